@@ -27,10 +27,6 @@ class RecordError(EsdedupError, ValueError):
     """One input record can't be used; the message says why."""
 
 
-class DuplicateFound(RecordError):
-    """A document is a near-duplicate, which the policy forbids."""
-
-
 class StoreError(EsdedupError):
     """The store refused a request or failed."""
 

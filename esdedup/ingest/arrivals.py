@@ -1,127 +1,39 @@
-"""Compares documents with those that arrived just before, in memory."""
+"""Finds the earlier document that each arriving document resembles.
+
+Documents of earlier batches are in the store, which is refreshed before a batch is compared with
+it. Documents of the same batch are compared in memory, in their order: the later one is the
+duplicate. Equal texts are found first, as documents that share all tokens.
+
+Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3), but a
+document joins the nearest representative instead of the first one that is near enough.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from esdedup.records.documents import MARKS
-from esdedup.search.buckets import band_pairs, segment_pairs
+from esdedup.ingest.policies import DuplicatePolicy, Verdict
+from esdedup.models import MARKS, Query, natural, tokens_in, value_in
+from esdedup.search.buckets import bucket_column
+from esdedup.search.candidates import equal_text_queries
+from esdedup.search.similar import similar, with_texts
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
-from esdedup.text.arrays import F64, I64, U64, Mask, renumbered
-from esdedup.text.jaccard import hamming, jaccard
+from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
+from esdedup.stores.base import QUERIES_AT_ONCE, Store
+from esdedup.stores.judgements import Judgements, read_judgements
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import Ragged, offsets_of
+from esdedup.text.jaccard import hamming, jaccard_with
 
 Measure = tuple[float | None, int | None]
 """A Jaccard similarity and a Hamming distance in bits, of which one is None."""
-
-
-class Likeness:
-    """Compares texts by a sketch of the scheme.
-
-    Raises UsageError if the scheme lacks it, or for limits that it can't hold. by_sets: by exact
-    Jaccard similarity, not by Hamming distance.
-    """
-
-    def __init__(self, scheme: Scheme, limits: Limits) -> None:
-        # The tokens to store are computed when a document is written.
-        self._sketch = limits.for_pairs(scheme).for_texts(limits)
-        self._scheme = scheme.only(self._sketch)
-        self._limits = limits
-        self.by_sets = self._sketch.metric == "jaccard"
-
-    def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
-        """Return the bands of each text, shape (bands,), or its fingerprint, shape (words,).
-
-        Texts without any shingle are left out.
-        """
-        sketches = sketch(list(texts.values()), self._scheme)
-        found = sketches.values[self._sketch.name]
-        rows = zip(texts, found, sketches.filled.tolist(), strict=True)
-        return {key: column for key, column, is_filled in rows if is_filled}
-
-    def again(self, rows: list[Row]) -> list[Row]:
-        """Return the same documents, sketched for an index that has changed its scheme."""
-        normalisation = self._scheme.normalisation
-        texts, digests = normalised_digests([row.text for row in rows], normalisation)
-        columns = self.columns(dict(zip(digests, texts, strict=True)))
-        return [
-            replace(row, digest=one, column=columns.get(one))
-            for row, one in zip(rows, digests, strict=True)
-        ]
-
-    def pairs(
-        self, texts: Sequence[str], columns: U64, new: Mask
-    ) -> Iterator[tuple[int, int, Measure]]:
-        """Yield pairs of similar rows, of which at least one is new: (left, right, measure)."""
-        distance = 0
-        if self.by_sets:
-            meeting = band_pairs(columns)
-        else:
-            distance = self._sketch.distance(self._limits)
-            segments = self._sketch.token_values(columns)
-            meeting = segment_pairs(segments, self._sketch.masks(self._limits))
-        for left, right in meeting:
-            wanted = new[left] | new[right]
-            left, right = left[wanted], right[wanted]
-            if not left.size:
-                continue
-            values: F64 | I64
-            if self.by_sets:
-                rows, *pairs = renumbered(left, right)
-                sets = shingle_sets([texts[row] for row in rows.tolist()], self._scheme)
-                values = jaccard(sets, *pairs)
-                near = values >= self._limits.least_similarity
-            else:
-                values = hamming(columns[left], columns[right])
-                near = values <= distance
-            found = (left[near].tolist(), right[near].tolist(), values[near].tolist())
-            for one, other, value in zip(*found, strict=True):
-                yield one, other, (value, None) if self.by_sets else (None, value)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The earlier document that a document resembles.
-
-    group: id of the group, which is that of its first document. original: id of the earlier
-    document, or None. similarity, distance: to the original, by the metric of the policy.
-    truncated: more candidates were found than compared. exact: the texts are equal.
-    """
-
-    group: str
-    original: str | None = None
-    similarity: float | None = None
-    distance: int | None = None
-    truncated: bool = False
-    exact: bool = False
-
-    @staticmethod
-    def stored(id: str, ours: Mapping[str, Any]) -> Verdict:
-        """Return the verdict in our field of a document. Without a group, it is its own."""
-        marks: dict[str, Any] = {name: ours.get(name) for name in MARKS}
-        return Verdict(**{**marks, "group": marks["group"] or id})
-
-    @property
-    def reason(self) -> str:
-        """The verdict in words, for messages."""
-        if self.distance is not None:
-            return f"like {self.original!r}: Hamming distance {self.distance}"
-        return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
-
-    def fields(self) -> dict[str, Any]:
-        """Return the marks to add to our field."""
-        marks = {name: getattr(self, name) for name in MARKS}
-        return {name: value for name, value in marks.items() if value is not None}
-
-    def follows(self, id: str) -> bool:
-        """Return True if this is "a duplicate of `id`", which then can't be its duplicate."""
-        return id in (self.group, self.original)
 
 
 @dataclass(frozen=True)
@@ -134,102 +46,330 @@ class Original:
     measure: Measure = (None, None)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A document that arrived before.
+class Originals:
+    """Finds the originals of the documents of one run, batch by batch.
 
-    digest: of its text. column: its bands or its fingerprint, None for a text without words.
+    A document never follows one that was judged different from it, nor one in the group of that one
+    (`stores.judgements`).
+
+    current: returns the index's meta, which may change during the run.
+
+    Raises UsageError if the index lacks the policy's sketch.
     """
 
-    id: str
-    text: str
-    verdict: Verdict
-    digest: str
-    column: U64 | None
-
-
-class Earlier:
-    """The earlier documents, by text. leaders: compare with documents without an original only.
-
-    Equal texts are compared once: thousands of them would be millions of pairs.
-    """
-
-    def __init__(self, rows: Sequence[Row], *, leaders: bool) -> None:
-        self._leaders = leaders
-        self._rows = [row for row in rows if row.column is not None]
-        # Ids and verdicts by digest, in the order of arrival; of all documents, and of those to
-        # compare with.
-        self._all: dict[str, dict[str, Verdict]] = defaultdict(dict)
-        self._compared: dict[str, dict[str, Verdict]] = defaultdict(dict)
-        self._digests: dict[str, str] = {}
-        self._near: dict[str, list[tuple[str, Measure]]] = defaultdict(list)
-        self.columns = {row.digest: row.column for row in self._rows}
-        for row in rows:
-            self.add(row.digest, row.id, row.verdict)
-
-    def __contains__(self, id: str) -> bool:
-        return id in self._digests
-
-    def add(self, digest: str, id: str, verdict: Verdict) -> None:
-        """Add a document that is written, in place of an earlier one of its id."""
-        former = self._digests.get(id, digest)
-        self._digests[id] = digest
-        for documents, counts in ((self._all, True), (self._compared, self._acts(verdict))):
-            documents[former].pop(id, None)
-            if counts:
-                documents[digest][id] = verdict
-
-    def compare(
-        self,
-        texts: Mapping[str, str],
-        columns: Mapping[str, U64],
-        new: Collection[str],
-        like: Likeness,
+    def __init__(
+        self, store: Store, current: Callable[[], IndexMeta], policy: DuplicatePolicy
     ) -> None:
-        """Find the texts similar to new ones, for `near`.
+        self.store, self.policy, self._current = store, policy, current
+        self.meta = current()
+        self._read_judgements(self.meta)
 
-        texts, columns: by digest, of the documents that may arrive. new: digests of new texts.
+    def find(
+        self, ids: Sequence[str], texts: Sequence[str], *, again: bool = False
+    ) -> list[Verdict]:
+        """Return a verdict for each document of a batch, in order.
+
+        again: the store holds the documents with verdicts that are wrong by now.
         """
-        if not new:
-            return
-        contents = {digest: (texts[digest], column) for digest, column in columns.items()}
-        for row in self._rows:
-            if row.column is not None and self._acts(row.verdict):
-                contents[row.digest] = row.text, row.column
-        digests = list(contents)
-        found = like.pairs(
-            [text for text, _ in contents.values()],
-            np.vstack([column for _, column in contents.values()]),
-            np.array([digest in new for digest in digests]),
+        if not ids:
+            return []
+        # Searches must see the batch before, and documents that a killed run wrote.
+        self.store.refresh()
+        meta = self._current()
+        if meta.scheme.id != self.meta.scheme.id:
+            self._read_judgements(meta)
+        self.meta = meta
+        batch = _Batch(self, ids, texts, frozenset(ids if again else ()))
+        return [batch.verdict(row) for row in range(len(ids))]
+
+    def apart(self, id: str, digest: str) -> frozenset[str]:
+        """Return the ids of the documents that a document was judged different from."""
+        return self._apart.get((id, digest), frozenset())
+
+    def may_have(self, id: str, digest: str, verdict: Verdict) -> bool:
+        """Return False if a document was judged different from those that a verdict names.
+
+        digest: of its text.
+        """
+        apart = self.apart(id, digest)
+        groups = {self._group_of.get(each) for each in apart}
+        return apart.isdisjoint((verdict.group, verdict.original)) and verdict.group not in groups
+
+    def note(self, id: str, verdict: Verdict) -> None:
+        """Note the group of a document that is written, if it was judged."""
+        if self.policy.writes and id in self._group_of:
+            self._group_of[id] = verdict.group
+
+    def _read_judgements(self, meta: IndexMeta) -> None:
+        """Read the judgements, and the groups that the judged documents have now."""
+        self.policy.limits.for_pairs(meta.scheme)
+        self._apart = _apart(read_judgements(self.store, meta))
+        ids, path = [*{id for id, _ in self._apart}], f"{meta.field}.group"
+        self._group_of: dict[str, str | None] = dict.fromkeys(ids)
+        for each in self.store.get(ids, [path]) if ids else ():
+            self._group_of[each.id] = value_in(each.source, path)
+
+
+def _apart(judgements: Judgements) -> dict[tuple[str, str], frozenset[str]]:
+    """Return the ids that a document was judged different from, by its id and its digest."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in judgements.of("different"):
+        ids = each.left, each.right
+        for id, digest, other in zip(ids, each.digests, reversed(ids), strict=True):
+            found.setdefault((id, digest), set()).add(other)
+    return {key: frozenset(ids) for key, ids in found.items()}
+
+
+class _Batch:
+    """Documents that arrive together. Texts are named by their digests.
+
+    doubted: ids of documents whose stored verdicts are wrong. known: former digest and verdict of
+    each id. last: the digest of the last text of each id. equal: stored documents of each text.
+    arrived: the digest of each written document so far. written: the verdicts of these, by text.
+    """
+
+    def __init__(
+        self, run: Originals, ids: Sequence[str], texts: Sequence[str], doubted: frozenset[str]
+    ) -> None:
+        self.run, self.policy, self.meta, self.ids = run, run.policy, run.meta, ids
+        normalised, self.digests = normalised_digests(texts, self.meta.scheme.normalisation)
+        self.contents = dict(zip(self.digests, normalised, strict=True))
+        self.last = dict(zip(ids, self.digests, strict=True))
+        self.counts, self.left = Counter(ids), Counter(self.digests)
+        self.doubted = doubted
+        self.known = self._known() if self.policy.groups and not doubted else {}
+        self.equal = self._of_equal_texts()
+        asking = self._asking()
+        self.peers = _Peers(
+            {text: self.contents[text] for text in asking}, self.meta.scheme, self.policy.limits
         )
-        for left, right, measure in found:
-            self._near[digests[left]].append((digests[right], measure))
-            self._near[digests[right]].append((digests[left], measure))
+        self._to_ask = iter([each for each in asking.items() if each[0] in self.peers])
+        self._similar: dict[str, tuple[list[Original], bool]] = {}
+        self.arrived: dict[str, str] = {}
+        self.written: dict[str, dict[str, Verdict]] = defaultdict(dict)
 
-    def equal(self, digest: str, may: Callable[[Original], bool]) -> Original | None:
-        """Return the first earlier document of the same text that `may` accepts, or None."""
-        return _first(self._all, digest, may)
+    def verdict(self, row: int) -> Verdict:
+        """Return the verdict on a document, and add the document to the earlier ones."""
+        id, text = self.ids[row], self.digests[row]
+        verdict = self._former(row) or self._judged(id, text)
+        if self.policy.takes(verdict):
+            self.run.note(id, verdict)
+            self.arrived[id] = text
+            self.written[text][id] = verdict
+            if not self.policy.groups or verdict.original is None:
+                self.peers.add(text)
+        if self.policy.groups:
+            self.known[id] = text, verdict
+        self.left[text] -= 1
+        if not self.left[text]:
+            self._similar.pop(text, None)
+        return verdict
 
-    def near(self, digest: str, may: Callable[[Original], bool]) -> list[Original]:
-        """Return the first earlier document of each similar text that `may` accepts."""
-        firsts = [
-            _first(self._compared, other, may, measure)
-            for other, measure in self._near.get(digest, ())
+    def _known(self) -> dict[str, tuple[str, Verdict]]:
+        """Return the former digest and verdict of each document that has a group, by id."""
+        field = self.meta.field
+        paths = [f"{field}.{name}" for name in ("digest", *MARKS)]
+        known = {}
+        for document in self.run.store.get(list(self.counts), paths):
+            ours = document.tokens_in(field)
+            if ours.get("group") is not None:
+                known[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
+        return known
+
+    def _former(self, row: int) -> Verdict | None:
+        """Return the former verdict on a document, if it came before with the same text."""
+        id, digest = self.ids[row], self.digests[row]
+        text, verdict = self.known.get(id, ("", None))
+        if verdict is None or text != digest or not self.run.may_have(id, digest, verdict):
+            return None
+        return verdict
+
+    def _of_equal_texts(self) -> dict[str, list[Original]]:
+        """Find stored documents of equal texts, by the digests of the texts."""
+        near: dict[str, list[Original]] = {}
+        texts = [each for each in self.contents.values() if each]
+        chosen = self.policy.limits.chosen(self.meta.scheme)
+        sketches = sketch(texts, self.meta.scheme.only(chosen))
+        wanted = equal_text_queries(self.meta, chosen, sketches, [Query(text) for text in texts])
+        for first in range(0, len(wanted), QUERIES_AT_ONCE):
+            some = wanted[first : first + QUERIES_AT_ONCE]
+            for found in self.run.store.candidates(some, self.policy.candidates):
+                for document, text in with_texts(self.meta, found):
+                    ours = document.tokens_in(self.meta.field)
+                    digest = ours.get("digest", "")
+                    # Another client may have changed the text, or another text has this digest.
+                    if self.contents.get(digest) == text:
+                        verdict = Verdict.stored(document.id, ours)
+                        near.setdefault(digest, []).append(Original(document.id, digest, verdict))
+        return near
+
+    def _asking(self) -> dict[str, list[str]]:
+        """Return the texts to find similar documents of, with the ids of their documents.
+
+        Others have a former verdict, or equal a stored document that the batch does not touch.
+        """
+        settled = {text for text, found in self.equal.items() if any(map(self._is_apart, found))}
+        asking: dict[str, list[str]] = {}
+        for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
+            known = text in settled or (self.counts[id] == 1 and self._former(row) is not None)
+            # A judged document may follow neither the equal text nor its former verdict.
+            if text != NO_TEXT and (not known or self.run.apart(id, text)):
+                asking.setdefault(text, []).append(id)
+        return asking
+
+    def _is_apart(self, near: Original) -> bool:
+        """Return True if neither a document nor those that its verdict names are in the batch."""
+        return self.counts.keys().isdisjoint((near.id, near.verdict.group, near.verdict.original))
+
+    def _judged(self, id: str, text: str) -> Verdict:
+        if text == NO_TEXT:
+            return Verdict(id)
+        may_follow = partial(self._may_follow, id, text)
+        equal = [*filter(may_follow, self._now(self.equal.get(text, ())))]
+        equal += self._first(text, may_follow)
+        if equal:
+            best = min(equal, key=lambda one: (one.verdict.original is not None, natural(one.id)))
+            if self.policy.groups and best.verdict.original is not None:
+                # Every document of this text gets the same verdict.
+                return replace(best.verdict, truncated=False, exact=True)
+            measure: Measure = (1.0, None) if self.peers.by_sets else (None, 0)
+            return Verdict(best.verdict.group, best.id, *measure, exact=True)
+        if text not in self.peers:
+            return Verdict(id)
+        near, truncated = self._stored_near(text)
+        near = [*filter(may_follow, self._now(near))]
+        if self.policy.groups:
+            near = [each for each in near if each.verdict.original is None]
+        peers, more = self.peers.near(text)
+        for other, measure in peers:
+            near += self._first(other, may_follow, measure)
+        truncated = truncated or more
+        if not near:
+            return Verdict(id, truncated=truncated)
+        # One part of a measure is None: the other one decides.
+        best = min(
+            near, key=lambda one: (one.measure[1] or -(one.measure[0] or 0), natural(one.id))
+        )
+        return Verdict(best.verdict.group, best.id, *best.measure, truncated)
+
+    def _may_follow(self, id: str, text: str, near: Original) -> bool:
+        """Return False if a document can't be the duplicate of another one."""
+        if near.id == id or near.verdict.follows(id):
+            return False
+        if self.last.get(near.id, near.digest) != near.digest:
+            return False  # The batch replaces that text.
+        apart = self.run.apart(id, text)
+        return near.id not in apart and self.run.may_have(id, text, near.verdict)
+
+    def _now(self, found: Iterable[Original]) -> list[Original]:
+        """Return stored documents as they are after the documents that were written so far."""
+        now = []
+        for near in found:
+            written = self.written[near.digest].get(near.id)
+            if written is not None:
+                now.append(replace(near, verdict=written))
+            elif near.id not in self.arrived and near.id not in self.doubted:
+                now.append(near)
+        return now
+
+    def _first(
+        self, text: str, may_follow: Callable[[Original], bool], measure: Measure | None = None
+    ) -> list[Original]:
+        """Return the first written document of a text that may be followed, or nothing.
+
+        measure: of a similar text, None of an equal one.
+        """
+        compared = self.written[text].items()
+        if measure is not None and self.policy.groups:
+            compared = {id: one for id, one in compared if one.original is None}.items()
+        found = (Original(id, text, one, measure or (None, None)) for id, one in compared)
+        return [*itertools.islice(filter(may_follow, found), 1)]
+
+    def _stored_near(self, text: str) -> tuple[list[Original], bool]:
+        """Return the stored documents similar to a text, and whether some may be missing."""
+        while text not in self._similar:
+            some = dict(itertools.islice(self._to_ask, QUERIES_AT_ONCE))
+            queries = [
+                Query(
+                    self.contents[each],
+                    ids[0] if len(ids) == 1 else None,
+                    originals=self.policy.groups,
+                )
+                for each, ids in some.items()
+            ]
+            results = similar(self.run.store, self.meta, queries, self.policy.limits)
+            for each, result in zip(some, results, strict=True):
+                found = []
+                for match in result.matches:
+                    ours = tokens_in(match.source, self.meta.field)
+                    verdict = Verdict.stored(match.id, ours)
+                    measure = match.similarity, match.distance
+                    found.append(Original(match.id, ours.get("digest", ""), verdict, measure))
+                self._similar[each] = found, result.truncated or result.blind
+        return self._similar[text]
+
+
+class _Peers:
+    """Compares texts of one batch with those that were added, by exact similarity.
+
+    Only texts that share a band are compared, each with the `candidates` others at most that share
+    the most bands. All fingerprints are compared.
+
+    texts: by their digests. Texts without any shingle are left out.
+    """
+
+    def __init__(self, texts: Mapping[str, str], scheme: Scheme, limits: Limits) -> None:
+        chosen = limits.for_pairs(scheme).for_texts(limits)
+        self.by_sets = chosen.metric == "jaccard"
+        made = sketch([*texts.values()], scheme.only(chosen), with_shingles=self.by_sets)
+        self._limits, self._chosen = limits, chosen
+        self._digests = [*texts]
+        rows = enumerate(zip(texts, made.filled.tolist(), strict=True))
+        self._rows = {digest: row for row, (digest, is_filled) in rows if is_filled}
+        self._values, self._sets = made.values[chosen.name], made.shingles
+        self._added: dict[int, None] = {}
+        self._members: dict[int, list[int]] = defaultdict(list)
+        self._buckets: list[list[int]] = [[] for _ in texts]
+        for at in range(chosen.tokens if self.by_sets else 0):
+            column = bucket_column(self._values[:, at])
+            firsts = (column.first.astype(np.int64) * chosen.tokens + at).tolist()
+            for row, bucket in zip(column.ascending.tolist(), firsts, strict=True):
+                self._buckets[row].append(bucket)
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._rows
+
+    def add(self, digest: str) -> None:
+        """Compare later texts with this one."""
+        row = self._rows.get(digest)
+        if row is not None and row not in self._added:
+            self._added[row] = None
+            for bucket in self._buckets[row]:
+                self._members[bucket].append(row)
+
+    def near(self, digest: str) -> tuple[list[tuple[str, Measure]], bool]:
+        """Return the added texts similar to a text, and whether more shared a band."""
+        own, most = self._rows[digest], self._limits.candidates
+        if not self.by_sets:
+            rows = np.array([row for row in self._added if row != own], np.int64)
+            apart = hamming(self._values[rows], self._values[own][None, :])
+            close = apart <= self._chosen.distance(self._limits)
+            found = zip(rows[close].tolist(), apart[close].tolist(), strict=True)
+            return [(self._digests[row], (None, value)) for row, value in found], False
+        # Of a bucket, a text is compared with the first ones.
+        members = [self._members[bucket] for bucket in self._buckets[own]]
+        shared = Counter(itertools.chain.from_iterable(each[: most + 1] for each in members))
+        shared.pop(own, None)
+        if not shared:
+            return [], False
+        assert self._sets is not None
+        chosen = [row for row, _ in shared.most_common(most)]
+        sets = [self._sets[row] for row in chosen]
+        counts = offsets_of(np.array([each.size for each in sets]))
+        values = jaccard_with(self._sets[own], Ragged(np.concatenate(sets), counts)).tolist()
+        near: list[tuple[str, Measure]] = [
+            (self._digests[row], (value, None))
+            for row, value in zip(chosen, values, strict=True)
+            if value >= self._limits.least_similarity
         ]
-        return [first for first in firsts if first is not None]
-
-    def _acts(self, verdict: Verdict) -> bool:
-        return verdict.original is None or not self._leaders
-
-
-def _first(
-    documents: Mapping[str, Mapping[str, Verdict]],
-    digest: str,
-    may: Callable[[Original], bool],
-    measure: Measure = (None, None),
-) -> Original | None:
-    """Return the first document of a text that `may` accepts, or None."""
-    for id, verdict in documents.get(digest, {}).items():
-        if may(near := Original(id, digest, verdict, measure)):
-            return near
-    return None
+        return near, len(shared) > most

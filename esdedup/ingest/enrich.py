@@ -1,6 +1,6 @@
 """Adds token fields to the actions of a bulk helper, for programs that index with their own client.
 
-`esdedup index` and `Index.add` use `documents.with_tokens` instead.
+`esdedup index` and `Index.add` use `documents.encoded` instead.
 """
 
 from __future__ import annotations
@@ -8,19 +8,15 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from esdedup.arguments import check_list
-from esdedup.exceptions import DuplicateFound, UsageError
-from esdedup.ingest.arrivals import Verdict
-from esdedup.ingest.policies import DuplicatePolicy, Originals
+from esdedup.exceptions import UsageError
 from esdedup.records.documents import text_given
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import sketch, token_fields
-from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 
@@ -37,8 +33,6 @@ _Path = tuple[str, ...]
 class OpenIndex(Protocol):
     """An open index, as `esdedup.open` returns."""
 
-    store: Store
-
     @property
     def meta(self) -> IndexMeta:
         """The current scheme and fields of the index."""
@@ -51,7 +45,6 @@ def enrich(
     text_field: TextFields = "text",
     scheme: Scheme | None = None,
     index: OpenIndex | None = None,
-    on_duplicate: DuplicatePolicy | None = None,
 ) -> Iterator[Any]:
     """Yield bulk actions with token fields added, in the same order.
 
@@ -71,20 +64,22 @@ def enrich(
     them.
     text_field, scheme: in place of an index, the field with the text, or a sequence of fields, and
     the scheme of the index, by default `Scheme()`.
-    on_duplicate: what to do with near-duplicates among index and create actions; requires `index`.
-    "skip" drops them. With "mark" and "group", documents without an `_id` get one.
 
-    Raises UsageError for options that contradict each other, and DuplicateFound with "fail".
+    Raises UsageError if both an index and another scheme are given.
     """
     check_list("actions", actions)
-    return _enriched(iter(actions), _Enricher(text_field, scheme, index, on_duplicate))
+    require_scheme(scheme)
+    if index is not None and scheme is not None and scheme.id != index.meta.whole.id:
+        raise UsageError("pass enrich either the index or a scheme: the index has another one")
+    given = IndexMeta(scheme or Scheme(), names_of(text_field))
+    return _enriched(iter(actions), lambda: given if index is None else index.meta)
 
 
-def _enriched(actions: Iterator[Action], enricher: _Enricher) -> Iterator[Any]:
+def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> Iterator[Any]:
     waiting: Future[list[Any]] | None = None
     with ThreadPoolExecutor(1) as pool:
-        while batch := list(itertools.islice(actions, _BATCH)):
-            coming = pool.submit(enricher.enriched, batch)
+        while batch := [*map(_parsed, itertools.islice(actions, _BATCH))]:
+            coming = pool.submit(_with_tokens, batch, current())
             if waiting is not None:
                 yield from waiting.result()
             waiting = coming
@@ -92,93 +87,28 @@ def _enriched(actions: Iterator[Action], enricher: _Enricher) -> Iterator[Any]:
             yield from waiting.result()
 
 
-class _Enricher:
-    """Add fields to batches of actions."""
-
-    def __init__(
-        self,
-        text_field: TextFields,
-        scheme: Scheme | None,
-        index: OpenIndex | None,
-        on_duplicate: DuplicatePolicy | None,
-    ) -> None:
-        require_scheme(scheme)
-        policy = on_duplicate or DuplicatePolicy()
-        looks = policy.action != "keep"
-        if index is None and looks:
-            raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")
-        if index is not None and scheme is not None and scheme.id != index.meta.whole.id:
-            raise UsageError("pass enrich either the index or a scheme: the index has another one")
-        self._index, self._policy = index, policy
-        self._bare = IndexMeta(scheme or Scheme(), names_of(text_field))
-        self._originals = Originals(index.store, self._meta, policy) if index and looks else None
-
-    def _meta(self) -> IndexMeta:
-        return self._bare if self._index is None else self._index.meta
-
-    def enriched(self, batch: list[Action]) -> list[Any]:
-        meta = self._meta()
-        actions = [_parsed(action) for action in batch]
-        documents = [
-            (row, path, document)
-            for row, action in enumerate(actions)
-            for path, document in _documents(action)
+def _with_tokens(actions: list[Any], meta: IndexMeta) -> list[Any]:
+    """Return the actions of a batch with token fields."""
+    documents = [
+        (row, path, document, path[-1:] == ("doc",))
+        for row, action in enumerate(actions)
+        for path, document in _documents(action)
+    ]
+    warn_of_parts(sum(partial and holds_part(each, meta) for _, _, each, partial in documents))
+    for one in meta.all:
+        found = [
+            (row, path, text, partial)
+            for row, path, document, partial in documents
+            if (text := text_to_sketch(document, one, partial)) is not None
         ]
-        updates = [document for _, path, document in documents if path[-1:] == ("doc",)]
-        warn_of_parts(sum(holds_part(document, meta) for document in updates))
-        verdicts: dict[int, Verdict] = {}
-        for one in meta.all:
-            found = [
-                (row, path, text)
-                for row, path, document in documents
-                if (text := text_to_sketch(document, one, path[-1:] == ("doc",))) is not None
-            ]
-            if one.field == meta.field and found and self._originals is not None:
-                rows = [each for each in found if actions[each[0]].get("_op_type") != "update"]
-                whole = {row: text for row, _, text in rows}
-                verdicts = self._judged(self._originals, actions, whole)
-            texts = [text for _, _, text in found]
-            fields = token_fields(sketch(texts, one.scheme), one.scheme)
-            for (row, path, _), tokens in zip(found, fields, strict=True):
-                if path[-1:] == ("doc",):
-                    tokens = merged_fields(tokens, one.scheme)
-                if row in verdicts and self._policy.writes:
-                    tokens |= verdicts[row].fields()
-                actions[row] = _with_fields(actions[row], path, {one.field: tokens})
-            for row, path, document in documents:
-                if removes_text(document, one, path[-1:] == ("doc",)):
-                    actions[row] = _with_fields(actions[row], path, {one.field: None})
-        return [
-            action
-            for row, action in enumerate(actions)
-            if row not in verdicts or self._policy.takes(verdicts[row])
-        ]
-
-    def _judged(
-        self, originals: Originals, actions: list[Any], whole: dict[int, str]
-    ) -> dict[int, Verdict]:
-        """Return verdicts on whole documents, by row. Add ids if documents get marks."""
-        ids = []
-        for row in whole:
-            id = actions[row].get("_id")
-            if id is None:
-                # A later document's mark refers to it.
-                id = uuid.uuid4().hex
-                if self._policy.writes:
-                    actions[row] = {**actions[row], "_id": id}
-            ids.append(str(id))
-        before = originals.truncated
-        verdicts = originals.find(ids, list(whole.values()))
-        if originals.truncated and not before:
-            log.warning(
-                "documents have more candidates than the %d that they are compared with, or only"
-                " buckets of the stop list: a duplicate may be missed",
-                self._policy.candidates,
-            )
-        for id, verdict in zip(ids, verdicts, strict=True):
-            if verdict.original is not None and self._policy.action == "fail":
-                raise DuplicateFound(f"document {id!r} is {verdict.reason}")
-        return dict(zip(whole, verdicts, strict=True))
+        fields = token_fields(sketch([text for _, _, text, _ in found], one.scheme), one.scheme)
+        for (row, path, _, partial), tokens in zip(found, fields, strict=True):
+            value = merged_fields(tokens, one.scheme) if partial else tokens
+            actions[row] = _with_fields(actions[row], path, {one.field: value})
+        for row, path, document, partial in documents:
+            if removes_text(document, one, partial):
+                actions[row] = _with_fields(actions[row], path, {one.field: None})
+    return actions
 
 
 def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> str | None:

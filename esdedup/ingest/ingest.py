@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from esdedup.ingest.arrivals import Verdict
+from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import in_order
-from esdedup.ingest.policies import DuplicatePolicy, Originals
+from esdedup.ingest.policies import DuplicatePolicy, Verdict
 from esdedup.models import (
     Change,
     Counts,
@@ -218,7 +218,8 @@ class _Writer:
     def _write_unless_alike(self, rows: Sequence[int], originals: Originals) -> IngestReport:
         """Find near-duplicates, and write the rows that the policy lets in."""
         ids = {row: self.batch.ids[row] for row in rows}
-        found = originals.find(list(ids.values()), [self.batch.texts[row] for row in rows])
+        texts = [self.batch.texts[row] for row in rows]
+        found = originals.find([*ids.values()], texts, again=self.renews_marks)
         verdicts = dict(zip(rows, found, strict=True))
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
         # Of several documents of one id the last one is written.
@@ -236,11 +237,9 @@ class _Writer:
             done, refused_ids = self._put(turn, marks)
             report += done
             failed |= refused_ids
-        originals.forget(failed)
         if self.policy.writes:
             orphans = [row for row in written if marks[ids[row]].original in failed]
             if orphans := [row for row in orphans if ids[row] not in failed]:
-                originals.doubt([ids[row] for row in orphans])
                 # They get new marks, and are counted already.
                 replace(self, renews_marks=True)._write_unless_alike(orphans, originals)
         left_out = {row: each for row, each in verdicts.items() if not self.policy.takes(each)}

@@ -1,7 +1,7 @@
 """Worker processes: they compute, and this process takes their results.
 
-The pool is that of `concurrent.futures`. This module starts it so that Ctrl-C reaches only this
-process, stops it at once after an error, and ends the workers when this process is killed.
+Each process has a pipe of its own, which ends if either side is killed, even within a result. With
+the shared pipe of `concurrent.futures`, the pool would wait for the rest of that result for ever.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
-import os
-import pickle
-import shutil
 import signal
 import sys
 import threading
 import traceback
 import warnings
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
-from functools import partial
-from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from esdedup.exceptions import EsdedupError, StoreError
@@ -33,9 +29,8 @@ log = logging.getLogger("esdedup")
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
-Submit = Callable[..., "Future[Path]"]
-_LOOK = 0.1
-"""Seconds for which Ctrl-C may have to wait."""
+_Queue = SimpleQueue[Any]
+_KILLED = "a worker process was killed, perhaps for lack of memory; run this again"
 
 
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
@@ -56,14 +51,22 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
         except Exception as error:
             failures.append(error)
 
-    with _processes(workers) as submit:
-        waiting: deque[Future[Path]] = deque()
-        for item in readable():
-            waiting.append(submit(work, item))
-            while waiting and (len(waiting) > 2 * workers or _ended([waiting[0]], 0)):
-                yield _taken(waiting.popleft())
-        while waiting:
-            yield _taken(waiting.popleft())
+    early: dict[int, Any] = {}
+    count, ahead = 0, 2 * workers
+    with _processes(workers, work) as (tasks, results):
+
+        def result(number: int) -> Any:
+            while number not in early:
+                early.update([results.get()])
+            return _value(early.pop(number))
+
+        for number, item in enumerate(readable()):
+            tasks.put((number, item))
+            count = number + 1
+            if count > ahead:
+                yield result(number - ahead)
+        for number in range(max(0, count - ahead), count):
+            yield result(number)
     if failures:
         raise failures[0]
 
@@ -76,130 +79,95 @@ def in_pieces(
     work: returns the result of a piece of an item, and the rest of the item or None. It is called
     again with the rest. workers and errors: as in `in_order`.
     """
-    with _processes(workers) as submit:
-        running = {submit(work, item) for item in items}
-        while running:
-            ended = _ended(running)
-            running -= ended
-            for future in ended:
-                done, rest = _taken(future)
-                if rest is not None:
-                    running.add(submit(work, rest))
-                yield done
+    waiting = 0
+    with _processes(workers, work) as (tasks, results):
+        for item in items:
+            tasks.put((0, item))
+            waiting += 1
+        while waiting:
+            done, rest = _value(results.get()[1])
+            if rest is None:
+                waiting -= 1
+            else:
+                tasks.put((0, rest))
+            yield done
+
+
+def _value(result: Any) -> Any:
+    """Return the result of a process, or raise it if it is an error."""
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 @contextmanager
-def _processes(workers: int) -> Iterator[Submit]:
-    """Return a function that submits a call to a pool of processes."""
-    others = set(multiprocessing.active_children())
+def _processes(workers: int, work: Callable[[Any], Any]) -> Iterator[tuple[_Queue, _Queue]]:
+    """Start processes that call a function. Return the queues of items and results, by number."""
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
-    results = TemporaryDirectory(prefix="esdedup-")
-    begin = partial(_begin, results.name)
-    with _interrupts_later():
-        pool = ProcessPoolExecutor(workers, context, initializer=begin)
-
-    def submit(work: Callable[..., Any], item: Any) -> Future[Path]:
-        try:
-            # This may start a process.
-            with _interrupts_later():
-                return pool.submit(_stored, work, item, results.name)
-        except OSError as error:
-            started = len(set(multiprocessing.active_children()) - others)
-            raise StoreError(
-                f"only {started} of {workers} worker processes can be started: {error.strerror};"
-                " use fewer"
-            ) from error
-
+    processes: list[SpawnProcess] = []
+    tasks: _Queue = SimpleQueue()
+    results: _Queue = SimpleQueue()
     try:
-        yield submit
-    except BaseException as error:
-        # The pool would wait until its processes have finished.
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        if isinstance(error, BrokenExecutor):
-            raise StoreError(
-                "a worker process was killed, perhaps for lack of memory; run this again"
-            ) from error
-        raise
+        for _ in range(workers):
+            try:
+                with _uninterrupted():
+                    here, there = context.Pipe()
+                    process = context.Process(target=_serve, args=(there, work), daemon=True)
+                    process.start()
+                    processes.append(process)
+            except OSError as error:
+                raise StoreError(
+                    f"only {len(processes)} of {workers} worker processes can be started:"
+                    f" {error.strerror}; use fewer"
+                ) from error
+            there.close()
+            threading.Thread(target=_feed, args=(here, tasks, results), daemon=True).start()
+        yield tasks, results
     finally:
-        with _interrupts_later():
-            pool.shutdown()
-            results.cleanup()
+        for process in processes:
+            process.terminate()
+            tasks.put(None)
+        for process in processes:
+            process.join()
 
 
-def _begin(results: str) -> None:
-    """Prepare a worker process, and end it when its parent ends in any way."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+def _feed(pipe: Connection, tasks: _Queue, results: _Queue) -> None:
+    """Send items to a process, and put its results into a queue."""
+    with pipe:
+        while (task := tasks.get()) is not None:
+            number, item = task
+            try:
+                pipe.send(item)
+                results.put((number, pipe.recv()))
+            except (EOFError, OSError):
+                results.put((number, StoreError(_KILLED)))
+            except Exception as error:
+                results.put((number, error))
 
-    def end_with_parent() -> None:
-        parent.join()
-        shutil.rmtree(results, ignore_errors=True)
-        os._exit(1)
 
+def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
+    """Work on the items of a pipe, in a worker process, until the pipe ends with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_a_program()
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            item = pipe.recv()
+            try:
+                result: Any = work(item)
+            except EsdedupError as error:
+                result = error
+            except Exception as error:
+                log.exception("a worker process failed")
+                result = StoreError(f"a worker process failed: {type(error).__name__}: {error}")
+            pipe.send(result)
 
 
-def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
-    """Call `work`, in a worker process, and return a file with its result.
-
-    If a process is killed while it sends a large result, the pool waits for the rest for ever. The
-    name of a file is sent whole or not at all. Raises only errors that can be sent.
-    """
-    try:
-        done = work(item)
-        try:
-            with NamedTemporaryFile(dir=folder, delete=False) as file:
-                pickle.dump(done, file, pickle.HIGHEST_PROTOCOL)
-        except OSError as error:
-            raise StoreError(f"{folder}: can't be written: {error.strerror}") from error
-        return Path(file.name)
-    except EsdedupError:
-        raise
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            said = f"a worker process failed: {type(error).__name__}: {error}"
-            raise StoreError(said) from error
-        raise
-
-
-def _ended(futures: Collection[Future[Path]], seconds: float = _LOOK) -> set[Future[Path]]:
-    """Wait some seconds at most, and return the futures that have ended.
-
-    Ctrl-C comes after that. Within, it could leave the lock of a future taken, and the pool would
-    wait for that for ever.
-    """
-    with _interrupts_later():
-        return wait(futures, seconds, FIRST_COMPLETED).done
-
-
-def _taken(future: Future[Path]) -> Any:
-    """Wait for the result of a call, and remove its file."""
-    while not _ended([future]):
-        pass
-    with _interrupts_later():
-        path = future.result()
-    with path.open("rb") as file:
-        done = pickle.load(file)
-    path.unlink()
-    return done
-
-
-class _Messages(logging.StreamHandler[Any]):
+class _Messages(logging.Handler):
     """Writes messages to standard error, without control characters."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return message_of(super().format(record))
-
     def emit(self, record: logging.LogRecord) -> None:
-        # A bar of progress puts another stream in the place of the first.
-        self.stream = sys.stderr
-        super().emit(record)
+        sys.stderr.write(f"{message_of(self.format(record))}\n")
 
 
 def be_a_program() -> None:
@@ -214,25 +182,22 @@ def be_a_program() -> None:
 
 
 @contextmanager
-def _interrupts_later() -> Iterator[None]:
+def _uninterrupted() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block. Processes started in it never get it."""
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "pthread_sigmask"):
         yield
         return
     came: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    # Python unblocks interrupts again when it starts this process.
+    resource_tracker.ensure_running()
+    # A process that is started inherits this, but not a handler.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with ExitStack() as stack:
-            if hasattr(signal, "pthread_sigmask"):
-                from multiprocessing import resource_tracker
-
-                # Python unblocks interrupts again when it starts this process.
-                resource_tracker.ensure_running()
-                # A process that is started inherits this, but not a handler.
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-            yield
+        yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
         if came:
             signal.raise_signal(signal.SIGINT)

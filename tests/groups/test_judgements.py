@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup.groups.constraints import Constraints
 from esdedup.groups.groups import Groups, Method
-from esdedup.ingest.policies import DuplicatePolicy, Originals, PolicyAction
+from esdedup.ingest.arrivals import Originals
+from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.pairing.union_find import join, singletons
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import elasticsearch.helpers
@@ -15,7 +14,6 @@ import pytest
 import esdedup
 from esdedup.models import FIELD
 from esdedup.sketch.sketch import sketch, token_fields
-from tests.helpers.commands import words
 from tests.helpers.places import Place
 
 TEXT = "one two three four five"
@@ -65,15 +63,6 @@ def test_strings_dotted_fields_and_scripts() -> None:
 def test_an_endless_iterator_is_read_no_further_than_needed() -> None:
     endless = ({"text": f"{TEXT} {number}"} for number in itertools.count())
     assert len(list(itertools.islice(esdedup.enrich(endless), 1500))) == 1500
-
-
-def test_many_actions_are_compared_with_a_local_file(tmp_path: Path) -> None:
-    """Batches are compared in another thread than the one that opened the file."""
-    given = [{"_id": str(n), "text": words(n // 2, 12)} for n in range(1_002)]
-    with esdedup.open(tmp_path / "a.db") as index:
-        index.add([{"id": "old", "text": words(500, 12)}])
-        got = esdedup.enrich(given, index=index, on_duplicate=esdedup.DuplicatePolicy("skip"))
-        assert [each["_id"] for each in got] == [str(n) for n in range(0, 1_000, 2)]
 
 
 products = pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)

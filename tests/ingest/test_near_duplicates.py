@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-import elasticsearch
-import elasticsearch.helpers
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,13 +15,9 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.exceptions import DuplicateFound
 from esdedup.ingest.ingest import ingest
-from esdedup.ingest.policies import Originals
 from esdedup.records.files import BadRecord, Record
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.stores import LocalStore
-from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.places import Place, clusters
@@ -197,19 +192,6 @@ def test_no_two_documents_are_each_others_original(index: esdedup.Index) -> None
         assert sum("original" in ours for ours in tokens.values()) == 1
 
 
-def test_the_scheme_changes_meanwhile(tmp_path: Path) -> None:
-    old = IndexMeta(SCHEME)
-    new = IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=3))
-    now = [old]
-    store = LocalStore(tmp_path / "x.db", "x")
-    store.create(old)
-    originals = Originals(store, lambda: now[0], DuplicatePolicy("skip"))
-    assert originals.find(["a"], [words(1)])[0].original is None
-    now[0] = new
-    assert originals.find(["b"], [words(1)])[0].original == "a"
-    store.close()
-
-
 def test_thousands_of_equal_texts(index: esdedup.Index) -> None:
     texts = {f"d{n}": "the very same notice on all of these pages" for n in range(3_000)}
     assert add(index, texts, DuplicatePolicy("skip")).skipped == 2_999
@@ -228,6 +210,18 @@ def test_texts_without_words_are_like_equal_ones(index: esdedup.Index) -> None:
         assert index.similar(text="", **options).matches == []
 
 
+@pytest.mark.parametrize("action", ["skip", "mark", "group"])
+def test_a_template_of_thousands(tmp_path: Path, action: Any) -> None:
+    """Each is compared with some of the others only, which is reported."""
+    texts = {f"d{n}": f"{words(1)} {n} {words(2)}" for n in range(3_000)}
+    with esdedup.open(tmp_path / "a.db") as index:
+        began = time.process_time()
+        report = add(index, texts, DuplicatePolicy(action, candidates=10))
+        assert time.process_time() - began < 60
+    assert report.duplicates == 2_999
+    assert report.truncated == (2_989 if action == "mark" else 0)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     members=st.lists(st.integers(0, 6), max_size=40),
@@ -244,26 +238,6 @@ def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: lis
             add(index, dict(item for item in batch if item), DuplicatePolicy("skip"))
         kept = set(stored(index, texts))
     assert kept == texts.keys() - expected.keys()
-
-
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_enrich(index: esdedup.Index, place: Place) -> None:
-    texts = corpus(400)
-    actions = [{"_index": place.index, "_id": id, "text": text} for id, text in texts.items()]
-    policy = DuplicatePolicy("skip")
-    enriched = esdedup.enrich(actions, index=index, on_duplicate=policy)
-    with elasticsearch.Elasticsearch(str(place.target)) as client:
-        elasticsearch.helpers.bulk(client, enriched)
-    index.store.refresh()
-    assert stored(index, texts).keys() == texts.keys() - leaders(texts, 0.8).keys()
-    copies = [{"_index": place.index, "text": texts["d0"]}] * 2
-    marked = list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("mark")))
-    assert {action["esdedup"]["original"] for action in marked} <= {"d0", marked[0]["_id"]}
-    assert {action["esdedup"]["group"] for action in marked} == {"d0"}
-    with pytest.raises(DuplicateFound, match="is like 'd0'"):
-        list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("fail")))
-    with pytest.raises(esdedup.UsageError, match="index="):
-        esdedup.enrich(copies, on_duplicate=policy)
 
 
 @pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
@@ -293,8 +267,5 @@ def test_an_index_without_the_sketch_is_told_before_anything_is_written(place: P
     ) as index:
         with pytest.raises(esdedup.UsageError, match="no sketch 'minhash': use simhash"):
             add(index, {"": "", "a": "one two three"}, DuplicatePolicy("skip", sketch="minhash"))
-        policy = DuplicatePolicy("mark", sketch="minhash")
-        with pytest.raises(esdedup.UsageError, match="no sketch 'minhash': use simhash"):
-            esdedup.enrich([], index=index, on_duplicate=policy)
         assert index.statistics().documents == 0
         assert add(index, {"a": "one two three"}, DuplicatePolicy("keep")).created == 1

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import elasticsearch
-import elasticsearch.helpers
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +19,6 @@ from esdedup import DuplicatePolicy
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.groups.marks import mark_groups
 from esdedup.ingest import ingest
-from esdedup.ingest import policies as duplicates
 from esdedup.records.files import BadRecord, Record
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
@@ -155,7 +152,6 @@ def test_groups_are_those_of_the_rule(
     expected = by_brute_force(texts, policy)
     assert sum("original" in mark for mark in expected.values()) > 30
     monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 70)
-    monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", 100)
     with pytest.raises(Killed):
         take(index, texts.items(), policy, dies_at=190)
     report = take(index, texts.items(), policy)
@@ -173,24 +169,21 @@ def test_groups_are_those_of_the_rule(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
-    runs=st.lists(
-        st.tuples(st.integers(1, 60), st.integers(5, 60), st.integers(0, 60)), max_size=4
-    ),
+    runs=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), max_size=4),
     by_hamming=st.booleans(),
 )
 def test_neither_batches_nor_kills_change_a_group(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     seed: int,
-    runs: list[tuple[int, int, int]],
+    runs: list[tuple[int, int]],
     by_hamming: bool,
 ) -> None:
     policy = HAMMING if by_hamming else JACCARD
     texts = corpus(60, seed)
     with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
-        for batch, recent, dies_at in [*runs, (25, 20, 60)]:
+        for batch, dies_at in [*runs, (25, 60)]:
             monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", batch)
-            monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", recent)
             if dies_at < 60:
                 with pytest.raises(Killed):
                     take(index, texts.items(), policy, dies_at)
@@ -325,17 +318,6 @@ def test_followers_of_what_was_refused_are_judged_again(index: esdedup.Index, pl
     del texts["d0"]
     assert len(letters) == 1
     assert stored(index, ["d0", *texts]) == by_brute_force(texts, JACCARD)
-
-
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_enrich(index: esdedup.Index, place: Place) -> None:
-    texts = corpus(500)
-    actions = [{"_index": place.index, "_id": id, "text": text} for id, text in texts.items()]
-    with elasticsearch.Elasticsearch(str(place.target)) as client:
-        for _ in range(2):
-            enriched = esdedup.enrich(actions, index=index, on_duplicate=JACCARD)
-            elasticsearch.helpers.bulk(client, enriched)
-    assert stored(index, texts) == by_brute_force(texts, JACCARD)
 
 
 def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def looking(index: esdedup.Index) -> None:
 
 def enriching(index: esdedup.Index) -> Iterator[dict[str, Any]]:
     actions = ({"_index": "news", "_id": each["id"], "_source": each} for each in documents())
-    yield from esdedup.enrich(actions, index=index, on_duplicate=esdedup.DuplicatePolicy("skip"))
+    yield from esdedup.enrich(actions, index=index)
 
 
 def administering() -> None:
