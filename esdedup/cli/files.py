@@ -83,12 +83,11 @@ class FileOptions:
         text_fields: Sequence[str],
         advance: Advance,
         columns: Sequence[str] | None = None,
-        as_json: bool = True,
     ) -> Iterator[Chunk]:
         """Return the records of all files in chunks, with the errors of `with_text`.
 
         advance: called with numbers of bytes read. columns: of tables, to read with those of the
-        text and the id; None for all. as_json: as in `chunks_in`.
+        text and the id; None for all.
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
@@ -98,7 +97,6 @@ class FileOptions:
             on_bytes=advance,
             encoding=self.encoding,
             columns=columns,
-            as_json=as_json,
         )
         return with_text(itertools.chain.from_iterable(map(read, files)), text_fields)
 

@@ -5,10 +5,8 @@ A record that can't be read becomes a BadRecord, and reading goes on after it.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import itertools
 import json
 import math
 import re
@@ -18,28 +16,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from esdedup.exceptions import InputError, RecordError, UsageError
-from esdedup.records.columnar import (
-    BadRow,
-    TableRows,
-    check_columns,
-    objects_of,
-    rows_in,
-)
+from esdedup.records import streams
+from esdedup.records.columnar import BadRow, TableRows, check_columns, objects_of, rows_in
 from esdedup.records.streams import (
     COMPRESSED,
-    MOST_BYTES,
+    LONGEST,
     STDIN,
     Head,
-    blocks_of_lines,
+    begins_with,
     grouped,
     lines_of,
     name_of,
     opened,
 )
-from esdedup.stores.to_json import ENCODER, json_fault
+from esdedup.stores.to_json import ENCODER, check_depth, json_fault
 from esdedup.tabular import TableFormat
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
@@ -58,13 +51,10 @@ _ENDINGS: dict[Format, str] = {
     "arrow": ".arrow .feather .ipc",
 }
 _FORMATS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
-_TOO_LONG = (
-    f"longer than {MOST_BYTES >> 20} MiB: only its beginning is kept here. Is a line feed missing?"
-)
-_TOO_LONG_ELEMENT = f"longer than {MOST_BYTES >> 20} MiB"
-_TOO_LONG_ROW = f"longer than {MOST_BYTES >> 20} MiB. Is a quote not closed?"
+_TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
+_LONGEST_ARRAY = 256_000_000
+"""Characters of a JSON array, all of which are in memory."""
 _SPACES = re.compile("[ \\t\\r\\n]*")
-_COLON = re.compile('"[ \\t\\r]*:')
 OnBytes = Callable[[int], None]
 
 
@@ -165,16 +155,9 @@ def read_records(
     columns: of a table, the columns to read, None for all. The file may lack some of them.
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
-    kind = format or format_of(path)
-    if kind == "parquet" or kind == "arrow":
-        for chunk in chunks_in(path, kind, None, encoding, columns, columns is None):
-            yield from chunk.records()
-        return
-    with opened(path, encoding) as (_, stream):
-        if kind == "text" or (kind == "jsonl" and not _is_array(stream)):
-            yield from _read_lines(name_of(path), kind, lines_of(stream))
-        else:
-            yield from _read_whole(name_of(path), kind, stream)
+    # A pipe may give one line after the other, and each is waited for.
+    for chunk in chunks_in(path, format, None, encoding, columns, lines=50):
+        yield from chunk.records()
 
 
 def chunks_in(
@@ -183,13 +166,13 @@ def chunks_in(
     on_bytes: OnBytes | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
-    as_json: bool = True,
+    lines: int | None = None,
 ) -> Iterator[Chunk]:
     """Yield the records of a file in chunks, with the errors of `read_records`.
 
     on_bytes: called with the number of bytes read from the file since the last call. encoding: as
-    in `streams.opened`. columns: as in `read_records`. as_json: give the rows of a table as JSON
-    too, which only a store needs; without, numbers that JSON lacks are let through.
+    in `streams.opened`. columns: as in `read_records`. lines: maximum number of a chunk, by default
+    BATCH_DOCUMENTS.
     """
     kind = format or format_of(path)
     if kind == "parquet" or kind == "arrow":
@@ -197,33 +180,31 @@ def chunks_in(
         for rows in rows_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS):
             if on_bytes is not None:
                 on_bytes(rows.read)
-            yield Chunk(partial(_read_table, name_of(path), rows, as_json), rows.names)
+            yield Chunk(partial(_read_table, name_of(path), rows), rows.names)
         return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
-        for chunk in _chunks(name_of(path), kind, stream):
+        for chunk in _chunks(name_of(path), kind, stream, lines or BATCH_DOCUMENTS):
             if on_bytes is not None and seekable:
                 on_bytes(file.tell() - done)
                 done = file.tell()
             yield chunk
 
 
-def _chunks(name: str, kind: TextFormat, stream: io.BufferedReader) -> Iterator[Chunk]:
-    if kind in ("csv", "tsv") or (kind == "jsonl" and _is_array(stream)):
-        for some in batches(_read_whole(name, kind, stream), CHUNK_BYTES):
+def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) -> Iterator[Chunk]:
+    # Only from the beginning of such a file it is known where a record ends.
+    whole: Iterable[Record | BadRecord] | None = None
+    if kind in ("csv", "tsv"):
+        whole = _read_rows(name, kind, stream)
+    elif kind == "jsonl" and begins_with(stream, "["):
+        whole = _read_array(name, stream.read(_LONGEST_ARRAY + 1))
+    if whole is not None:
+        for some in batches(whole, CHUNK_BYTES):
             yield Chunk(partial(list, some))
         return
-    first = 1
-    for block in blocks_of_lines(stream, CHUNK_BYTES, BATCH_DOCUMENTS):
-        yield Chunk(partial(_read_block, name, kind, block, first))
-        first += block.count(b"\n") + isinstance(block, Head)
-
-
-def _read_whole(
-    name: str, kind: TextFormat, stream: io.BufferedReader
-) -> Iterator[Record | BadRecord]:
-    """Yield records whose boundaries are only known from the beginning of the file."""
-    return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
+    numbered = enumerate(lines_of(stream), 1)
+    for lines in grouped(numbered, lambda line: (len(line[1]), 1), CHUNK_BYTES, most):
+        yield Chunk(partial(_read_lines, name, kind, lines))
 
 
 def batches(
@@ -239,22 +220,17 @@ def batches(
     return grouped(records, weigh, characters, BATCH_DOCUMENTS)
 
 
-def _line(line: bytes, number: int) -> str:
-    """Decode a line, without its end. Invalid UTF-8 becomes lone surrogates."""
-    text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
-    return text.rstrip("\r\n")
-
-
 def _read_lines(
-    name: str, format: TextFormat, lines: Iterable[bytes], first: int = 1
+    name: str, format: TextFormat, lines: Iterable[tuple[int, str]]
 ) -> Iterator[Record | BadRecord]:
-    """Yield the records of lines, leaving out empty ones. first: number of the first line."""
+    """Yield the records of numbered lines, leaving out empty ones."""
     # Making one for each line would take as long as reading a short document.
     decoder = _decoder()
-    for number, given in enumerate(lines, first):
-        line = _line(given, number)
+    for number, given in lines:
+        line = given.rstrip("\r\n")
         if isinstance(given, Head):
-            yield BadRecord(name, number, line, _TOO_LONG)
+            reason = f"{_TOO_LONG}: only its beginning is kept here. Is a line feed missing?"
+            yield BadRecord(name, number, line, reason)
         elif not line.strip():
             continue
         elif format == "text":
@@ -263,166 +239,98 @@ def _read_lines(
             yield _object(name, number, line, decoder)
 
 
-def _read_block(
-    name: str, format: TextFormat, block: bytes, first: int
-) -> Iterator[Record | BadRecord]:
-    lines = [block] if isinstance(block, Head) else io.BytesIO(block)
-    return _read_lines(name, format, lines, first)
-
-
-def _read_table(name: str, rows: TableRows, as_json: bool) -> Iterator[Record | BadRecord]:
+def _read_table(name: str, rows: TableRows) -> Iterator[Record | BadRecord]:
     for number, row in enumerate(objects_of(rows), rows.first):
         if isinstance(row, BadRow):
             yield BadRecord(name, number, row.raw, row.reason)
         else:
-            yield _checked(name, number, row) if as_json else Record(name, number, row)
+            yield _checked(name, number, row)
 
 
 def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
+    return json.JSONDecoder(
+        parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_with_keys_once
+    )
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise RecordError(f"the number {text} has no place in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Raise RecordError if it has a key twice, which servers refuse."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise RecordError(f"the key {key!r} comes twice in an object")
+    return found
 
 
 def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Record | BadRecord:
     """Return the record of a JSON object. raw: its text."""
     try:
-        source = _decoded(raw, decoder)
+        source = decoder.decode(raw)
         if not isinstance(source, dict):
             raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
-        # Escapes may hide half of a character. Servers refuse a key that comes twice.
-        if "\\u" in raw or not _has_each_key_once(raw, source):
+        # Escapes may hide half of a character.
+        if "\\u" in raw or "\n" in raw:
             return Record(name, number, source, None, _written(source))
         _check_unicode(raw)
+        check_depth(raw, source)
     except json.JSONDecodeError as error:
-        reason = f"{json_fault(error)} at character {error.colno}"
-        return BadRecord(name, number, raw, reason)
+        return BadRecord(name, number, raw, f"{json_fault(error)} at character {error.colno}")
     except (ValueError, RecursionError) as error:
         return BadRecord(name, number, raw, json_fault(error))
-    return Record(name, number, source, None, raw)
+    return Record(name, number, source, None, raw.strip())
 
 
-def _decoded(raw: str, decoder: json.JSONDecoder) -> Any:
-    """Return what `decoder.decode` returns, in half the time if no space is around the value."""
-    try:
-        value, end = decoder.raw_decode(raw)
-    except json.JSONDecodeError:
-        end = -1
-    return value if end == len(raw) else decoder.decode(raw)
-
-
-def _has_each_key_once(raw: str, source: dict[str, Any]) -> bool:
-    """Return whether no object in a JSON object has a key twice. False if in doubt.
-
-    raw: its text. If that has no more colons after quotes than there are keys, none comes twice.
-    """
-    if raw[0] != "{" or raw[-1] != "}" or "\n" in raw:
-        return False
-    keys = _keys_in(source)
-    return raw.count(":") == keys or len(_COLON.findall(raw)) == keys
-
-
-def _keys_in(value: dict[str, Any] | list[Any]) -> int:
-    """Return the number of keys of all objects in a JSON value."""
-    keys = 0
-    if isinstance(value, dict):
-        keys, value = len(value), list(value.values())
-    for each in value:
-        if isinstance(each, (dict, list)):
-            keys += _keys_in(each)
-    return keys
-
-
-def _is_array(stream: io.BufferedReader) -> bool:
-    """Return whether a stream begins with an array, and not with a line of JSON."""
-    head = stream.peek(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8)
-    return head.lstrip()[:1] == b"["
-
-
-def _read_array(name: str, stream: io.BufferedReader) -> Iterator[Record | BadRecord]:
+def _read_array(name: str, text: str) -> Iterator[Record | BadRecord]:
     """Yield the elements of one JSON array. Their lines are their numbers.
 
     Raises InputError where the array is not valid JSON, as no further element can be found.
     """
-    text = _ArrayText(stream)
-    text.skip("[")
+    if len(text) > _LONGEST_ARRAY:
+        raise InputError(
+            f"{name}: an array of more than {_LONGEST_ARRAY // 1_000_000} million characters:"
+            " convert it to JSON lines, as jq -c '.[]' does"
+        )
     decoder = _decoder()
-    for number in itertools.count(1):
-        if text.skip("]"):
-            break
-        if number > 1 and not text.skip(","):
-            raise InputError(f"{name}: after element {number - 1} of the array: ',' is expected")
+    # It only finds the end of a value.
+    lenient = json.JSONDecoder(parse_int=str, parse_float=str)
+    number, at = 0, _after_spaces(text, text.index("[") + 1)
+    is_ended = text[at : at + 1] == "]"
+    while not is_ended:
+        number += 1
         try:
-            raw = text.value()
+            _, end = lenient.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{name}: element {number} of the array is {json_fault(error)}. What follows it was"
                 " not read"
             ) from error
-        yield _object(name, number, raw, decoder)
-    if text.next():
+        yield _object(name, number, text[at:end], decoder)
+        at = _after_spaces(text, end)
+        is_ended = text[at : at + 1] == "]"
+        if not is_ended and text[at : at + 1] != ",":
+            raise InputError(f"{name}: after element {number} of the array: ',' is expected")
+        at = _after_spaces(text, at + 1)
+    if at < len(text):
         raise InputError(f"{name}: there is more after the array: give one array, or lines of JSON")
 
 
-class _ArrayText:
-    """The text of a stream, of which a part is in memory."""
-
-    def __init__(self, stream: io.BufferedReader) -> None:
-        self._stream = stream
-        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
-        self._ended = False
-        self._broken: Exception | None = None
-        self._text = ""
-        self._at = 0
-        # It only finds the end of a value.
-        self._decoder = json.JSONDecoder(parse_int=str, parse_float=str)
-
-    def next(self) -> str:
-        """Return the next character that is not a space, or nothing at the end."""
-        while True:
-            self._at = _SPACES.match(self._text, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._text) or self._ended:
-                return self._text[self._at : self._at + 1]
-            self._read()
-
-    def skip(self, character: str) -> bool:
-        """Skip the next character if it is this one, and return whether it is."""
-        found = self.next() == character
-        self._at += found
-        return found
-
-    def value(self) -> str:
-        """Return the text of the next JSON value. Raise ValueError if it is invalid or too long."""
-        self.next()
-        while True:
-            try:
-                _, end = self._decoder.raw_decode(self._text, self._at)
-                # A number might go on.
-                if end < len(self._text) or self._ended:
-                    raw, self._at = self._text[self._at : end], end
-                    return raw
-            except ValueError:
-                if self._ended:
-                    raise
-                if len(self._text) - self._at > MOST_BYTES:
-                    raise ValueError(_TOO_LONG_ELEMENT) from None
-            self._read()
-
-    def _read(self) -> None:
-        rest = self._text[self._at :]
-        # As much again, so that a long value is not parsed again for each small part.
-        size, block = max(CHUNK_BYTES, len(rest)), bytearray()
-        if self._broken is not None:
-            raise self._broken
-        try:
-            while len(block) < size and (more := self._stream.read1(size)):
-                block += more
-        except Exception as error:
-            # It comes after all that was read.
-            self._broken = error
-        self._ended = not block and self._broken is None
-        self._text, self._at = rest + self._utf8.decode(block, self._ended), 0
+def _after_spaces(text: str, at: int) -> int:
+    found = _SPACES.match(text, at)
+    return found.end() if found else at
 
 
-def _read_rows(name: str, format: TextFormat, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+def _read_rows(
+    name: str, format: TextFormat, stream: io.TextIOWrapper
+) -> Iterator[Record | BadRecord]:
     """Yield the records of a table. Its first row names the fields.
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read.
@@ -454,14 +362,15 @@ def _read_rows(name: str, format: TextFormat, stream: BinaryIO) -> Iterator[Reco
                 raise InputError(said) from error
             yield BadRecord(name, first, "".join(lines.row), reason)
             continue
-        if header is None and row:
+        if not row:
+            continue
+        if header is None:
             header = row
             if repeated := sorted(column for column, count in Counter(row).items() if count > 1):
                 raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
-        elif header is not None and row and len(row) == len(header):
-            source = dict(zip(header, row, strict=True))
-            yield _checked(name, first, source)
-        elif header is not None and row:
+        elif len(row) == len(header):
+            yield _checked(name, first, dict(zip(header, row, strict=True)))
+        else:
             reason = f"{len(row)} fields, but the header has {len(header)}"
             yield BadRecord(name, first, json.dumps(row), reason)
 
@@ -469,7 +378,7 @@ def _read_rows(name: str, format: TextFormat, stream: BinaryIO) -> Iterator[Reco
 class _RowLines:
     """The lines of a table, for the `csv` module. number: of the last. row: those of this row."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: io.TextIOWrapper) -> None:
         self.number = 0
         self.row: list[str] = []
         self._size = 0
@@ -484,14 +393,12 @@ class _RowLines:
         return self
 
     def __next__(self) -> str:
-        given = next(self._lines)
+        line = next(self._lines)
         self.number += 1
-        self.row.append(_line(given, self.number) + "\n")
-        self._size += len(given)
-        if isinstance(given, Head):
-            raise RecordError(_TOO_LONG)
-        if self._size > MOST_BYTES + 2:
-            raise RecordError(_TOO_LONG_ROW)
+        self.row.append(line.rstrip("\r\n") + "\n")
+        self._size += len(line)
+        if isinstance(line, Head) or self._size > streams.LONGEST + 2:
+            raise RecordError(f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?")
         return self.row[-1]
 
 
@@ -506,7 +413,7 @@ def _checked(
         return BadRecord(name, line, raw, str(error))
 
 
-def _written(source: Any) -> str:
+def _written(source: dict[str, Any]) -> str:
     """Return the source as JSON in one line.
 
     Raises RecordError as `_check_unicode` does, and for a number that JSON lacks.
@@ -516,6 +423,7 @@ def _written(source: Any) -> str:
     except ValueError as error:
         raise RecordError("the number NaN or Infinity has no place in JSON") from error
     _check_unicode(written)
+    check_depth(written, source)
     return written
 
 
@@ -533,15 +441,6 @@ def _check_unicode(text: str) -> None:
                 " --encoding, such as latin-1 or gb18030"
             ) from None
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
-
-
-def _refuse_number(text: str) -> NoReturn:
-    raise RecordError(f"the number {text} has no place in JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse_number(text)
 
 
 def _json_name(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Opens files as streams of UTF-8: unpacks them, and decodes other encodings.
+"""Opens files as text: unpacks them, decodes them, and yields their lines.
 
 A file that ends too soon is an error, and so is one that can't be unpacked.
 """
@@ -22,30 +22,30 @@ from esdedup.exceptions import InputError, UsageError
 
 STDIN = "-"
 COMPRESSED = (".gz", ".zst")
-MOST_BYTES = 64 << 20
-"""The longest line. It is in memory several times while it is read, and servers reject requests of
-more than 100 MB."""
+LONGEST = 64_000_000
+"""Characters of the longest line. It is in memory several times while it is read, and servers
+reject requests of more than 100 MB."""
 
 Each = TypeVar("Each")
-_HEAD_BYTES = 1_000
+_HEAD = 1_000
+"""Bytes that show the encoding, and characters that are kept of a line that is too long."""
 _PACKED_BYTES = 2 << 10
 """Bytes of a .zst that are unpacked at a time. They may become 64 MB."""
-_BLOCK_BYTES = 1 << 16
 _INVALID = "esdedup.invalid"
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
-class Head(bytes):
-    """The beginning of a line of more than MOST_BYTES."""
+class Head(str):
+    """The beginning of a line of more than LONGEST characters."""
 
 
 @contextmanager
-def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
-    """Return a file, or standard input for "-", and its text as UTF-8.
+def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, io.TextIOWrapper]]:
+    """Open a file, or standard input for "-": return it and its text.
 
-    encoding: a name that Python knows, None for UTF-8. Text that is not valid in it becomes bytes
-    that are not valid UTF-8. Raises UsageError if the file can't be opened or has another encoding,
-    InputError if it breaks off.
+    encoding: a name that Python knows, None for UTF-8. Bytes that are not valid in it become lone
+    surrogates. Raises UsageError if the file can't be opened or has another encoding, InputError if
+    it breaks off.
     """
     check_encoding(encoding)
     try:
@@ -53,7 +53,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     suffix = PurePath(path).suffix.lower()
-    stream = file
+    stream, text = file, None
     try:
         if suffix in COMPRESSED and not file.peek(1):
             raise EOFError("it is empty")
@@ -61,22 +61,24 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
             stream = gzip.GzipFile(fileobj=file)
         elif suffix == ".zst":
             stream = io.BufferedReader(_Unpacked(file))
-        if encoding is not None:
-            stream = io.BufferedReader(_Transcoded(stream, encoding))
-        elif not hasattr(stream, "peek"):
-            stream = io.BufferedReader(stream)
-        if encoding is None and (found := _other_encoding(stream.peek(_HEAD_BYTES))):
+        elif not hasattr(file, "peek"):
+            stream = io.BufferedReader(file)
+        if encoding is None and (found := _other_encoding(stream.peek(_HEAD))):
             raise UsageError(f"{path}: it is {found.upper()}, not UTF-8: --encoding {found}")
-        yield file, stream
+        errors = "surrogateescape" if encoding is None else _INVALID
+        text = io.TextIOWrapper(stream, encoding or "utf-8-sig", errors, newline="\n")
+        yield file, text
     except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
+        if text is not None:
+            text.detach()  # It would close standard input.
         if path != STDIN:
             file.close()
 
 
 def standard_input() -> BinaryIO:
-    """Standard input. Raises UsageError if it is closed."""
+    """Return standard input. Raise UsageError if it is closed."""
     if sys.stdin is None:
         raise UsageError("standard input is closed: name a file")
     return sys.stdin.buffer
@@ -100,48 +102,20 @@ def check_encoding(encoding: str | None) -> None:
         ) from error
 
 
-def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines with their ends. Of a line of more than MOST_BYTES, only the Head."""
-    while line := stream.readline(MOST_BYTES + 1):
-        yield _ended(line, stream)
+def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
+    """Return whether a text that was not read yet begins with a character, after spaces."""
+    head = stream.buffer.peek(_HEAD).decode(stream.encoding, "ignore")  # type: ignore[attr-defined]
+    return bool(head.lstrip("\ufeff \t\r\n")[:1] == character)
 
 
-def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator[bytes]:
-    """Yield the lines of `lines_of` together; a Head comes alone.
-
-    A block ends after `most` lines, or `size` bytes and a few more, as the stream gives them. If
-    the stream breaks off, the error comes after all whole lines.
-    """
-    block, lines = bytearray(), 0
-    # Less than three of these are read before a line is cut.
-    size = min(size, MOST_BYTES // 3)
-
-    def taken(end: int) -> bytes:
-        some = bytes(block[:end])
-        del block[:end]
-        return some
-
-    try:
-        while more := stream.read1(min(size, _BLOCK_BYTES)):
-            block += more
-            lines += more.count(b"\n")
-            while lines > most:
-                yield taken(_after_lines(block, most))
-                lines -= most
-            if len(block) < size and lines < most:
-                continue
-            if lines:
-                yield taken(block.rfind(b"\n") + 1)
-            else:
-                begun = taken(len(block))
-                yield _ended(begun + stream.readline(MOST_BYTES + 1 - len(begun)), stream)
-            lines = 0
-    except Exception:
-        if lines:
-            yield taken(block.rfind(b"\n") + 1)
-        raise
-    if block:
-        yield taken(len(block))
+def lines_of(stream: io.TextIOBase) -> Iterator[str]:
+    """Yield lines with their ends. Of a line of more than LONGEST characters, only the Head."""
+    while line := stream.readline(LONGEST + 1):
+        if len(line) > LONGEST and line[-1] != "\n":
+            while (rest := stream.readline(LONGEST)) and rest[-1] != "\n":
+                pass
+            line = Head(line[:_HEAD])
+        yield line
 
 
 def grouped(
@@ -170,23 +144,6 @@ def grouped(
         yield group
 
 
-def _after_lines(block: bytearray, lines: int) -> int:
-    """Return the place after the first lines of a block."""
-    end = 0
-    for _ in range(lines):
-        end = block.index(b"\n", end) + 1
-    return end
-
-
-def _ended(line: bytes, stream: BinaryIO) -> bytes:
-    """Return a line, or its Head after reading the rest of it."""
-    if len(line) <= MOST_BYTES or line.endswith(b"\n"):
-        return line
-    while (rest := stream.readline(_BLOCK_BYTES)) and not rest.endswith(b"\n"):
-        pass
-    return Head(line[:_HEAD_BYTES])
-
-
 def _other_encoding(head: bytes) -> str | None:
     """Return the encoding of a file that begins with these bytes, if it can't be UTF-8."""
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
@@ -200,64 +157,31 @@ def _other_encoding(head: bytes) -> str | None:
     return None
 
 
-class _Made(io.RawIOBase):
-    """A stream of blocks that `_more` makes of another stream; an empty one is the last."""
+class _Unpacked(io.RawIOBase):
+    """The content of a .zst file of any number of frames. The library accepts truncated ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._frame: Any = None  # None before the first one.
         self._ready = memoryview(b"")
-
-    def _more(self) -> bytes:
-        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._ready = self._ready or memoryview(self._more())
+        while not self._ready:
+            ended = self._frame is None or self._frame.eof
+            packed = (self._frame.unused_data if self._frame and ended else b"") or (
+                self._file.read(_PACKED_BYTES)
+            )
+            if not packed:
+                if not ended:
+                    raise EOFError("it ends within a frame")
+                return 0
+            if ended:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._ready = memoryview(self._frame.decompress(packed))
         size = min(len(buffer), len(self._ready))
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
         return size
-
-
-class _Unpacked(_Made):
-    """The content of a .zst file of any number of frames. The library accepts truncated ones."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__()
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._begun = False
-
-    def _more(self) -> bytes:
-        block = b""
-        while not block:
-            packed = self._frame.unused_data if self._frame.eof else b""
-            packed = packed or self._file.read(_PACKED_BYTES)
-            if not packed:
-                if self._begun and not self._frame.eof:
-                    raise EOFError("it ends within a frame")
-                return b""
-            if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._begun = True
-            block = self._frame.decompress(packed)
-        return block
-
-
-class _Transcoded(_Made):
-    """A stream of another encoding, as UTF-8."""
-
-    def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        super().__init__()
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
-        self._ended = False
-
-    def _more(self) -> bytes:
-        text = ""
-        while not text and not self._ended:
-            block = self._stream.read(_BLOCK_BYTES)
-            self._ended = not block
-            text = self._decoder.decode(block, final=self._ended)
-        return text.encode("utf-8", "surrogatepass")

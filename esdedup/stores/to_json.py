@@ -13,6 +13,9 @@ import numpy as np
 
 from esdedup.exceptions import RecordError
 
+MOST_NESTED = 500
+"""Levels of arrays and objects in a document."""
+
 
 def to_json(value: Any, of: str) -> str:
     """Return compact JSON, with characters beyond ASCII as they are.
@@ -25,9 +28,28 @@ def to_json(value: Any, of: str) -> str:
         text = ENCODER.encode(value)
         if not text.isascii():
             text.encode("utf-8")
+        check_depth(text, value)
     except (TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"{of} can't be written as JSON: {error}") from error
     return text
+
+
+def check_depth(text: str, value: Any) -> None:
+    """Raise RecordError if arrays or objects are nested too deeply to be read again.
+
+    Python reads 990 levels at the top of its stack, and servers 1,000. text: the value as JSON.
+    """
+    if text.count("[") + text.count("{") <= MOST_NESTED:
+        return
+    level: list[Any] = [value]
+    for _ in range(MOST_NESTED + 1):
+        inner = [each for each in level if isinstance(each, (dict, list))]
+        level = [
+            each for some in inner for each in (some.values() if isinstance(some, dict) else some)
+        ]
+        if not level:
+            return
+    raise RecordError(f"nested too deeply: more than {MOST_NESTED} levels")
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -23,7 +23,7 @@ CHINESE = "今天下午三点，市图书馆举行读书会"
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines may have 4,000 bytes."""
     for module in (esdedup.records.streams, esdedup.records.files):
-        monkeypatch.setattr(module, "MOST_BYTES", 4_000)
+        monkeypatch.setattr(module, "LONGEST", 4_000)
 
 
 def letters(name: str = "pairs") -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def test_a_line_that_is_too_long_is_left_out(ending: str) -> None:
     Path(f"a.{ending}").write_bytes(data)
     done = run_command("pairs", f"a.{ending}", "--json")
     assert (done.status, len(done.json)) == (1, 1)
-    assert "longer than 64 MiB" in done.err
+    assert "longer than 64 million characters" in done.err
     (letter,) = letters()
     assert (letter["line"], letter["record"].strip()) == (3 if ending == "csv" else 2, "x" * 1_000)
     # A batch of queries goes on too.
@@ -138,7 +138,7 @@ def test_a_quote_that_is_not_closed_takes_no_more_than_a_record() -> None:
     (report,) = done.json
     assert (done.status, report["failed"]) == (1, 1)
     (letter,) = letters("documents")
-    assert "Is a quote not closed?" in letter["reason"]
+    assert "or a quote not closed?" in letter["reason"]
     # The rows that it took are all in the dead letter.
     assert report["created"] + letter["record"].count("\n") == 199
 
@@ -229,6 +229,8 @@ def test_documents_of_python() -> None:
     ("name", "text", "reason"),
     [
         ("a.jsonl", '{"text":' + "[" * 100_000, "not valid JSON: nested too deeply"),
+        ("a.jsonl", '{"n": ' + "[" * 600 + "]" * 600 + "}", "nested too deeply: more than 500"),
+        ("a.jsonl", '{"n": {"x": 1, "x": 2}}', "the key 'x' comes twice in an object"),
         ("a.jsonl", f'{{"n":{"1" * 5_000}}}', "a number has more than 4300 digits"),
         ("a.jsonl", '{"text":"abc', "not valid JSON: Unterminated string at character 9"),
         ("a.csv", "id,text\n1,one two\r2,three\r", "not valid CSV: lines end with CR alone"),

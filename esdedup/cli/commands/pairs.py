@@ -101,7 +101,7 @@ def _in_files(
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(
-                of.chunks(files, meta.text_fields, advance, columns=(), as_json=False),
+                of.chunks(files, meta.text_fields, advance, columns=()),
                 meta,
                 letters,
                 limits,
