@@ -3,13 +3,12 @@
 from esdedup.exceptions import MissingExtra
 
 try:
-    # PySpark asks for pandas before it hands Arrow batches to Python.
+    # PySpark requires pandas for mapInArrow.
     import pandas as _  # noqa: F401
 
     from esdedup.spark.cluster import read_index, write_groups
     from esdedup.spark.groups import groups
     from esdedup.spark.pairs import SparkReport, report_of, similar_pairs
-    from esdedup.spark.tokens import tokens
 except ModuleNotFoundError as error:
     raise MissingExtra(f"Spark needs {error.name}: pip install 'esdedup[spark]'") from error
 
@@ -19,6 +18,5 @@ __all__ = [
     "read_index",
     "report_of",
     "similar_pairs",
-    "tokens",
     "write_groups",
 ]

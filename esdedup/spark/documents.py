@@ -1,7 +1,7 @@
 """Numbers documents in their order of precedence, and sketches them.
 
-A number takes 8 bytes where ids are shuffled. The first documents of a bucket, and of a group, are
-those of the smallest numbers, as rows are for `esdedup.pairing`.
+A number takes 8 bytes where ids would be shuffled. The first documents of a bucket, and of a group,
+are those of the smallest numbers, as rows are for `esdedup.pairing`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.window import Window
 
 from esdedup.exceptions import UsageError
@@ -29,16 +30,17 @@ from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.stores.fields import text_at
 from esdedup.text.arrays import Mask, Unsigned
 
-_SKETCHED = (
-    "key binary",
-    "keyed boolean",
-    "id string",
-    "text string",
-    "digest string",
-    "filled boolean",
-    "bands binary",
+_SKETCHED = pa.schema(
+    {
+        "key": pa.binary(),
+        "keyed": pa.bool_(),
+        "id": pa.string(),
+        "text": pa.string(),
+        "digest": pa.string(),
+        "filled": pa.bool_(),
+        "bands": pa.binary(),
+    }
 )
-_TYPES = {"binary": pa.binary(), "boolean": pa.bool_(), "string": pa.string()}
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,7 @@ class Documents:
 
     @property
     def compared(self) -> DataFrame:
-        """The documents with words that are the first of their text: number, bands."""
-        # Whatever a table holds goes to Python with it.
+        """Return the documents with words that are the first of their text: number, bands."""
         filled = self.table.where("filled").select("number", "bands")
         return filled.join(self.copies.select("number"), "number", "left_anti")
 
@@ -70,44 +71,40 @@ class Documents:
 def numbered(
     df: DataFrame, reading: Reading, tables: Tables, id_field: str, text_fields: Sequence[str]
 ) -> Documents:
-    """Sketch documents and numbers them. Raises UsageError for columns that can't be used."""
+    """Sketch documents and number them. Raises UsageError for columns that can't be used."""
     keep = reading.keep
     _check_columns(df, id_field, text_fields, keep)
-    # mapInArrow takes no names with dots.
+    # mapInArrow accepts no names with dots.
     own = {"id": id_field, **{f"text {at}": name for at, name in enumerate(text_fields)}}
     if keep.field is not None:
         own["keep"] = keep.field
-    chosen = df.select(*(_column(df, name).alias(alias) for alias, name in own.items()))
-    made = partial(_sketched, reading, [alias for alias in own if alias.startswith("text")])
+    chosen = df.select(*(df[f"`{name.replace('`', '``')}`"].alias(to) for to, name in own.items()))
+    made = partial(_sketched, reading, [name for name in own if name.startswith("text")])
     # Written before the sort: Spark samples the rows that it sorts, and would sketch them twice.
-    sketches = tables.kept("sketched", mapped(chosen, made, ", ".join(_SKETCHED)))
+    sketches = tables.kept("sketched", mapped(chosen, made, from_arrow_schema(_SKETCHED)))
     # Rows of one id and key come in the order of their texts, whatever the order they were read in.
     ordered = sketches.sort("key", "digest").drop("key")
     whole = tables.kept("documents", ordered.withColumn("number", F.monotonically_increasing_id()))
     tables.remove("sketched")
-    usable = whole.where("digest is not null")
-    counted = whole.agg(
-        F.count("*"),
-        F.count("digest"),
-        F.countDistinct("id"),
-        F.sum(F.expr("int(not filled)")),
-        F.max("keyed"),
-    ).first()
+    wordless = F.count_if(F.expr("not filled"))
+    figures = [F.count("*"), F.count("digest"), F.countDistinct("id"), wordless, F.max("keyed")]
+    counted = whole.agg(*figures).first()
     assert counted is not None
-    rows, found, count, wordless, keyed = counted
+    rows, found, count, without_words, keyed = counted
     if count and keep.by == "field" and not keyed:
         raise UsageError(f"keep {keep}: no document has a number or a text in that field")
+    usable = whole.where("digest is not null")
     if found > count:
         by_id = Window.partitionBy("id").orderBy(F.desc("number"))
         usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
         usable = tables.kept("once", usable)
     copies = tables.kept("copies", _copies(usable))
     table = usable.select("number", "id", "text", "digest", "filled", "bands")
-    return Documents(table, copies, count, rows - found, wordless or 0, found - count)
+    return Documents(table, copies, count, rows - found, without_words, found - count)
 
 
 def _copies(table: DataFrame) -> DataFrame:
-    """The documents of the text of an earlier one, but for those without any character."""
+    """Return documents whose text an earlier one has, except for texts without a character."""
     texts = table.where(F.col("digest") != NO_TEXT).select("number", "digest")
     several = texts.groupBy("digest").agg(F.min("number").alias("first"), F.count("*").alias("of"))
     both = texts.join(several.where("of > 1").drop("of"), "digest")
@@ -130,16 +127,10 @@ def _check_columns(
             raise UsageError(f"column {name!r} is {kinds[name].simpleString()}: use strings")
 
 
-def _column(df: DataFrame, name: str) -> Column:
-    """The column of just this name, which may hold dots."""
-    return df[f"`{name.replace('`', '``')}`"]
-
-
 def _sketched(
     reading: Reading, text_fields: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Batches:
-    """The documents of record batches; of one without an id or a text only that it was there."""
-    schema = pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, _SKETCHED)])
+    """Sketch the documents of record batches; those without id or text become nulls."""
     for batch in batches:
         rows = batch.to_pylist()
         found = [text_at(row, text_fields) for row in rows]
@@ -151,23 +142,22 @@ def _sketched(
         ids, texts = [id for id, _, _ in usable], [text for _, text, _ in usable]
         keys = [_keep_key(reading.keep, row.get("keep"), text) for _, text, row in usable]
         digests, filled, bands = _compared(texts, reading)
-        columns: list[Any] = [
-            sort_keys(reading.keep, Strings.of(ids), keys),
-            [key != ABSENT for key in keys],
-            ids,
-            texts,
-            digests,
-            filled,
-            [band.tobytes() for band in bands],
-        ]
-        whole = [pa.array(*each) for each in zip(columns, schema.types, strict=True)]
-        lost = [pa.nulls(len(rows) - len(usable), kind) for kind in schema.types]
-        for some in (whole, lost):
-            yield pa.RecordBatch.from_arrays(some, schema=schema)
+        columns = {
+            "key": sort_keys(reading.keep, Strings.of(ids), keys),
+            "keyed": [key != ABSENT for key in keys],
+            "id": ids,
+            "text": texts,
+            "digest": digests,
+            "filled": filled,
+            "bands": [band.tobytes() for band in bands],
+        }
+        yield pa.RecordBatch.from_pydict(columns, schema=_SKETCHED)
+        lost = [pa.nulls(len(rows) - len(usable), field.type) for field in _SKETCHED]
+        yield pa.RecordBatch.from_arrays(lost, schema=_SKETCHED)
 
 
 def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, Unsigned]:
-    """The digests of texts, which of them have words, and their bands, shape (n, bands)."""
+    """Return digests of texts, which of them have words, and their bands, shape (n, bands)."""
     scheme = reading.compared.scheme
     if reading.sketch is None:
         digests = normalised_digests(texts, scheme.normalisation)[1]
@@ -178,10 +168,7 @@ def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, 
 
 
 def _keep_key(keep: KeepRule, value: Any, text: str) -> bytes:
-    """The bytes that a document is ordered by, for a value of any type.
-
-    value: of the rule's field; bytes of `sort_key` stay as they are.
-    """
+    """Return the bytes to order a document by. value: of the rule's field, or these bytes."""
     if isinstance(value, bytes):
         return value
     if keep.by == "length":

@@ -13,7 +13,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.groups.marks import require_settled
 from esdedup.spark.cluster import (
-    KeepKey,
+    KEEP_COLUMN,
     documents_of,
     executors_errors,
     meta_of,
@@ -28,9 +28,8 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.judgements import read_judgements
 
-_KEEP = "keep"
 _NAMED = 20
-"""Most duplicates of a group that are named."""
+"""Maximum number of duplicates of a group that are named."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class IndexGroups:
 
     compared: the numbers of the comparison. sizes: numbers of groups, by their number of documents.
     largest: of the largest groups the number of documents, the representative, and the ids of at
-    most 20 duplicates. marks: what became of the documents; None if nothing was to be written.
-    missed: as in `GroupReport`.
+    most 20 duplicates. marks: the counts of the write; None for a dry run. missed: as in
+    `GroupReport`.
     """
 
     compared: SparkReport
@@ -76,8 +75,8 @@ def group_index(
         meta = meta_of(store)
         if read_judgements(store, meta).acting:
             raise UsageError(
-                f"{store.where} has judgements of esdedup review, which the executors do not know:"
-                " --engine local"
+                f"{store.where} has judgements of esdedup review, which Spark does not apply:"
+                " use --engine local"
             )
         if write:
             require_settled(store, meta)
@@ -85,13 +84,10 @@ def group_index(
         tables = stack.enter_context(Tables.of(spark, work))
         snapshot = snapshot_of(spark, store, meta)
         stack.callback(store.cluster.close_point, snapshot.point)
-        columns = {}
+        # The executors, which have the whole value, make the bytes to sort by.
+        documents = documents_of(spark, snapshot, (), keep if keep.field is not None else None)
         if keep.field is not None:
-            # The executors, which have the whole value, make the bytes to sort by.
-            columns[_KEEP] = KeepKey(keep.field, keep)
-            keep = replace(keep, field=_KEEP)
-        documents = documents_of(spark, snapshot, columns)
-        grouping = replace(grouping, keep=keep)
+            grouping = replace(grouping, keep=replace(keep, field=KEEP_COLUMN))
         found, compared = find_groups(documents, grouping, meta, tables, "id", ("text",))
         sizes, named = _sizes(found), _largest(found, largest)
         marks = None

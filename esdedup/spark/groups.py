@@ -14,21 +14,15 @@ from esdedup.arguments import accepts, from_settings
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.pairing.comparison import Reading
+from esdedup.pairing.union_find import follow, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.components import components
 from esdedup.spark.documents import Documents, numbered
-from esdedup.spark.pairs import (
-    Compared,
-    SparkReport,
-    compare,
-    index_of,
-    reading_of,
-    report_on,
-    told,
-)
+from esdedup.spark.pairs import SparkReport, compare, index_of, reading_of, with_report
 from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.spark.verify import verified
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
+from esdedup.text.arrays import renumbered
 
 _JOINED = "number bigint, head bigint, similarity double"
 
@@ -52,8 +46,8 @@ def groups(
 
     Returns a row for each document: id, digest, group, original (string), similarity (double). The
     group is the id of its representative, null for a document that is alone. A duplicate also has
-    that id as its original, and the similarity to it. `report_of` gives the numbers, and losses are
-    warned of.
+    that id as its original, and the similarity to it. `report_of` returns the counts; losses raise
+    warnings.
 
     Raises UsageError for wrong arguments.
     """
@@ -62,7 +56,7 @@ def groups(
     scheme = scheme or index_of(df, names)
     with Tables.of(df.sparkSession, work, "groups") as tables:
         found, report = find_groups(df, grouping, scheme, tables, id_field, names)
-    return told(found, report, grouping.limits)
+    return with_report(found, report, grouping.limits)
 
 
 def find_groups(
@@ -73,84 +67,62 @@ def find_groups(
     id_field: str,
     text_fields: Sequence[str],
 ) -> tuple[DataFrame, SparkReport]:
-    """The documents with their groups, as `groups` returns them, and the numbers of the job."""
+    """Return the documents with their groups, as `groups` does, and the numbers of the job."""
     if grouping.split_templates:
-        raise UsageError("Spark does not take the documents of templates apart")
+        raise UsageError("Spark does not support split templates")
     names = id_field, text_fields
     if grouping.exact:
         meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
         reading = Reading(meta, None, grouping.keep)
         documents = numbered(df, reading, tables, *names)
         nothing = df.sparkSession.createDataFrame([], _JOINED)
-        return _groups(documents, nothing, tables), report_on(documents, reading)
+        return _groups(documents, nothing, tables), SparkReport.of(documents, reading)
     reading = reading_of(scheme, grouping.limits, grouping.keep)
-    compared = compare(df, reading, grouping.limits, tables, *names)
-    join = _by_component if grouping.method == "components" else _by_leader
-    joined = join(compared, reading, tables)
-    return _groups(compared.documents, joined, tables), compared.report
+    documents, edges, report = compare(df, reading, grouping.limits, tables, *names)
+    roots = components(edges, tables)
+    if grouping.method == "components":
+        scheme = reading.compared.scheme
+        joined = _by_component(roots, edges, documents.table, scheme, tables)
+    else:
+        # Whether a document leads depends on earlier ones of its component, so each component goes
+        # through one task.
+        whole = edges.join(roots.withColumnRenamed("number", "left"), "left").repartition("root")
+        joined = mapped(whole.select("left", "right", "similarity"), _followers, _JOINED)
+    return _groups(documents, joined, tables), report
 
 
-def _by_component(compared: Compared, reading: Reading, tables: Tables) -> DataFrame:
-    """The documents that are not the first of their component: number, head, similarity to it."""
-    roots = components(compared.edges, tables).where("number != root")
-    joined = roots.select("number", F.col("root").alias("head"))
-    known = compared.edges.select(
-        F.col("left").alias("head"), F.col("right").alias("number"), "similarity"
-    )
+def _by_component(
+    roots: DataFrame, edges: DataFrame, documents: DataFrame, scheme: Scheme, tables: Tables
+) -> DataFrame:
+    """Return the documents that are not the first of their component: number, head, similarity."""
+    joined = roots.where("number != root").withColumnRenamed("root", "head")
+    known = edges.withColumnsRenamed({"left": "head", "right": "number"})
     joined = tables.kept("joined", joined.join(known, ["head", "number"], "left"))
     # The first one of a chain may be less similar than the threshold.
-    unknown = joined.where("similarity is null")
-    pairs = unknown.select(F.col("head").alias("left"), F.col("number").alias("right"))
-    documents = compared.documents.table
-    others = verified(pairs, documents, reading.compared.scheme, 0.0)
-    others = others.select(others.right.alias("number"), others.left.alias("head"), "similarity")
+    unknown = joined.where("similarity is null").drop("similarity")
+    pairs = unknown.withColumnsRenamed({"head": "left", "number": "right"})
+    others = verified(pairs, documents, scheme, 0.0)
+    others = others.withColumnsRenamed({"left": "head", "right": "number"})
     return joined.where("similarity is not null").unionByName(others)
 
 
-def _by_leader(compared: Compared, reading: Reading, tables: Tables) -> DataFrame:
-    """The documents that follow a leader: number, head, similarity to it.
-
-    Whether a document leads depends on earlier ones of its component only. Each component goes
-    through one task, in the order of precedence.
-    """
-    roots = components(compared.edges, tables)
-    edges = compared.edges.join(roots.withColumnRenamed("number", "left"), "left")
-    ordered = edges.repartition("root").sortWithinPartitions("root", "right", "left")
-    return mapped(ordered.select("root", "left", "right", "similarity"), _followers, _JOINED)
-
-
 def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Do what `union_find.follow` does, for edges by component, right and left."""
-    component, right = -1, -1
-    followers: set[int] = set()
-    leader, nearest = -1, -np.inf
-    for batch in batches:
-        found: list[tuple[int, int, float]] = []
-        for root, one, other, near in zip(*(each.to_pylist() for each in batch), strict=True):
-            if other != right or root != component:
-                if leader >= 0:
-                    followers.add(right)
-                    found.append((right, leader, nearest))
-                right, leader, nearest = other, -1, -np.inf
-            if root != component:
-                component, followers = root, set()
-            if one not in followers and near > nearest:
-                leader, nearest = one, near
-        yield _joined(found)
-    if leader >= 0:
-        yield _joined([(right, leader, nearest)])
-
-
-def _joined(rows: list[tuple[int, int, float]]) -> pa.RecordBatch:
-    names = [field.split()[0] for field in _JOINED.split(", ")]
-    columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    kinds = pa.int64(), pa.int64(), pa.float64()
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    """Yield the documents that follow a leader. batches: edges of whole components."""
+    parts = [[column.to_numpy() for column in batch] for batch in batches]
+    if not parts:
+        return
+    left, right, near = (np.concatenate(column) for column in zip(*parts, strict=True))
+    rows, one, other = renumbered(left, right)
+    order = np.lexsort((one, other))
+    partition = singletons(rows.size)
+    follow(partition, one[order], other[order], near[order])
+    chosen = partition[other] == one
+    columns = {"number": right[chosen], "head": left[chosen], "similarity": near[chosen]}
+    yield pa.RecordBatch.from_pydict(columns)
 
 
 def _groups(documents: Documents, joined: DataFrame, tables: Tables) -> DataFrame:
-    """The documents with their groups.
+    """Return the documents with their groups.
 
     joined: number, head, similarity: of the first document of each text that joined another.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,12 +31,12 @@ _KEY = "esdedup"
 
 @dataclass(frozen=True)
 class SparkReport:
-    """The numbers of a job.
+    """The counts of a job.
 
     documents: that were compared. left_out: rows without an id or a text. repeated: rows with an id
-    that another row has, which stays. without_words: documents whose texts only equal others.
+    of another row, which stays. without_words: documents that are only compared for equality.
     capped: buckets of which not all pairs were compared. recall: the expected share found of the
-    pairs at the threshold, None if buckets are stopped or cut. basis: of the comparison.
+    pairs at the threshold, None if buckets are stopped or truncated. basis: of the comparison.
     """
 
     documents: int
@@ -47,18 +47,19 @@ class SparkReport:
     recall: float | None
     basis: Basis
 
-
-@dataclass(frozen=True)
-class Compared:
-    """Documents and their similar pairs.
-
-    edges: left, right (bigint), similarity (double): pairs of different texts, left < right, by the
-    first document of each text.
-    """
-
-    documents: Documents
-    edges: DataFrame
-    report: SparkReport
+    @staticmethod
+    def of(
+        documents: Documents,
+        reading: Reading,
+        capped: Capped = Capped(),  # noqa: B008
+        recall: float | None = 1.0,
+        reading: Reading,
+        capped: Capped | None = None,
+        recall: float | None = 1.0,
+    ) -> SparkReport:
+        """Return the counts of a comparison of documents."""
+        counts = documents.count, documents.left_out, documents.repeated, documents.without_words
+        return SparkReport(*counts, capped, recall, reading.basis)
 
 
 @accepts(Limits, "pairs")
@@ -76,16 +77,16 @@ def similar_pairs(
 
     df: a row for each document: an id (string or whole number) and one or more columns of text
     (strings, or arrays of them).
-    scheme: a Scheme is used as it is; for an IndexMeta documents are compared as those of its
-    index. None takes the index that `read_index` read, or else as many bands as the recall needs.
+    scheme: a Scheme is used unchanged; for an IndexMeta documents are compared as those of its
+    index. None uses the index that `read_index` read, or else as many bands as the recall needs.
     limits: how to compare, in place of options. options: the settings of `Limits` by name.
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
-    folder, or on one machine for a temporary one. The result reads from a folder in it, which is
-    yours to remove.
+    folder, or on one machine for a temporary one. The result reads from a folder in it, which you
+    can remove afterwards.
 
-    Returns left, right (string), similarity (double), equal (boolean: the texts are equal).
-    Documents of equal text are one thing: each is paired with the first of them only. `report_of`
-    gives the numbers, and losses are warned of.
+    Returns left, right (string), similarity (double), equal (boolean: the texts are equal). A
+    document whose text several earlier ones have is paired with the first of them only. `report_of`
+    returns the counts; losses raise warnings.
 
     Raises UsageError for wrong arguments.
     """
@@ -93,31 +94,26 @@ def similar_pairs(
     names = names_of(text_field)
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with Tables.of(df.sparkSession, work, "pairs") as tables:
-        found = compare(df, reading, limits, tables, id_field, names)
-        pairs = tables.kept("pairs", _with_ids(found))
-    return told(pairs, found.report, limits)
-
-
-def _with_ids(found: Compared) -> DataFrame:
-    """All pairs, also of equal texts: left, right (string), similarity, equal."""
-    copies = found.documents.copies.select(
-        F.col("first").alias("left"), F.col("number").alias("right"), F.lit(1.0).alias("similarity")
-    )
-    edges = found.edges.withColumn("equal", F.lit(False))
-    pairs = edges.unionByName(copies.withColumn("equal", F.lit(True)))
-    for side in ("left", "right"):
-        ids = found.documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
-        pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
-    return pairs.select("left", "right", "similarity", "equal")
+        documents, edges, report = compare(df, reading, limits, tables, id_field, names)
+        copies = documents.copies.select(
+            F.col("first").alias("left"), F.col("number").alias("right"),
+            F.lit(1.0).alias("similarity"), F.lit(True).alias("equal"),
+        )  # fmt: skip
+        found = edges.withColumn("equal", F.lit(False)).unionByName(copies)
+        for side in ("left", "right"):
+            ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
+            found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
+        found = tables.kept("pairs", found.select("left", "right", "similarity", "equal"))
+    return with_report(found, report, limits)
 
 
 def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
-    """Documents whose column of texts carries the scheme of their index."""
+    """Return documents whose column of texts carries the scheme of their index."""
     return df.withMetadata("text", {_KEY: json.dumps(meta.to_json())})
 
 
 def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
-    """The index whose scheme the column of texts carries, if it does."""
+    """Return the index whose scheme the column of texts carries, or None."""
     (first, *more) = text_fields
     held = [field.metadata.get(_KEY) for field in df.schema if field.name == first and not more]
     return IndexMeta.from_json(json.loads(held[0])) if held and held[0] else None
@@ -146,69 +142,53 @@ def compare(
     tables: Tables,
     id_field: str,
     text_fields: Sequence[str],
-) -> Compared:
-    """The similar pairs of documents. Raises UsageError for columns that can't be used."""
+) -> tuple[Documents, DataFrame, SparkReport]:
+    """Return documents, their similar pairs, and counts.
+
+    The pairs, left, right (bigint), similarity (double), are of different texts, left < right, by
+    the first document of each text. Raises UsageError for columns that can't be used.
+    """
     documents = numbered(df, reading, tables, id_field, text_fields)
-    sketch, scheme = reading.sketch, reading.compared.scheme
+    sketch = reading.sketch
     assert sketch is not None
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
-    pairs, capped = candidate_pairs(documents.compared, reading, limits, tables)
-    near = limits.least_similarity
+    pairs, capped = candidate_pairs(documents.compared, reading, limits.max_per_bucket, tables)
     pairs = sharing(pairs, documents.table, Buckets.of(reading), least)
-    edges = verified(pairs, documents.table, scheme, near)
+    edges = verified(pairs, documents.table, reading.compared.scheme, limits.least_similarity)
     recall = sketch.recall(unswapped, sketch.tokens, least)
     if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
         recall = None
-    report = report_on(documents, reading, capped, recall)
-    return Compared(documents, tables.kept("edges", edges), report)
+    report = SparkReport.of(documents, reading, capped, recall)
+    return documents, tables.kept("edges", edges), report
 
 
-def report_on(
-    documents: Documents,
-    reading: Reading,
-    capped: Capped = Capped(),  # noqa: B008
-    recall: float | None = 1.0,
-) -> SparkReport:
-    """The numbers of a comparison of documents."""
-    counts = documents.count, documents.left_out, documents.repeated, documents.without_words
-    return SparkReport(*counts, capped, recall, reading.basis)
-
-
-def told(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame:
-    """A result with its report in it. Warns of losses."""
-    for warning in _losses(report, limits):
-        warnings.warn(warning, stacklevel=3)
+def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame:
+    """Return a result with its report in it. Warns of losses."""
+    left_out, repeated = report.left_out, report.repeated
+    for loss in (
+        lacking_recall(report.recall, limits),
+        cut_buckets(report.capped, limits.max_per_bucket),
+        left_out and f"{left_out:,} rows without an id or a text are left out",
+        repeated
+        and f"{repeated:,} rows have an id that another row has, which stays: use unique ids",
+    ):
+        if loss:
+            warnings.warn(loss, stacklevel=3)
     return df.withMetadata("similarity", {_KEY: asdict(report)})
 
 
 def report_of(df: DataFrame) -> SparkReport:
-    """The numbers of the job that made a result of `similar_pairs` or `groups`.
+    """Return the counts of the job that computed a result of `similar_pairs` or `groups`.
 
     They are in the metadata of its column `similarity`, which Parquet keeps.
 
     Raises UsageError if it has none.
     """
-    held: dict[str, Any] = {}
-    for field in df.schema:
-        held = field.metadata.get(_KEY, held) if field.name == "similarity" else held
-    if not held:
+    own: list[dict[str, Any]] = [
+        each.metadata[_KEY] for each in df.schema if each.name == "similarity" and _KEY in each.metadata
+    ]
+    if not own:
         raise UsageError("this DataFrame has no report: use a result of similar_pairs or groups")
-    parts = {"capped": Capped(**held["capped"]), "basis": Basis(**held["basis"])}
-    return SparkReport(**{**held, **parts})
-
-
-def _losses(report: SparkReport, limits: Limits) -> Iterator[str]:
-    for loss in (
-        lacking_recall(report.recall, limits),
-        cut_buckets(report.capped, limits.max_per_bucket),
-    ):
-        if loss is not None:
-            yield loss
-    if report.left_out:
-        yield f"{report.left_out:,} rows without an id or a text are left out"
-    if report.repeated:
-        yield (
-            f"{report.repeated:,} rows have an id that another row has, which stays: give each"
-            " document an id of its own"
-        )
+    parts = {"capped": Capped(**own[0]["capped"]), "basis": Basis(**own[0]["basis"])}
+    return SparkReport(**{**own[0], **parts})

@@ -1,14 +1,12 @@
-"""Starts Spark for a command, and ends it."""
+"""Starts and stops Spark for a command."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
@@ -21,23 +19,23 @@ _LOG_LEVEL = "spark.log.level"
 
 @contextmanager
 def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
-    """Start Spark for the time of a `with`; a session that is there already stays.
+    """Start Spark for the time of a `with`; an active session is used and stays.
 
-    Spark's own messages, of errors only unless the configuration says otherwise, go to standard
-    error. name: of the application. master: its address; None for the one that `spark-submit` or
-    Spark's configuration names.
+    Spark's own messages go to standard error, only errors by default. name: of the application.
+    master: its address; None for the one of `spark-submit`.
 
-    Raises UsageError if no master is named, or without Java.
+    Raises UsageError without a master or without Java.
     """
     if (active := SparkSession.getActiveSession()) is not None:
         yield active
         return
-    if master is None and not _master_is_named():
+    # Without a master Spark would run on this machine without a warning.
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         raise UsageError(
-            "Spark has no master: give --master (such as local[*], spark://host:7077 or yarn), or"
-            " start this by spark-submit"
+            "Spark has no master: pass --master (such as local[*], spark://host:7077 or yarn), or"
+            " run this with spark-submit"
         )
-    # It would log a traceback of Ctrl-C.
+    # Otherwise it logs a traceback of Ctrl-C.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name)
     builder = builder.config("spark.ui.showConsoleProgress", sys.stderr.isatty())
@@ -50,28 +48,13 @@ def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
             " the messages above"
         ) from error
     except Py4JError as error:
-        raise UsageError(
-            f"Spark did not start with the master {master or 'of its configuration'}: see the"
-            " messages above"
-        ) from error
+        raise UsageError("Spark did not start: see the messages above") from error
     try:
         if not spark.sparkContext.getConf().contains(_LOG_LEVEL):
             spark.sparkContext.setLogLevel("ERROR")
         yield spark
     finally:
         spark.stop()
-
-
-def _master_is_named() -> bool:
-    """Tells if Spark finds a master. Without one it would take this machine without a word."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ or "MASTER" in os.environ:
-        return True
-    home = Path(os.environ.get("SPARK_HOME", "."))
-    defaults = Path(os.environ.get("SPARK_CONF_DIR", home / "conf")) / "spark-defaults.conf"
-    said = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    with suppress(OSError):
-        said += f"\n{defaults.read_text('utf-8', 'replace')}"
-    return "--master" in said or re.search(r"^\s*spark\.master[\s=:]", said, re.M) is not None
 
 
 @contextmanager
