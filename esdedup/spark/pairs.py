@@ -53,9 +53,6 @@ class SparkReport:
         reading: Reading,
         capped: Capped = Capped(),  # noqa: B008
         recall: float | None = 1.0,
-        reading: Reading,
-        capped: Capped | None = None,
-        recall: float | None = 1.0,
     ) -> SparkReport:
         """Return the counts of a comparison of documents."""
         counts = documents.count, documents.left_out, documents.repeated, documents.without_words
@@ -185,10 +182,8 @@ def report_of(df: DataFrame) -> SparkReport:
 
     Raises UsageError if it has none.
     """
-    own: list[dict[str, Any]] = [
-        each.metadata[_KEY] for each in df.schema if each.name == "similarity" and _KEY in each.metadata
-    ]
-    if not own:
+    (own,) = [each.metadata.get(_KEY) for each in df.schema if each.name == "similarity"] or [None]
+    if own is None:
         raise UsageError("this DataFrame has no report: use a result of similar_pairs or groups")
-    parts = {"capped": Capped(**own[0]["capped"]), "basis": Basis(**own[0]["basis"])}
-    return SparkReport(**{**own[0], **parts})
+    parts = {"capped": Capped(**own["capped"]), "basis": Basis(**own["basis"])}
+    return SparkReport(**{**own, **parts})

@@ -16,16 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 import esdedup
 from benchmarks.lib.planted import planted
-from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError, arrow
+from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.union_find import join, singletons
 from esdedup.records.files import chunks_in
-from esdedup.spark import groups, report_of, similar_pairs, tokens
+from esdedup.spark import groups, report_of, similar_pairs
 from esdedup.spark.components import components
 from esdedup.spark.tables import Tables
 from esdedup.stores.mapping import IndexMeta
@@ -149,7 +148,7 @@ BOILERPLATE = (
 
 
 def test_planted_groups_among_many_documents(spark: SparkSession, tmp_path: Path) -> None:
-    rows = numbered(planted(100_000)[0])
+    rows = numbered(planted(30_000)[0])
     limits = Limits(threshold=0.8)
     found = groups(frame(spark, rows, 4), method="components")
     local = pairs_of_files(tmp_path, rows, limits)
@@ -276,14 +275,6 @@ def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) ->
     assert [each.name for each in folder.iterdir()] == ["pairs"]
 
 
-def test_tokens_are_those_of_the_arrow_function(spark: SparkSession) -> None:
-    rows = [*read(ARTICLES)[:5], {"id": "x", "text": None}, {"id": "y", "text": "?"}]
-    table = pa.Table.from_pylist(rows)
-    found = tokens(spark.createDataFrame(table)).toArrow()
-    wanted = {row["id"]: row for row in arrow.tokens(table).to_pylist()}
-    assert {row["id"]: row for row in found.to_pylist()} == wanted
-
-
 def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
     df = spark.createDataFrame(
         pa.table({"id": ["a"], "text": ["b"], "size": [1.5], "date": [None]})
@@ -298,8 +289,6 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: groups(df, method="chain"), "method 'chain'"),
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
         (lambda: similar_pairs(df, scheme=Scheme([esdedup.SimHash()])), "and not by 'simhash'"),
-        (lambda: tokens(df, text_field="size"), "'size' is not a column of strings"),
-        (lambda: tokens(df.withColumn("digest", F.lit(1))), "'digest' is there already"),
         (lambda: report_of(df), "has no report"),
     ]
     for call, said in wrong:

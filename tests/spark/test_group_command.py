@@ -106,7 +106,7 @@ def test_spark_that_does_not_start(elasticsearch_url: str) -> None:
         index.add([{"id": "1", "text": "one two three"}])
     status, out, err = ended(url, name)
     assert (status, out) == (2, "")
-    assert "Error: Spark has no master: give --master" in err
+    assert "Error: Spark has no master: pass --master" in err
     status, out, err = ended(url, name, "--master", "local[1]", JAVA_HOME="/nonexistent")
     assert (status, out) == (2, "")
     assert "Error: Spark did not start: it needs Java 17 or later" in err
