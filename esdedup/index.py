@@ -33,7 +33,6 @@ from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import DedupReport, dedup, prepare
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
-from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
@@ -348,11 +347,10 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
-        search = nearest if limits.threshold is None else similar
         ours, meta = {each.field for each in self.meta.all}, self.meta_of(limits)
         return [
             replace(result, matches=[_without(ours, match) for match in result.matches])
-            for result in search(self.store, meta, queries, limits)
+            for result in similar(self.store, meta, queries, limits)
         ]
 
     def query(

@@ -97,11 +97,16 @@ def _queries(
     ]
 
 
-def with_least(query: CandidateQuery, sketch: Sketch, limits: Limits) -> CandidateQuery:
-    """Return the query with the most shared groups that it may demand at the recall."""
+def with_least(
+    query: CandidateQuery, sketch: Sketch, limits: Limits, similarity: float | None = None
+) -> CandidateQuery:
+    """Return the query with the most shared groups that it may require at the recall.
+
+    similarity: to find documents at; the threshold by default.
+    """
     if not query.groups:
         return query
-    least = sketch.least(limits, len(query.groups))
+    least = sketch.least(limits, len(query.groups), similarity)
     return query if least == query.least else replace(query, least=least)
 
 

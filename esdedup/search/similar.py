@@ -1,19 +1,22 @@
 """Finds similar documents: fetches candidates by shared tokens, then verifies each one exactly.
 
-`search.candidates` builds the queries, the store finds the candidates, and their texts (for Jaccard
-similarity) or fingerprints (for Hamming distance) are compared here.
+Without a threshold, the k nearest documents are searched in levels: first by bands, which few
+documents share, then by single values of the signature (`kinds.signature`). The similarity of the
+k-th match so far decides how many tokens a nearer document would share, and how likely it was
+missed. Bawa, Condie, Ganesan, "LSH Forest: self-tuning indexes for similarity search", WWW 2005,
+find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, Candidates, Document, Match, Query, Result
+from esdedup.models import Candidate, CandidateQuery, Candidates, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
     with_least,
@@ -39,96 +42,160 @@ def similar(
 ) -> list[Result]:
     """Return the documents similar to each query, in the order of the queries.
 
-    A text without any shingle matches equal texts only. Raises UsageError if the limits have no
-    threshold.
+    A text without any shingle matches equal texts only. Without a threshold in the limits, the
+    nearest documents that share a token are returned, so that there may be fewer than `limits.k`;
+    a query gets no further level once it reaches `limits.wanted_recall`.
+
+    Raises UsageError for limits that the sketch can't hold.
     """
-    chosen = limits.chosen(meta.scheme)
-    by_sets = chosen.metric == "jaccard"
-    texts = [query.text for query in queries]
-    sketches = sketch(texts, meta.scheme.only(chosen), with_shingles=by_sets, limits=limits)
-    wanted = candidate_queries(meta, chosen, sketches, queries)
+    starts = range(0, len(queries), QUERIES_AT_ONCE)
+    blocks = (queries[start : start + QUERIES_AT_ONCE] for start in starts)
+    return [each for block in blocks for each in _answers(store, meta, block, limits)]
+
+
+@dataclass
+class _Answer:
+    """The state of one query, level after level.
+
+    near: the matches so far, the nearest first. seen: ids of all candidates. The others are as in
+    `Result`.
+    """
+
+    limits: Limits
+    near: list[Match] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    truncated: bool = False
+    recall: float | None = None
+    asked: int = 0
+    stopped: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.recall is not None and self.recall >= self.limits.wanted_recall
+
+    @property
+    def farthest(self) -> float | None:
+        """The similarity of the k-th of the nearest; None if there are fewer, or a threshold."""
+        nearest = self.limits.threshold is None and len(self.near) >= self.limits.k
+        return self.near[self.limits.k - 1].similarity if nearest else None
+
+    def add(
+        self, query: CandidateQuery, level: Sketch, found: Candidates, matches: list[Match]
+    ) -> None:
+        """Add the candidates of a query at a level, and those that match."""
+        self.asked += len(query.groups)
+        self.seen.update(each.document.id for each in found.found)
+        self.truncated = found.truncated
+        self.near = sorted({each.id: each for each in (*self.near, *matches)}.values(), key=_order)
+        least = query.least
+        if found.truncated:
+            # Some that share as many tokens as the last candidate were not fetched.
+            least = found.found[-1].matched + 1
+        if (similarity := self.farthest) is not None and not query.stopped:
+            recall = level.recall(self.limits, level.tokens, least, similarity) or 0.0
+            self.recall = max(recall, self.recall or 0.0)
+
+    def result(self) -> Result:
+        nearest, k = self.limits.threshold is None, self.limits.k
+        return Result(
+            self.near[:k],
+            len(self.seen),
+            self.truncated and not (nearest and self.done),
+            self.recall,
+            self.asked,
+            self.stopped,
+            None if nearest else len(self.near),
+        )
+
+
+def _answers(
+    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
+) -> list[Result]:
+    chosen, nearest = limits.chosen(meta.scheme), limits.threshold is None
+    levels = levels_of(meta.scheme, chosen) if nearest else [chosen]
+    texts, by_sets = [query.text for query in queries], chosen.metric == "jaccard"
+    sketches = sketch(texts, meta.scheme.only(*levels), with_shingles=by_sets, limits=limits)
+    answers = [_Answer(limits) for _ in queries]
     filled = np.flatnonzero(sketches.filled).tolist()
-    some = [wanted[row] for row in filled]
-    narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
-    for row, query in zip(filled, narrow, strict=True):
-        wanted[row] = query
-    wanted = [with_least(query, chosen, limits) for query in wanted]
-    results = []
-    for query in wanted:
-        # How many similar documents share only stopped tokens depends on the texts.
-        recall = None if query.stopped else chosen.recall(limits, chosen.tokens, query.least)
-        results.append(Result([], 0, False, recall, stopped=query.stopped, total=0))
-    asked = [row for row in filled if wanted[row].groups]
-    for first in range(0, len(asked), QUERIES_AT_ONCE):
-        some_rows = asked[first : first + QUERIES_AT_ONCE]
-        found = store.candidates([wanted[row] for row in some_rows], limits.candidates)
-        some_found = [each.found for each in found]
-        if sketches.shingles is not None:
-            sets = [sketches.shingles[row] for row in some_rows]
-            matches = jaccard_matches(meta, sets, some_found, limits.least_similarity)
-        else:
-            stored = sketches.values[chosen.name][some_rows]
-            matches = [
-                _hamming_matches(meta, chosen, own, each, limits)
-                for own, each in zip(stored, some_found, strict=True)
-            ]
-        for row, each, near in zip(some_rows, found, matches, strict=True):
-            results[row] = replace(
-                results[row],
-                matches=near[: limits.k],
-                candidates=len(each.found),
-                truncated=each.truncated,
-                asked=len(wanted[row].groups),
-                total=len(near),
-            )
-        # The candidates are freed before the next ones are fetched.
-        del found, some_found, matches, each, near
-    for row, result in of_equal_texts(store, meta, queries, sketches, limits):
+    for level in levels:
+        every = candidate_queries(meta, level, sketches, queries)
+        some = [every[row] for row in filled]
+        asked = {}
+        narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
+        for row, query in zip(filled, narrow, strict=True):
+            answer = answers[row]
+            query = with_least(query, level, limits, answer.farthest)
+            answer.stopped = answer.stopped or query.stopped
+            if not nearest and not query.stopped:
+                # How many similar documents share only stopped tokens depends on the texts.
+                answer.recall = level.recall(limits, level.tokens, query.least)
+            if query.groups and not (nearest and answer.done):
+                asked[row] = query
+        if not asked:
+            continue
+        found = store.candidates([*asked.values()], limits.candidates)
+        matches = _matches(meta, level, sketches, [*asked], [each.found for each in found], limits)
+        for row, each, near in zip(asked, found, matches, strict=True):
+            answers[row].add(asked[row], level, each, near)
+    results = [answer.result() for answer in answers]
+    for row, result in _of_equal_texts(store, meta, queries, sketches, limits):
         results[row] = result
     return results
 
 
-def of_equal_texts(
+def _matches(
+    meta: IndexMeta,
+    level: Sketch,
+    sketches: Sketches,
+    rows: Sequence[int],
+    candidates: Sequence[Sequence[Candidate]],
+    limits: Limits,
+) -> list[list[Match]]:
+    """Return the verified candidates of each query of `rows` within the limits."""
+    if (sets := sketches.shingles) is not None:
+        # Without a threshold, any shared shingle counts.
+        least = limits.threshold or np.finfo(np.float64).tiny
+        return jaccard_matches(meta, [sets[row] for row in rows], candidates, least)
+    own = sketches.values[level.name][rows]
+    return [
+        _hamming_matches(meta, level, values, some, limits)
+        for values, some in zip(own, candidates, strict=True)
+    ]
+
+
+def _of_equal_texts(
     store: Store, meta: IndexMeta, queries: Sequence[Query], sketches: Sketches, limits: Limits
 ) -> Iterator[tuple[int, Result]]:
     """Answer the queries by texts without any shingle: (row, documents of the same text).
 
-    sketches: of the texts of all queries. An empty text equals none.
+    An empty text equals none.
     """
     rows = np.flatnonzero(~sketches.filled).tolist()
     by_sets = limits.chosen(meta.scheme).metric == "jaccard"
     similarity, distance = (1.0, None) if by_sets else (None, 0)
     empty = Result([], 0, False, similarity, total=0)
     yield from ((row, empty) for row in rows)
-    asked = [row for row in rows if sketches.digests[row] != NO_TEXT]
-    for first in range(0, len(asked), QUERIES_AT_ONCE):
-        some = asked[first : first + QUERIES_AT_ONCE]
-        asking, digests = [queries[row] for row in some], [sketches.digests[row] for row in some]
-        found = store.candidates(wordless_queries(meta, digests, asking), limits.candidates)
-        own = normalise([query.text for query in asking], meta.scheme.normalisation)
-        for row, text, each in zip(some, own, found, strict=True):
-            matches = [
-                Match(document.id, similarity, distance, 0, document.source)
-                for document, stored in with_texts(meta, each)
-                if stored == text
-            ]
-            matches.sort(key=by_similarity)
-            yield (
-                row,
-                replace(
-                    empty,
-                    matches=matches[: limits.k],
-                    candidates=len(each.found),
-                    truncated=each.truncated,
-                    total=len(matches),
-                ),
-            )
+    rows = [row for row in rows if sketches.digests[row] != NO_TEXT]
+    if not rows:
+        return
+    asking, digests = [queries[row] for row in rows], [sketches.digests[row] for row in rows]
+    found = store.candidates(wordless_queries(meta, digests, asking), limits.candidates)
+    own = normalise([query.text for query in asking], meta.scheme.normalisation)
+    for row, text, each in zip(rows, own, found, strict=True):
+        matches = [
+            Match(document.id, similarity, distance, 0, document.source)
+            for document, stored in with_texts(meta, each)
+            if stored == text
+        ]
+        matches.sort(key=_order)
+        result = replace(empty, matches=matches[: limits.k], total=len(matches))
+        yield row, replace(result, candidates=len(each.found), truncated=each.truncated)
 
 
 def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:
-    """The documents of candidates, with their texts, normalised.
+    """Return the documents of candidates with their texts, normalised.
 
-    Others may have changed a text, or taken it away, and left the tokens.
+    Other clients may have changed or removed a text and left its tokens.
     """
     documents = [candidate.document for candidate in found.found]
     texts = [text_at(document.source, meta.text_fields) or "" for document in documents]
@@ -136,13 +203,13 @@ def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
-    """The body of a `_search` that finds the candidates of a query, for any client to send.
+    """Return the body of a `_search` for the candidates of a query, for any client to send.
 
-    The score of a hit is the number of bands or segments that it shares with the text. The sender
+    The score of a hit is the number of bands or segments that it shares with the text. The client
     has to verify the hits. A text without any shingle finds nothing, nor does one whose tokens are
     all in the stop list.
 
-    Raises UsageError if `max_bucket` is set: only a search can ask for the sizes of buckets.
+    Raises UsageError if `max_bucket` is set: only a search can look up the sizes of buckets.
     """
     if limits.max_bucket is not None:
         raise UsageError(
@@ -172,43 +239,38 @@ def jaccard_matches(
     candidates: Sequence[Sequence[Candidate]],
     least: float = 0.0,
 ) -> list[list[Match]]:
-    """The candidates of a Jaccard similarity from `least` on, most similar first, ties by id.
+    """Return the candidates of a Jaccard similarity from `least` on, unordered.
 
-    sets, candidates: of each query, the sorted set of its text's shingles and its candidates. A
-    candidate without a text is left out: others may have taken the text away and left the tokens.
+    sets, candidates: of each query, the sorted set of its text's shingles and its candidates.
     """
-    found = [
-        [
-            (each, text)
-            for each in some
-            if (text := text_at(each.document.source, meta.text_fields)) is not None
-        ]
-        for some in candidates
+    # Other clients may have removed a text and left its tokens.
+    texts = [
+        [text_at(each.document.source, meta.text_fields) for each in some] for some in candidates
     ]
-    stored = shingle_sets([text for some in found for _, text in some], meta.scheme)
-    matches = []
-    first = 0
-    for own, some in zip(sets, found, strict=True):
+    stored = shingle_sets([text or "" for some in texts for text in some], meta.scheme)
+    matches, first = [], 0
+    for own, some in zip(sets, candidates, strict=True):
         similarities = jaccard_with(own, stored.slice(first, first + len(some))).tolist()
         first += len(some)
-        near = [
-            Match(each.document.id, value, None, each.matched, each.document.source)
-            for (each, _), value in zip(some, similarities, strict=True)
-            if value >= least
-        ]
-        matches.append(sorted(near, key=by_similarity))
+        matches.append(
+            [
+                Match(each.document.id, value, None, each.matched, each.document.source)
+                for each, value in zip(some, similarities, strict=True)
+                if value >= least
+            ]
+        )
     return matches
 
 
-def by_similarity(match: Match) -> tuple[float, str]:
-    """The sort key of matches by Jaccard similarity, the most similar first."""
-    return -(match.similarity or 0.0), match.id
+def _order(match: Match) -> tuple[float, int, str]:
+    """Sort matches by similarity or distance, the nearest first, ties by id."""
+    return -(match.similarity or 0.0), match.distance or 0, match.id
 
 
 def _hamming_matches(
     meta: IndexMeta, chosen: Sketch, own: U64, candidates: Sequence[Candidate], limits: Limits
 ) -> list[Match]:
-    """Return the candidates within the Hamming distance, the closest first, ties by id.
+    """Return the candidates within the Hamming distance, unordered.
 
     own: the values of the query's text, shape (words,). A candidate is left out if another client
     wrote other tokens.
@@ -217,12 +279,11 @@ def _hamming_matches(
     stored, whole = stored_values(rows, chosen)
     found = [each for each, fits in zip(candidates, whole.tolist(), strict=True) if fits]
     most = chosen.distance(limits)
-    matches = [
+    return [
         Match(each.document.id, None, value, each.matched, _without(meta, chosen, each.document))
         for each, value in zip(found, hamming(stored, own[None, :]).tolist(), strict=True)
         if value <= most
     ]
-    return sorted(matches, key=lambda match: (match.distance, match.id))
 
 
 def _without(meta: IndexMeta, chosen: Sketch, document: Document) -> dict[str, Any]:
