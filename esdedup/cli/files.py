@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from esdedup.arguments import setting
 from esdedup.cli import options
 from esdedup.cli.command import option_of
-from esdedup.cli.output import Advance, count, message
+from esdedup.cli.output import count, message
 from esdedup.exceptions import UsageError
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
@@ -81,7 +81,7 @@ class FileOptions:
         self,
         files: list[str],
         text_fields: Sequence[str],
-        advance: Advance,
+        advance: Callable[[int], None],
         columns: Sequence[str] | None = None,
     ) -> Iterator[Chunk]:
         """Return the records of all files in chunks, with the errors of `with_text`.

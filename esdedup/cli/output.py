@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 import typer
 
@@ -21,6 +22,7 @@ from esdedup.cli.options import sketch_of
 from esdedup.exceptions import EsdedupError, InputError, StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.index import Index
+from esdedup.models import Counts
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.limits import Limits
@@ -29,15 +31,17 @@ from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
 
 Kind = Literal["number", "key", "line", "text"]
-Advance = Callable[[int], None]
-Documents = Callable[[int], None]
+_Report = TypeVar("_Report", bound=Counts)
 WIDTH_WITHOUT_TERMINAL = 80
 _ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, True)}
+_IDS = 20
 _KEPT_WIDTH = 22
 _LEAST_LINE = 10
 _SNIPPET = 80
 SECONDS_A_LINE = 30.0
 """Between lines of progress without a terminal."""
+_SECONDS_IN_PLACE = 0.2
+_CLEAR = "\x1b[2K"
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -102,6 +106,17 @@ def print_table(
     console.print(table)
 
 
+def print_groups(
+    columns: list[tuple[str, Kind]],
+    groups: Iterable[tuple[tuple[str, ...], str, Sequence[str]]],
+    title: str | None = None,
+) -> None:
+    """Print groups, if any: own columns, the representative, and the ids of some duplicates."""
+    if rows := [(*own, kept, ", ".join(ids[:_IDS])) for own, kept, ids in groups]:
+        shown: list[tuple[str, Kind]] = [("representative", "key"), ("ids of duplicates", "line")]
+        print_table([*columns, *shown], rows, title)
+
+
 def only_plain() -> bool:
     """Return True if standard output accepts ASCII only."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
@@ -150,7 +165,9 @@ def write_page(option: str, path: Path, page: str) -> None:
 
 def message(text: str) -> None:
     """Print a message to standard error."""
-    typer.echo(message_of(text), err=True)
+    # Progress may be shown on this line.
+    clear = _CLEAR if sys.stderr.isatty() else ""
+    typer.echo(clear + message_of(text), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
@@ -258,79 +275,90 @@ def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def progress(
-    title: str, total: int | None, of: str = "documents"
-) -> Iterator[tuple[Advance, Documents]]:
-    """Show on standard error how far a job is: a bar on a terminal, elsewhere a line now and then.
+def totalling(
+    total: _Report,
+    title: str,
+    most: int,
+    done: Callable[[_Report], int],
+    in_words: Callable[[_Report], str],
+    otherwise: str = "",
+) -> Iterator[Callable[[_Report], None]]:
+    """Show the progress of reports, and their total in words if the work fails or is interrupted.
 
-    --quiet shows nothing. total: the steps of the bar, or None if they are not known. of: noun of
-    the count. Yields two functions: one that advances the bar by a number of steps, one that sets
-    the number of documents done.
+    most: documents of the whole work. done: those of a report. otherwise: as in `resumable`.
     """
-    if CONTEXT.get().params.get("quiet"):
-        yield (lambda _: None), (lambda _: None)
-        return
-    if not sys.stderr.isatty():
-        lines = _Lines(title, total, of)
-        yield lines.advance, lines.show
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    with steps() as on_step, resumable(lambda: in_words(total), otherwise):
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[documents]:,} " + of + ", {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(title, total=total, documents=0, rate=0.0)
+        def on_report(report: _Report) -> None:
+            nonlocal total
+            total += report
+            on_step(title, min(done(total), most), most)
 
-        def done(documents: int) -> None:
-            elapsed = bar.tasks[0].elapsed or 0.0
-            rate = documents / elapsed if elapsed else 0.0
-            bar.update(task, documents=documents, rate=rate)
-
-        yield (lambda steps: bar.advance(task, steps)), done
+        yield on_report
 
 
-class _Lines:
-    """Prints how far a job is, at most every 30 seconds."""
+class Progress:
+    """Shows on standard error how far a job is: in place on a terminal, else a line now and then.
 
-    def __init__(self, title: str, total: int | None, of: str) -> None:
-        self._title, self._total, self._of = title, total, of
-        self._begun = self._printed = time.monotonic()
-        self._steps = 0
+    total: the steps of the job, such as bytes; None if they are not known. --quiet shows nothing.
+    """
+
+    def __init__(self, title: str = "", total: int | None = None) -> None:
+        self._begun = self._shown = 0.0
+        self._every = SECONDS_A_LINE
+        self._in_place = sys.stderr.isatty()
+        if CONTEXT.get().params.get("quiet"):
+            self._every = math.inf
+        elif self._in_place:
+            self._every = _SECONDS_IN_PLACE
+        self._begin(title, total)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._in_place:
+            sys.stderr.write(_CLEAR)
+
+    def step(self, title: str, done: int, total: int) -> None:
+        """Show the documents done, and to do, in a step of a job."""
+        if title != self._title:
+            self._begin(title, total)
+        self._steps = done
+        self.show(done)
 
     def advance(self, steps: int) -> None:
+        """Count steps that are done."""
         self._steps += steps
 
+    def count(self, documents: int) -> None:
+        """Count and show documents that are done."""
+        self._counted += documents
+        self.show(self._counted)
+
     def show(self, documents: int) -> None:
-        """Print a line if one is due. documents: done so far."""
+        """Show the documents done, if it is time to."""
         now = time.monotonic()
-        if now - self._printed < SECONDS_A_LINE:
+        if now - self._shown < self._every:
             return
-        self._printed, passed = now, now - self._begun
+        self._shown, passed = now, now - self._begun
         line = f"{self._title}: {documents:,}"
-        # The steps of a job may be bytes.
         if self._total is not None and self._steps == documents:
             line += f" of {self._total:,}"
-        line += f" {self._of}, {documents / passed:,.0f}/s"
+        line += f" documents, {documents / passed:,.0f}/s"
         if self._total and self._steps:
             left = passed * max(0, self._total / self._steps - 1)
             line += f", {min(1, self._steps / self._total):.0%}, about {_duration(left)} left"
-        message(line)
+        if self._in_place:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"{_CLEAR}{visible(line)[:width]}\r")
+            sys.stderr.flush()
+        else:
+            message(line)
+
+    def _begin(self, title: str, total: int | None) -> None:
+        self._title, self._total, self._steps, self._counted = title, total, 0, 0
+        self._begun = self._shown = time.monotonic()
 
 
 def _duration(seconds: float) -> str:
@@ -341,19 +369,5 @@ def _duration(seconds: float) -> str:
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
     """Show the progress of each step. Yields a function of its name, done, and total."""
-    with ExitStack() as stack:
-        current: tuple[str, Advance, Documents] | None = None
-        reached = 0
-
-        def on_step(name: str, done: int, total: int) -> None:
-            nonlocal current, reached
-            if current is None or current[0] != name:
-                stack.close()
-                current = (name, *stack.enter_context(progress(name, total)))
-                reached = 0
-            _, advance, documents = current
-            advance(done - reached)
-            documents(done)
-            reached = done
-
-        yield on_step
+    with Progress() as progress:
+        yield progress.step

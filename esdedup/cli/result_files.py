@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,8 @@ from esdedup.arguments import setting
 from esdedup.cli.output import check_page
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.stores.private_files import open_private, sync_folder
-from esdedup.tabular import TableFormat, require_pyarrow, write_table
+from esdedup.tabular import Tabular, require_pyarrow
 from esdedup.text.characters import JSON_ESCAPES
-
-_ROWS_AT_ONCE = 1 << 16
-_FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": None}
 
 
 @dataclass(frozen=True)
@@ -40,68 +36,59 @@ class ResultFile:
         if (path := self.output) is None:
             return
         check_page("--output", path)
-        if _format_of(path) is not None:
+        if path.suffix not in (".parquet", ".arrow", ".jsonl"):
+            raise UsageError(f"--output {path}: end the name in .parquet, .arrow or .jsonl")
+        if path.suffix != ".jsonl":
             require_pyarrow()
         if path.exists() and not path.is_file():
             raise UsageError(f"--output {path}: it is not a plain file")
         if path.resolve() in [Path(each).resolve() for each in inputs]:
             raise UsageError(f"--output {path}: the command reads this file: name another")
 
+    def write(self, table: Tabular, rows: Iterator[tuple[Any, ...]] | None = None) -> int:
+        """Write a table to the file as a whole, and return the number of rows.
 
-def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any, ...]]) -> int:
-    """Write rows to a file as a whole, and return their number.
+        They are written to another file, which replaces the file at the end.
 
-    They are written to a file beside it, which replaces it at the end. A new file is readable
-    by its owner only. columns: types by names: str, float, int or bool. Raises StoreError if the
-    file can't be written; an existing one stays as it is then.
-    """
-    path = path.resolve()
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    written = 0
-
-    def batches() -> Iterable[Sequence[tuple[Any, ...]]]:
-        nonlocal written
-        waiting = iter(rows)
-        while some := list(itertools.islice(waiting, _ROWS_AT_ONCE)):
-            written += len(some)
-            yield some
-
-    try:
+        A new file is readable by its owner only. rows: in place of the table's own. Raises
+        StoreError if the file can't be written; an existing one is unchanged then.
+        """
+        assert self.output is not None
+        path = self.output.resolve()
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         try:
             with open_private(beside, "xb") as file:
                 if path.exists():
                     shutil.copymode(path, beside)
-                _write(file, _format_of(path), columns, batches())
+                written = _write(file, path.suffix, table, rows)
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
             sync_folder(path.parent)
-        except BaseException:
+            return written
+        except OSError as error:
+            raise StoreError(f"--output {path}: {error.strerror or error}") from error
+        finally:
             with suppress(OSError):
                 beside.unlink()
-            raise
-    except OSError as error:
-        raise StoreError(f"--output {path}: {error.strerror or error}") from error
-    return written
 
 
 def _write(
-    file: IO[bytes],
-    kind: TableFormat | None,
-    columns: Mapping[str, type],
-    batches: Iterable[Sequence[tuple[Any, ...]]],
-) -> None:
-    if kind is not None:
-        write_table(file, kind, columns, batches)
-        return
-    encode = json.JSONEncoder(ensure_ascii=False).encode
-    for rows in batches:
-        lines = (encode(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
-        file.write("".join(lines).translate(JSON_ESCAPES).encode())
-
-
-def _format_of(path: Path) -> TableFormat | None:
-    """Return the format by the ending of the name, None for JSON lines."""
-    if (suffix := path.suffix.lower()) not in _FORMATS:
-        raise UsageError(f"--output {path}: end the name in .parquet, .arrow or .jsonl")
-    return _FORMATS[suffix]
+    file: IO[bytes], ending: str, table: Tabular, rows: Iterator[tuple[Any, ...]] | None
+) -> int:
+    written = 0
+    if ending == ".jsonl":
+        for row in table.table_rows() if rows is None else rows:
+            pairs = zip(table.columns, row, strict=True)
+            line = {name: value for name, value in pairs if value is not None}
+            text = json.dumps(line, ensure_ascii=False).translate(JSON_ESCAPES)
+            file.write(f"{text}\n".encode())
+            written += 1
+        return written
+    pa = require_pyarrow()
+    make = pa.parquet.ParquetWriter if ending == ".parquet" else pa.ipc.new_file
+    with make(file, table.arrow_schema()) as writer:
+        for batch in table.arrow_batches(rows):
+            writer.write_batch(batch)
+            written += batch.num_rows
+    return written

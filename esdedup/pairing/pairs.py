@@ -7,7 +7,7 @@ fetched. The cost grows with documents plus candidate pairs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -70,8 +70,10 @@ class SimilarPairs(Tabular):
     def __repr__(self) -> str:
         return f"<SimilarPairs: {len(self)} of {len(self.ids)} documents>"
 
-    def table_rows(self) -> Iterator[tuple[Any, ...]]:
-        return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in self)
+    def table_rows(self, pairs: Iterable[Pair] | None = None) -> Iterator[tuple[Any, ...]]:
+        """Return the values of each pair. pairs: other ones, such as `every`."""
+        some = self if pairs is None else pairs
+        return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in some)
 
     def __iter__(self) -> Iterator[Pair]:
         for found in self._ordered(self.left, self.right, self.value):

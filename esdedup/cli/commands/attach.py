@@ -17,27 +17,20 @@ from esdedup.admin.preflight import Obstacle
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
 from esdedup.arguments import setting
-from esdedup.cli.options import (
-    ClusterTarget,
-    as_json,
-    dry_run,
-    field,
-    scheme,
-    scheme_in,
-    text_field,
-)
-from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
+from esdedup.cli import options, output
+from esdedup.cli.options import ClusterTarget, scheme_in
+from esdedup.cli.output import count, message
 from esdedup.exceptions import UsageError
 from esdedup.stores.elastic.templates import TemplatePlan, install_template
 
 
 def attach_command(
     target: ClusterTarget,
-    text_field: list[str] | None = text_field(),
-    scheme: Path | None = scheme(),
-    field: str | None = field(),
-    dry_run: bool = dry_run(),
-    as_json: bool | None = as_json(),
+    text_field: list[str] | None = options.text_field(),
+    scheme: Path | None = options.scheme(),
+    field: str | None = options.field(),
+    dry_run: bool = options.dry_run(),
+    as_json: bool | None = options.as_json(),
 ) -> None:
     """Add the token fields to an index that exists.
 
@@ -46,22 +39,21 @@ def attach_command(
     An alias or a data stream means all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
-    wanted = scheme_in(scheme)
+    wanted, as_json = scheme_in(scheme), output.wants_json(as_json)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
-            if wants_json(as_json):
-                found = {"change": change.mapping, "obstacles": _plain(change.obstacles)}
-                print_json({"index": change.index, **found})
+            found = {"change": change.mapping, "obstacles": _plain(change.obstacles)}
+            if as_json:
+                output.print_json({"index": change.index, **found})
                 continue
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
             else:
                 _show_request(f"{change.index}/_mapping", change.mapping)
-            for obstacle in change.obstacles:
-                message(str(obstacle))
+            output.warn(*map(str, change.obstacles))
         if plan.template is not None:
-            _show_template(plan.template, wants_json(as_json))
+            _show_template(plan.template, as_json)
         # The change is seen before it is made.
         sys.stdout.flush()
         if dry_run:
@@ -70,14 +62,13 @@ def attach_command(
     changed = sum(change.mapping is not None for change in plan.changes)
     indices = count(len(plan.changes), "index", "indices")
     message(f"{changed} of {indices} got the field {plan.meta.field!r} at {target.address}")
-    if plan.template is not None and plan.template.advice:
-        message(plan.template.advice)
+    output.warn(plan.template.advice if plan.template is not None else None)
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
 def _show_template(template: TemplatePlan, as_json: bool) -> None:
     if as_json:
-        print_json({"component_template": template.name, "body": template.body})
+        output.print_json({"component_template": template.name, "body": template.body})
     else:
         _show_request(f"_component_template/{template.name}", template.body)
 
@@ -92,11 +83,11 @@ def _plain(obstacles: Iterable[Obstacle]) -> list[dict[str, str]]:
 
 def template_command(
     target: ClusterTarget,
-    text_field: list[str] | None = text_field(),
-    scheme: Path | None = scheme(),
-    field: str | None = field(),
+    text_field: list[str] | None = options.text_field(),
+    scheme: Path | None = options.scheme(),
+    field: str | None = options.field(),
     install: bool = setting(False, "Install it, and do not only show it."),
-    as_json: bool | None = as_json(),
+    as_json: bool | None = options.as_json(),
 ) -> None:
     """Show or install the template for the next indices of a name.
 
@@ -108,12 +99,11 @@ def template_command(
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
         template = plan_next(cluster, target.index, wanted, text_field, field)
-        _show_template(template, wants_json(as_json))
+        _show_template(template, output.wants_json(as_json))
         if install:
             install_template(cluster, template)
             message(f"component template {template.name!r} is installed at {target.address}")
-        if template.advice:
-            message(template.advice)
+        output.warn(template.advice)
 
 
 def check_command(
@@ -126,7 +116,7 @@ def check_command(
     product: Product | None = setting(
         None, "With --role: the product.", show_default="the cluster's"
     ),
-    as_json: bool | None = as_json(),
+    as_json: bool | None = options.as_json(),
 ) -> None:
     """Find documents of an index without tokens.
 
@@ -138,23 +128,17 @@ def check_command(
     With --role, prints the least rights of a command as a role, to send to the server. --index is a
     name there, or a pattern such as logs-*.
     """
+    as_json = output.wants_json(as_json)
     if role is not None:
-        _show_role(target, role, to, product, wants_json(as_json))
+        _show_role(target, role, to, product, as_json)
         return
     if to is not None or product is not None:
         raise UsageError("--to and --product require --role")
-    with target.connected() as cluster, progress("Checking", None) as (_, documents):
-        read = 0
-
-        def on_scan(count: int) -> None:
-            nonlocal read
-            read += count
-            documents(read)
-
-        found = check(cluster, target.index, stale=not no_stale, on_scan=on_scan)
+    with target.connected() as cluster, output.Progress("Checking") as progress:
+        found = check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
     for each in found.indices:
-        if wants_json(as_json):
-            print_json(_as_json(each))
+        if as_json:
+            output.print_json(_as_json(each))
         else:
             _show_check(each)
     _advise(found, target.index)
@@ -163,7 +147,7 @@ def check_command(
 
 
 def _show_role(
-    target: ClusterTarget, name: str, to: str | None, product: Product | None, plain: bool
+    target: ClusterTarget, name: str, to: str | None, product: Product | None, as_json: bool
 ) -> None:
     if product is None:
         if not target.url and not target.cloud_id:
@@ -171,8 +155,8 @@ def _show_role(
         with target.connected() as cluster:
             product = "opensearch" if cluster.is_opensearch else "elasticsearch"
     made = role_of(name, product, target.index, to)
-    if plain:
-        print_json(made)
+    if as_json:
+        output.print_json(made)
     else:
         echo(json.dumps(made, indent=2, ensure_ascii=False))
     message(f"To create it: PUT /{ROLES_PATHS[product]}/NAME")
@@ -183,15 +167,15 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
     return {
         "index": check.index,
         "attached": meta is not None,
-        "scheme_id": None if meta is None else meta.whole.id,
-        "text_fields": None if meta is None else meta.text_fields,
-        "field": None if meta is None else meta.field,
-        "next_scheme_id": None if meta is None or meta.next is None else meta.next.whole.id,
+        "scheme_id": meta and meta.whole.id,
+        "text_fields": meta and meta.text_fields,
+        "field": meta and meta.field,
+        "next_scheme_id": meta and meta.next and meta.next.whole.id,
         "documents": check.documents,
         "with_tokens": check.sketched,
         "without_tokens": asdict(check.bare),
         "other_scheme": asdict(check.other),
-        "stale": None if check.stale is None else asdict(check.stale),
+        "stale": check.stale and asdict(check.stale),
         "obstacles": _plain(check.obstacles),
     }
 
@@ -200,38 +184,37 @@ def _show_check(check: IndexCheck) -> None:
     if check.meta is None:
         echo(f"{check.index}: not attached")
     else:
-        rows = [
-            ("scheme", check.meta.whole.id),
-            ("text fields", ", ".join(check.meta.text_fields)),
-            ("documents", f"{check.documents:,}"),
-            ("with tokens", f"{check.sketched:,}"),
-            ("without tokens", _tally(check.bare)),
-            ("with another scheme's", _tally(check.other)),
-            ("with stale tokens", "not looked for" if check.stale is None else _tally(check.stale)),
-        ]
-        print_table([("", "text"), ("", "text")], rows, title=check.index)
+        rows = {
+            "scheme": check.meta.whole.id,
+            "text fields": ", ".join(check.meta.text_fields),
+            "documents": f"{check.documents:,}",
+            "with tokens": f"{check.sketched:,}",
+            "without tokens": _tally(check.bare),
+            "with another scheme's": _tally(check.other),
+            "with stale tokens": "not looked for" if check.stale is None else _tally(check.stale),
+        }
+        output.print_table([("", "text"), ("", "text")], rows.items(), title=check.index)
     for obstacle in check.obstacles:
         echo(f"  {obstacle.reason}")
 
 
 def _tally(tally: Tally) -> str:
-    if not tally.examples:
-        return f"{tally.count:,}"
-    more = ", ..." if tally.count > len(tally.examples) else ""
-    return f"{tally.count:,}: {', '.join(tally.examples)}{more}"
+    more = [", ..."] * (tally.count > len(tally.examples) > 0)
+    listed = f": {', '.join(tally.examples)}" if tally.examples else ""
+    return "".join([f"{tally.count:,}{listed}", *more])
 
 
 def _advise(found: Check, name: str) -> None:
     """Advise what to do."""
-    if any(each.meta is None for each in found.indices):
+    indices, template = found.indices, found.template
+    if any(each.meta is None for each in indices):
         message(f"To add the fields: esdedup attach --index {name}")
-    if any(each.bare.count or each.other.count for each in found.indices):
+    if any(each.bare.count or each.other.count for each in indices):
         message(f"To fill in tokens: esdedup backfill --index {name}")
-    if any(each.stale is not None and each.stale.count for each in found.indices):
+    if any(each.stale is not None and each.stale.count for each in indices):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
     if len(found.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(found.schemes)}")
-    template = found.template
     if template is not None and template.advice:
         message(template.advice)
     elif template is not None and not template.ready:

@@ -10,20 +10,9 @@ from typer import Exit
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.arguments import setting
-from esdedup.cli import output
+from esdedup.cli import options, output
 from esdedup.cli.files import dead_letters
-from esdedup.cli.options import (
-    ClusterTarget,
-    as_json,
-    dead_letter,
-    dry_run,
-    max_rate,
-    scheme,
-    scheme_in,
-    text_field,
-    workers,
-    yes,
-)
+from esdedup.cli.options import ClusterTarget, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.exceptions import StoreError
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
@@ -36,11 +25,11 @@ from esdedup.stores.mapping import index_mapping
 def backfill_command(
     target: ClusterTarget,
     stale: bool = setting(False, "Renew tokens that don't fit their text: reads all texts."),
-    workers: int = workers(),
-    max_rate: float | None = max_rate(),
-    dry_run: bool = dry_run(),
-    dead_letter: Path | None = dead_letter(),
-    as_json: bool | None = as_json(),
+    workers: int = options.workers(),
+    max_rate: float | None = options.max_rate(),
+    dry_run: bool = options.dry_run(),
+    dead_letter: Path | None = options.dead_letter(),
+    as_json: bool | None = options.as_json(),
 ) -> None:
     """Give the documents of an attached index their tokens.
 
@@ -78,13 +67,13 @@ def backfill_command(
 
 def switch_command(
     target: ClusterTarget,
-    scheme: Path | None = scheme(),
-    text_field: list[str] | None = text_field(),
-    workers: int = workers(),
-    max_rate: float | None = max_rate(),
+    scheme: Path | None = options.scheme(),
+    text_field: list[str] | None = options.text_field(),
+    workers: int = options.workers(),
+    max_rate: float | None = options.max_rate(),
     keep: bool = setting(False, "Leave the old tokens in place for now."),
-    yes: bool = yes(),
-    as_json: bool | None = as_json(),
+    yes: bool = options.yes(),
+    as_json: bool | None = options.as_json(),
 ) -> None:
     """Change the scheme or text field of an index in use.
 
@@ -136,32 +125,32 @@ def switch_command(
 def _fill(
     cluster: Cluster, plan: BackfillPlan, effort: Effort, letters: DeadLetterFile
 ) -> ChangeReport:
-    """Fill with a progress bar, and report the counts if it stops early."""
-    total = ChangeReport()
-    with output.progress("Filling", plan.waiting) as (advance, documents):
+    """Fill while showing the progress, and report the counts if it stops early."""
+    failed: set[str] = set()
 
-        def on_update(done: ChangeReport) -> None:
-            nonlocal total
-            total += done
-            advance(done.read)
-            documents(total.read)
-
-        try:
-            with output.resumable(lambda: f"{total.read} documents read, {total.written} written"):
-                total = backfill(cluster, plan, effort, on_update)
-        finally:
-            for failure in {failure.id: failure for failure in total.failures}.values():
+    def on_update(report: ChangeReport) -> None:
+        on_report(report)
+        for failure in report.failures:
+            if failure.id not in failed:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
-    return total
+            failed.add(failure.id)
+
+    with output.totalling(
+        ChangeReport(),
+        "Filling",
+        plan.waiting,
+        lambda so_far: so_far.read,
+        lambda so_far: f"{so_far.read} documents read, {so_far.written} written",
+    ) as on_report:
+        return backfill(cluster, plan, effort, on_update)
 
 
 def _show(
     report: ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool | None
 ) -> None:
     """Print the report on standard output."""
-    place = {"index": target.index, "address": target.address}
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
-    counts = {name: getattr(report, name) for name in names}
-    counts["left_out"] = left_out
+    counts = {name: getattr(report, name) for name in names} | {"left_out": left_out}
+    place = {"index": target.index, "address": target.address}
     title = f"{title} at {target.address}"
     output.print_counts(counts, output.wants_json(as_json), title=title, more=place)

@@ -56,12 +56,12 @@ def index_command(
     with (
         target.open(scheme, reading.text_field) as opened,
         dead_letters(path) as letters,
-        output.progress("Indexing", total_bytes(files)) as (advance, documents),
+        output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is made, because it keeps the name of the field.
         made = opened.store.meta() is not None
         names = opened.meta.text_fields if made else reading.text_field or ["text"]
-        chunks = reading.chunks(files, names, advance, column)
+        chunks = reading.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             sketch_of(opened.scheme if made else scheme or Scheme(), policy.limits)
         opened.create()
@@ -69,7 +69,7 @@ def index_command(
         def on_batch(report: IngestReport) -> None:
             nonlocal last
             last = report
-            documents(report.read)
+            progress.show(report.read)
 
         # The counts are those of whole batches, which are acknowledged.
         with output.resumable(

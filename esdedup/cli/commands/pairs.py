@@ -16,7 +16,7 @@ from esdedup.cli.command import option_of
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, scheme_in, typed
 from esdedup.cli.output import count, message
-from esdedup.cli.result_files import ResultFile, write_rows
+from esdedup.cli.result_files import ResultFile
 from esdedup.exceptions import UsageError
 from esdedup.models import Pair
 from esdedup.pairing.file_pairs import pairs_in_files
@@ -50,7 +50,7 @@ def pairs_command(
     With FILES no index is created, and the bands are chosen for --threshold and --recall, unless
     --scheme sets them.
     """
-    wants_json = output.wants_json(as_json)
+    as_json = output.wants_json(as_json)
 
     def show(found: SimilarPairs, texts_of: TextsOf) -> None:
         output.warn_after(found.recall, found.capped, limits)
@@ -62,8 +62,12 @@ def pairs_command(
         measure = "similarity" if found.metric == "jaccard" else "distance"
         every = found.every() if all_equal else iter(found)
         if results.output is not None:
-            _write(found, every, results.output, measure, wants_json)
-        elif not wants_json:
+            rows = found.table_rows(every)
+            written = results.write(found, rows)
+            counts = {"documents": len(found.ids), "pairs": written}
+            more = {"output": str(results.output.resolve())}
+            output.print_counts(counts, as_json, title=str(results.output), more=more)
+        elif not as_json:
             _show_table(every, texts_of, measure, k)
         else:
             for pair in every:
@@ -98,34 +102,23 @@ def _in_files(
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"])).of(limits.sketch)
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
     with dead_letters(dead_letter) as letters, WorkFolder.temporary() as folder:
-        bar = output.progress("Sketching", total_bytes(files))
-        with bar as (advance, documents), output.steps() as on_step:
+        with output.Progress("Sketching", total_bytes(files)) as progress:
             found, read = pairs_in_files(
-                of.chunks(files, meta.text_fields, advance, columns=()),
+                of.chunks(files, meta.text_fields, progress.advance, columns=()),
                 meta,
                 letters,
                 limits,
                 folder,
                 id_field=of.id_field,
                 workers=of.workers,
-                on_read=documents,
-                on_step=on_step,
+                on_read=progress.show,
+                on_step=progress.step,
             )
         warn_of_records(read.repeated, read.first, read.without_words)
         show(found, read.texts_of)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
             raise Exit(1)
-
-
-def _write(
-    found: SimilarPairs, pairs: Iterator[Pair], path: Path, measure: str, as_json: bool
-) -> None:
-    columns = {"left": str, "right": str, measure: int if measure == "distance" else float}
-    rows = ((pair.left, pair.right, getattr(pair, measure), pair.equal) for pair in pairs)
-    written = write_rows(path, {**columns, "equal": bool}, rows)
-    counts = {"documents": len(found.ids), "pairs": written}
-    output.print_counts(counts, as_json, title=str(path), more={"output": str(path.resolve())})
 
 
 def _show_table(pairs: Iterator[Pair], texts_of: TextsOf, measure: str, most: int) -> None:

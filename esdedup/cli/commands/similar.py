@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Exit
 
 from esdedup.arguments import setting
+from esdedup.cli import output
 from esdedup.cli.command import option_of
 from esdedup.cli.files import Reasons, named_files
 from esdedup.cli.options import Target, as_json, sketch_of, typed
-from esdedup.cli.output import (
-    count,
-    message,
-    print_json,
-    print_table,
-    shown,
-    snippet,
-    wants_json,
-    warn,
-)
+from esdedup.cli.output import count, message, print_json
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.models import Query, Result
@@ -57,27 +49,39 @@ class SearchOptions:
         None, "A query that matches must meet too; may be repeated.", metavar="JSON"
     )
 
-    def check(self, **more: str | None) -> None:
-        """Raise UsageError unless one option names a text. more: other options that name one."""
+    def limits(self, limits: Limits, **more: str | None) -> Limits:
+        """Return the limits, without the threshold for --nearest.
+
+        more: other options that name a text. Raises UsageError unless one option names a text.
+        """
         given = {"text": self.text, "file": self.file, "id": self.id, **more}
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)
             raise UsageError(f"use one of {', '.join(names)} and {last}")
-
-    def limits(self, limits: Limits) -> Limits:
-        """Return the limits, without the threshold for --nearest. Raises UsageError."""
-        if not self.nearest:
-            return limits
-        for name in ("threshold", "max_bucket"):
+        for name in ("threshold", "max_bucket") if self.nearest else ():
             if typed(name):
                 raise UsageError(f"--nearest can't be combined with {option_of(name)}")
-        return replace(limits, threshold=None)
+        return replace(limits, threshold=None) if self.nearest else limits
 
     def query(self, index: Index, limits: Limits) -> Query:
         """Return the query by the text, the file, or the id."""
         text, id = _decoded("--text", self.text), _decoded("--id", self.id)
         text = _read(self.file, self.encoding) if self.file is not None else text
-        return index.query(text, id, _read_filters(self.filter), limits.sketch)
+        return index.query(text, id, self.filters(), limits.sketch)
+
+    def filters(self) -> list[dict[str, Any]]:
+        """Return the queries of --filter. Raises UsageError if one is not a JSON object."""
+        read = []
+        for text in self.filter or ():
+            try:
+                read.append(json.loads(text))
+            except ValueError as error:
+                raise UsageError(f"--filter {text}: not valid JSON: {error}") from error
+            if not isinstance(read[-1], dict):
+                raise UsageError(
+                    f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}'
+                )
+        return read
 
 
 def similar_command(
@@ -96,8 +100,7 @@ def similar_command(
 
     Name the text, a file that holds it, the id of a document, or many texts (--batch).
     """
-    search.check(batch=batch)
-    limits = search.limits(limits)
+    limits = search.limits(limits, batch=batch)
     with target.open() as index:
         if batch is not None:
             _answer_all(index, batch, limits, search, source)
@@ -106,21 +109,34 @@ def similar_command(
         (result,) = index.similar_many([query], limits)
         text_fields = index.meta_of(limits).text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
-    if result.truncated:
-        message(
-            f"More than {limits.candidates} candidates: the best {limits.candidates} were"
-            " verified, and a match may be missing. Raise --candidates"
-        )
     wordless = not result.asked and not result.stopped
-    warn(
+    output.warn(
+        f"More than {limits.candidates} candidates: the best {limits.candidates} were verified, and"
+        " a match may be missing. Raise --candidates"
+        if result.truncated
+        else None,
         None if wordless else lacking(result, limits, scheme),
         _stopped(result, chosen),
         None if result.matches else _too_short(query.text, scheme),
     )
-    if wants_json(as_json):
+    if output.wants_json(as_json):
         print_json(_as_json(result, search.id, source))
-    else:
-        _show(result, limits, chosen, text_fields)
+        return
+    if not result.matches:
+        message("No similar documents")
+        return
+    measure = "similarity" if chosen.metric == "jaccard" else "distance"
+    rows = [
+        (
+            str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
+            match.id,
+            output.snippet(text_at(match.source, text_fields)),
+        )
+        for match in result.matches
+    ]
+    output.print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows)
+    total = len(rows) if result.total is None else result.total
+    output.warn(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
 
 
 def query_command(
@@ -136,7 +152,6 @@ def query_command(
     Any client can send it. The score of a hit is the number of tokens that it shares with the text.
     Hits share as many as the recall at the threshold requires.
     """
-    search.check()
     limits = search.limits(limits)
     with target.open() as index:
         query = search.query(index, limits)
@@ -160,44 +175,6 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
     )
 
 
-def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
-    matches = []
-    for match in result.matches:
-        measure = "distance" if match.similarity is None else "similarity"
-        found = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
-        if with_source:
-            found["source"] = dict(match.source)
-        matches.append(found)
-    return {
-        "query": id,
-        "matches": matches,
-        "matches_total": result.total,
-        "candidates": result.candidates,
-        "truncated": result.truncated,
-        "expected_recall": result.recall,
-        "asked": result.asked,
-        "stopped": result.stopped,
-    }
-
-
-def _show(result: Result, limits: Limits, chosen: Sketch, text_fields: Sequence[str]) -> None:
-    if not result.matches:
-        message("No similar documents")
-        return
-    measure = "similarity" if chosen.metric == "jaccard" else "distance"
-    rows = [
-        (
-            str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
-            match.id,
-            snippet(text_at(match.source, text_fields)),
-        )
-        for match in result.matches
-    ]
-    print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows)
-    if result.total is not None:
-        warn(shown(len(rows), result.total, "match", f"-k {result.total} shows all", "matches"))
-
-
 def _stopped(result: Result, chosen: Sketch) -> str | None:
     """Return a warning if bands or segments were skipped, else None."""
     if not result.stopped:
@@ -213,43 +190,34 @@ def _stopped(result: Result, chosen: Sketch) -> str | None:
     )
 
 
-def _decoded(option: str, value: str | None) -> str | None:
-    """Return a value as UTF-8, whatever the locale is. Raises UsageError if it is not."""
-    try:
-        return value and os.fsencode(value).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{option}: the value is not UTF-8: use --file with --encoding") from error
-    except UnicodeEncodeError:
-        # It comes from a program, not from the arguments of a process.
-        return value
-
-
-def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
-    """Return the queries of --filter. Raises UsageError if one is not a JSON object."""
-    read = []
-    for text in filters or ():
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"--filter {text}: not valid JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise UsageError(f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}')
-        read.append(found)
-    return read
+def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
+    matches = []
+    for match in result.matches:
+        measure = "distance" if match.similarity is None else "similarity"
+        found = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
+        matches.append({**found, "source": dict(match.source)} if with_source else found)
+    return {
+        "query": id,
+        "matches": matches,
+        "matches_total": result.total,
+        "candidates": result.candidates,
+        "truncated": result.truncated,
+        "expected_recall": result.recall,
+        "asked": result.asked,
+        "stopped": result.stopped,
+    }
 
 
 def _answer_all(
     index: Index, file: str, limits: Limits, search: SearchOptions, with_source: bool
 ) -> None:
     """Print a line of JSON for each text of a file."""
-    files, filters = named_files([file], encoding=search.encoding), _read_filters(search.filter)
     reasons = Reasons("... and more")
-    answered = 0
     found: Counter[str] = Counter()
-    scheme, text_fields = index.scheme, index.meta_of(limits).text_fields
+    answered, scheme, text_fields = 0, index.scheme, index.meta_of(limits).text_fields
     sketch_of(scheme, limits)
-    columns = [*text_fields, "id"]
-    read = functools.partial(read_records, encoding=search.encoding, columns=columns)
+    files, filters = named_files([file], encoding=search.encoding), search.filters()
+    read = partial(read_records, encoding=search.encoding, columns=[*text_fields, "id"])
     records = itertools.chain.from_iterable(map(read, files))
     while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
@@ -290,6 +258,17 @@ def _query_of(
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
     name = str(id) if named else record.place
     return name, Query(text, name if named else None, filters)
+
+
+def _decoded(option: str, value: str | None) -> str | None:
+    """Return a value as UTF-8, whatever the locale is. Raises UsageError if it is not."""
+    try:
+        return value and os.fsencode(value).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{option}: the value is not UTF-8: use --file with --encoding") from error
+    except UnicodeEncodeError:
+        # It comes from a program, not from the arguments of a process.
+        return value
 
 
 def _read(file: str, encoding: str | None) -> str:
