@@ -192,14 +192,13 @@ def test_index_reads_the_columns_that_it_is_told() -> None:
     refused = run_command("index", "rows.parquet", "--json")
     assert (refused.status, refused.json[0]["failed"]) == (1, 12)
     assert "the column 'image' holds bytes that are not text in UTF-8" in refused.err
-    columns = ["--column", "label", "--column", "image.path"]
+    columns = ["--column", "label"]
     assert run_command("index", "rows.parquet", *columns).status == 0
     found = run_command("similar", "--id", "d0", "--source").json[0]["matches"][0]
     assert found["source"] == {
         "id": "d1",
         "text": ROWS[1]["text"],
         "label": 1,
-        "image.path": "a.jpg",
     }
     wrong = run_command("index", "rows.parquet", "--column", "lable")
     assert wrong.status == 2
