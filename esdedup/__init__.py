@@ -20,12 +20,14 @@ if TYPE_CHECKING:
         UsageError,
     )
     from esdedup.groups.groups import Group, Grouping, Groups
-    from esdedup.index import Dedup, GroupReport, Index, open
+    from esdedup.groups.marks import GroupReport
+    from esdedup.index import Index, group, open, pairs, similarity
     from esdedup.ingest.enrich import enrich
     from esdedup.ingest.ingest import IngestReport
     from esdedup.ingest.policies import DuplicatePolicy
     from esdedup.models import Document, Match, Pair, Query, Result
     from esdedup.pairing.pairs import SimilarPairs
+    from esdedup.removal.plan import Dedup
     from esdedup.sketch.kinds.minhash import MinHash
     from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from esdedup.stores.connection import Connection
     from esdedup.text.normalise import Normalisation
     from esdedup.text.shingles import Shingling
-    from esdedup.texts import group, pairs, similarity
 
     __version__: str
 
@@ -50,12 +51,14 @@ _MODULES = {
     "analysis.report": "Report",
     "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
     "groups.groups": "Group Grouping Groups",
-    "index": "Dedup GroupReport Index open",
+    "groups.marks": "GroupReport",
+    "index": "Index group open pairs similarity",
     "ingest.enrich": "enrich",
     "ingest.ingest": "IngestReport",
     "ingest.policies": "DuplicatePolicy",
     "models": "Document Match Pair Query Result",
     "pairing.pairs": "SimilarPairs",
+    "removal.plan": "Dedup",
     "sketch.kinds.minhash": "MinHash",
     "sketch.kinds.simhash": "SimHash",
     "sketch.kinds.signature": "Signature",
@@ -64,7 +67,6 @@ _MODULES = {
     "stores.connection": "Connection",
     "text.normalise": "Normalisation",
     "text.shingles": "Shingling",
-    "texts": "group pairs similarity",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +18,7 @@ from esdedup.analysis.report import Report, Wanted, report
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
-from esdedup.groups.marks import mark_groups, require_settled
+from esdedup.groups.marks import GroupReport, mark_groups, require_settled
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
@@ -29,17 +28,16 @@ from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds, partial_document
 from esdedup.records.files import BadRecord, Chunk, Record
-from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader
-from esdedup.removal.remove import DedupReport, dedup, prepare
+from esdedup.removal.log import Action, LogReader
+from esdedup.removal.plan import Dedup
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
-from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, changes, reached
-from esdedup.stores.changes import ChangeReport
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores import BulkPolicy, LocalStore, Store, changes
 from esdedup.stores.connection import Connection, check_file_name, connection_to
-from esdedup.stores.elastic.indices import check_apart
 from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.judgements import (
     PREFIX,
@@ -53,99 +51,13 @@ from esdedup.stores.judgements import (
     read_judgements,
 )
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
+from esdedup.stores.place import Place
 from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import stop_entries
+from esdedup.text.jaccard import jaccard_with
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of an index: a file or a cluster, and the name of the index there."""
-
-    target: Path | Connection
-    index: str
-    policy: BulkPolicy | None = None
-
-    def work_folder(self, job: str) -> Path:
-        """Return the default folder of a job: beside the file, or here for a cluster."""
-        name, target = file_name(self.index), self.target
-        if not isinstance(target, Connection):
-            return target.with_name(f"{target.name}.{name}.{job}")
-        hosts = [re.sub(r"^https?://", "", url) for url in sorted(target.urls)]
-        address = re.sub("[:/]", "-", ",".join(hosts or [target.cloud_id or ""]))
-        return Path(f"{name}@{file_name(address)}.{job}")
-
-    def store(self) -> Store:
-        """Open the store of the index. Raises StoreError if the cluster can't be reached."""
-        if isinstance(self.target, Connection):
-            return ClusterStore(Cluster(self.target, self.policy), self.index)
-        return LocalStore(self.target, self.index)
-
-    def check_apart(self, other: str) -> None:
-        """Raise UsageError if another name is the same index, shares one, or holds judgements."""
-        if other.startswith(PREFIX):
-            raise UsageError(f"index {other!r} holds judgements: name another to move to")
-        if other == self.index:
-            raise UsageError(
-                f"index {other!r} holds the documents already: name another to move to"
-            )
-        if isinstance(self.target, Connection):
-            with reached(self.target, self.policy) as cluster:
-                check_apart(cluster, self.index, other)
-
-
-@dataclass(frozen=True)
-class GroupReport:
-    """The groups of an index, and what was written.
-
-    missed: documents with tokens that are in no group. They came or changed while the others were
-    read.
-    """
-
-    groups: Groups
-    marks: ChangeReport
-    missed: int
-
-
-@dataclass(frozen=True)
-class Dedup:
-    """The duplicates of an index, and what was done with them.
-
-    to: index that duplicates are moved to.
-    log: file that `Index.undo` accepts; None if there was nothing to change.
-    report: None before `apply`.
-    """
-
-    index: Index = field(repr=False)
-    groups: Groups
-    action: Action
-    to: str | None
-    log: Path | None
-    report: DedupReport | None = None
-
-    def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
-        """Delete, mark or move the duplicates, and return this with the report.
-
-        Every document is logged whole before it is changed. A document that was changed since it
-        was compared is skipped. on_report: called after each page with its report.
-
-        Raises UsageError if the log exists, and the errors of the store. The same call again
-        resumes, with another log.
-        """
-        if not self.groups.duplicates or self.log is None:
-            return replace(self, log=None, report=DedupReport())
-        index, place, groups = self.index, self.index.place, self.groups
-        run = self.action, self.to, groups.grouping.to_json()
-        meta, scheme = index.meta_of(groups.grouping.limits), index.scheme.id
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        header = RunHeader(place.index, index.store.address, scheme, meta.field, *run, now)
-        destination = index.beside(self.to)
-        prepare(index.store, meta, groups, self.action, destination)
-        with LogWriter(self.log, header) as log:
-            done = dedup(index.store, meta, groups, self.action, log, destination, on_report)
-        return replace(self, report=done)
 
 
 class Index:
@@ -194,15 +106,11 @@ class Index:
         """
         if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
             self._read_at = time.monotonic()
-            stored = self.store.meta()
-            if stored is None:
-                name = self.store.index
-                advice = ""
-                if not isinstance(self.store, LocalStore):
-                    advice = (
-                        f". If other programs write to it, run `esdedup attach -i {name}` and"
-                        f" `esdedup backfill -i {name}`"
-                    )
+            if (stored := self.store.meta()) is None:
+                named = f"-i {self.store.index}"
+                attach = f"`esdedup attach {named}` and `esdedup backfill {named}`"
+                local = isinstance(self.store, LocalStore)
+                advice = "" if local else f". If other programs write to it, run {attach}"
                 raise IndexNotFound(
                     f"{self.store.where} does not exist or holds no esdedup tokens:"
                     f" index documents first{advice}"
@@ -240,15 +148,14 @@ class Index:
     ) -> IngestReport:
         """Write documents with their tokens, replacing those of the same id.
 
-        The index is made if there is none. All documents are visible to searches afterwards. A
+        The index is created if there is none. All documents are visible to searches afterwards. A
         document without the id field gets a random id, and so does a text.
 
-        documents: mappings of fields, or texts.
-
-        on_duplicate: the action of a DuplicatePolicy, with "fail" raising RecordError; or a policy.
+        documents: mappings of fields, or texts. on_duplicate: a DuplicatePolicy, or its action;
+        "fail" raises RecordError.
 
         Raises RecordError, naming the document by number, if one has no text or no valid id, or if
-        the store refuses it. Earlier documents may have been written. Raises UsageError for a
+        the store rejects it. Earlier documents may have been written. Raises UsageError for a
         single document.
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
@@ -291,11 +198,9 @@ class Index:
     def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
         """Merge fields into documents that exist, and return the number of documents.
 
-        If the text is among the fields, the document gets new tokens. A text that is null removes
-        the tokens. If only some of several text fields are given, the others are read.
+        A document whose text is among the fields gets new tokens; a text that is null removes them.
 
-        Raises RecordError, after the others were written, if a document has no id or does not
-        exist.
+        Raises RecordError, after the others were written, if a document has no id or is missing.
         """
         check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
@@ -362,9 +267,8 @@ class Index:
     ) -> Query:
         """Return a query by text, or by the id of a document, which its own matches leave out.
 
-        sketch: name of the sketch to compare by, whose fields hold the document's text.
-
-        Raises UsageError unless exactly one of text and id is given.
+        sketch: name of the sketch to compare by, whose fields hold the document's text. Raises
+        UsageError unless exactly one of text and id is given.
         """
         check_type("text", text, "str | None")
         check_list("filters", filters)
@@ -383,7 +287,7 @@ class Index:
     ) -> dict[str, Any]:
         """Return the body of a `_search` for candidates of a query.
 
-        collapse: only the best of a group. Documents without a group count as one group.
+        collapse: only the best of a group; documents without a group count as one group.
         """
         meta = self.meta_of(limits)
         body = request_body(meta, query, limits)
@@ -395,10 +299,8 @@ class Index:
     ) -> SimilarPairs:
         """Return all pairs of similar documents, each once, the most similar first.
 
-        The result reports how many buckets were larger than `max_per_bucket`.
-
-        on_step: as in `groups`.
-        limits: how to compare, in place of options. options: the settings of `Limits` by name.
+        limits: how to compare, in place of options. on_step: as in `groups`. options: the settings
+        of `Limits` by name.
         """
         limits = from_settings(Limits, options, limits, "pairs")
         return similar_pairs(self.store, self.meta_of(limits), limits, on_step)
@@ -422,8 +324,9 @@ class Index:
         Raises UsageError if an option is out of range, or the scheme lacks the tokens.
         """
         grouping = from_settings(Grouping, options, grouping)
+        meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            return self._found(grouping, folder, on_step)
+            return find_groups(self.store, meta, grouping, work=folder, on_step=on_step)
 
     @accepts(Grouping)
     def group(
@@ -446,9 +349,9 @@ class Index:
         check_type("collapse_ready", collapse_ready, "bool")
         grouping = from_settings(Grouping, options, grouping)
         require_settled(self.store, self.meta)
+        meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            found = self._found(grouping, folder, on_step)
-            meta = self.meta_of(grouping.limits)
+            found = find_groups(self.store, meta, grouping, work=folder, on_step=on_step)
             marks = mark_groups(self.store, meta, found, on_step, collapse_ready=collapse_ready)
         return GroupReport(found, marks, self.missed(found))
 
@@ -460,12 +363,6 @@ class Index:
         """
         meta = self.meta_of(groups.grouping.limits)
         return regroup(self.store, meta, groups, [_id(each) for each in ids])
-
-    def _found(
-        self, grouping: Grouping, folder: WorkFolder | None, on_step: OnStep | None
-    ) -> Groups:
-        meta = self.meta_of(grouping.limits)
-        return find_groups(self.store, meta, grouping, work=folder, on_step=on_step)
 
     def missed(self, groups: Groups) -> int:
         """Number of documents with tokens that groups don't hold."""
@@ -506,7 +403,8 @@ class Index:
         name = f"{file_name(self.place.index)}.dedup-{made}.jsonl.zst"
         if groups is None:
             groups = self.groups(on_step=on_step, grouping=grouping, **options)
-        plan = Dedup(self, groups, action, to, Path(log or name))
+        meta = self.meta_of(groups.grouping.limits)
+        plan = Dedup(self.store, meta, self.scheme.id, groups, action, to, Path(log or name))
         return plan.apply() if apply else plan
 
     def undo(
@@ -528,7 +426,8 @@ class Index:
             check_type("log", log, "str | Path")
             log = LogReader(Path(log))
         self.check_log(log, force=force)
-        return undo(self.store, log, self.beside(log.header.to), on_report)
+        to = log.header.to
+        return undo(self.store, log, None if to is None else self.store.beside(to), on_report)
 
     def check_log(self, log: LogReader, *, force: bool = False) -> None:
         """Raise UsageError if a log is not of this index. force: only if of another name."""
@@ -547,10 +446,6 @@ class Index:
         if differing and not force:
             other = f"log file {log.path} is of an index {' and '.join(differing)}"
             raise UsageError(f"{other}: if that is right, esdedup undo --force")
-
-    def beside(self, name: str | None) -> Store | None:
-        """Return the store of another index in the same place; None for no name."""
-        return None if name is None else self.store.beside(name)
 
     def drop(self) -> None:
         """Delete the index with its documents and its judgements; nothing restores them.
@@ -796,3 +691,55 @@ def _id(id: object) -> str:
 
 def _raise(record: BadRecord) -> None:
     raise RecordError(f"{record.file} {record.line}: {record.reason}")
+
+
+def similarity(left: str, right: str, *, scheme: Scheme | None = None) -> float:
+    """Return the exact Jaccard similarity of two texts, 0 to 1.
+
+    scheme: how texts become shingles, `Scheme()` by default. Two texts without words are 0.
+    """
+    check_type("left", left, "str")
+    check_type("right", right, "str")
+    sets = shingle_sets([left, right], scheme or Scheme())
+    return float(jaccard_with(sets[0], sets)[1])
+
+
+@accepts(Limits, "pairs")
+def pairs(
+    texts: Iterable[str],
+    *,
+    scheme: Scheme | None = None,
+    limits: Limits | None = None,
+    **options: Any,
+) -> SimilarPairs:
+    """Return all pairs of similar texts, the most similar first.
+
+    Its ids are the positions of the texts, from "0". limits, options: as in `Index.pairs`.
+    """
+    with _indexed(texts, scheme) as index:
+        return index.pairs(limits=limits, **options)
+
+
+@accepts(Grouping)
+def group(
+    texts: Iterable[str],
+    *,
+    scheme: Scheme | None = None,
+    grouping: Grouping | None = None,
+    **options: Any,
+) -> Groups:
+    """Return the groups of similar texts, the largest first.
+
+    The ids of a group are the positions of the texts, from "0". grouping, options: as in
+    `Index.groups`.
+    """
+    with _indexed(texts, scheme) as index:
+        return index.groups(grouping=grouping, **options)
+
+
+@contextmanager
+def _indexed(texts: Iterable[str], scheme: Scheme | None) -> Iterator[Index]:
+    check_list("texts", texts)
+    with open(":memory:", scheme=scheme) as index:
+        index.add({"id": number, "text": text} for number, text in enumerate(texts))
+        yield index

@@ -14,7 +14,7 @@ from esdedup.tabular import Tabular
 
 Metric = Literal["jaccard", "hamming"]
 MARKS = ("group", "original", "similarity", "distance")
-"""The names of the values, beside the tokens, that an ingest policy or `group` adds."""
+"""The values, beside the tokens, that an ingest policy or `group` adds."""
 FIELD = "esdedup"
 """The object field of a document that holds all of our values, by default."""
 MOST_SLICES = 1024
@@ -59,11 +59,10 @@ class Document:
 
 
 class Encoded(NamedTuple):
-    """A document as JSON, to be written without a look into it.
+    """A document as JSON, to be written without parsing it.
 
-    source: its own fields, an object without fields of ours. ours: the object with tokens, by the
-    name of its field. marks: values to add to those of the text, or None. others: the fields of
-    tokens of other fields than the text, which get no marks.
+    source: its own fields, an object. ours: objects with tokens, by the name of their field. marks:
+    values to add to those of the text, or None. others: the fields of tokens that get no marks.
     """
 
     id: str
@@ -110,8 +109,8 @@ class Query:
     """A text to find similar documents of.
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too, such as a range of dates or a tenant. originals: leave out documents
-    that are marked as duplicates. Raises UsageError for other types.
+    a document must match too. originals: leave out documents that are marked as duplicates. Raises
+    UsageError for other types.
     """
 
     text: str
@@ -128,12 +127,10 @@ class CandidateQuery:
     """A query for documents that share tokens, ranked by the number of groups they share.
 
     key: the field of the tokens, or "wordless" to look for the digest of a text without words.
-    groups: lists of tokens, one for each band or segment. A document shares a group if it holds any
-    of its tokens.
+    groups: lists of tokens, one for each band or segment, of which a document holds any.
     exclude, filters, originals: as in `Query`. field: the object field that holds the tokens.
-    least: number of groups that a document must share, at least 1. stopped: number of groups that
-    lack tokens, because the buckets of these are too large to be looked at. leads: a group counts
-    only with its first token. kept: return the tokens of documents.
+    least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
+    buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     """
 
     key: str
@@ -166,11 +163,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Failure:
-    """A document that a store refused, and why.
+    """A document that a store rejected, and why.
 
-    conflict: the id was taken, or the document had changed. index: where the document of the id
-    lies, in a cluster. unsure: the answer to an earlier attempt was lost, so that the conflict may
-    be with that attempt.
+    conflict: the id was taken, or the document had changed. index: of the document, in a cluster.
+    unsure: the answer to an earlier attempt was lost, and the conflict may be with that attempt.
     """
 
     id: str
@@ -255,17 +251,12 @@ class Result(Tabular):
     """The answer to one query: iterates over its matches, and is a table of them.
 
     matches: the most similar first, ties by id. candidates: number of documents verified.
-    truncated: more candidates shared enough tokens than were fetched, so that a match may be
-    missing. recall: the expected share found of the documents whose Jaccard similarity is just the
-    threshold; of more similar ones it is higher. For the nearest documents, the similarity of the
-    last match takes the place of the threshold. None for Hamming distance, which finds all, if
-    fewer nearest documents were found than requested, and if tokens are stopped: how many documents
-    share only these depends on the texts.
-    asked: number of bands or segments of the query that were looked up, and of single values if the
-    nearest were requested and bands did not find enough; 0 for a text without any shingle.
-    stopped: number of bands or segments that were left out, wholly or in part, because their
-    buckets are in the index's stop list or larger than requested. Documents that share only
-    these are missing, at any Hamming distance too.
+    truncated: more candidates shared enough tokens than were fetched, so a match may be missing.
+    recall: expected share found of the documents at the threshold or, of the nearest, at the last
+    match. None for Hamming distance, which finds all, for fewer nearest documents than requested,
+    and if tokens are stopped, as documents that share only these are missing.
+    asked: bands, segments or single values that were looked up; 0 for a text without any shingle.
+    stopped: bands or segments that were skipped, because buckets are stopped or too large.
     total: number of verified matches, of which `matches` holds the first k; None for the nearest.
     """
 

@@ -73,6 +73,19 @@ def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> 
     return {**source, field: [ours] if isinstance(source.get(field), list) else ours}
 
 
+@dataclass(frozen=True)
+class GroupReport:
+    """The groups of an index, and what was written.
+
+    missed: documents with tokens that are in no group. They came or changed while the others were
+    read.
+    """
+
+    groups: Groups
+    marks: ChangeReport
+    missed: int
+
+
 def require_settled(store: Store, meta: IndexMeta) -> None:
     """Raise StoreError while the index is changing its scheme."""
     if meta.next is not None:

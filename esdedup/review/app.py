@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from esdedup.analysis.html import environment, shared
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
-from esdedup.index import Index, Place
+from esdedup.index import Index
 from esdedup.review.compare import Compare
 from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
@@ -34,6 +34,7 @@ from esdedup.review.search import Search
 from esdedup.review.security import Guard
 from esdedup.review.threshold import Threshold
 from esdedup.stores.connection import Connection
+from esdedup.stores.place import Place
 
 _RETRY_SECONDS = 5.0
 """Time in which a page sends a failed request to a cluster again."""

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.groups.groups import Grouping, find_groups
-from esdedup.index import Place
 from esdedup.pairing import scan as work_folder
 from esdedup.pairing.scan import WorkFolder
+from esdedup.stores.place import Place
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 

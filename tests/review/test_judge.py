@@ -15,9 +15,9 @@ from esdedup.analysis.judging import Interval
 from esdedup.arguments import from_settings
 from esdedup.exceptions import StoreUnavailable
 from esdedup.groups.groups import Grouping
-from esdedup.index import Place
 from esdedup.review.app import review_of
 from esdedup.review.threshold import in_percent
+from esdedup.stores.place import Place
 from tests.review.visitor import OWN, Visitor, links
 
 HOSTILE = "<b onclick=alert(1)>\u202e\u001b[31m{{ 7919*7907 }}"

@@ -1,0 +1,47 @@
+"""The place of an index: what opens its store, and where its jobs keep their files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from esdedup.exceptions import UsageError
+from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, reached
+from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.indices import check_apart
+from esdedup.stores.judgements import PREFIX
+from esdedup.stores.private_files import file_name
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of an index: a file or a cluster, and the name of the index there."""
+
+    target: Path | Connection
+    index: str
+    policy: BulkPolicy | None = None
+
+    def work_folder(self, job: str) -> Path:
+        """Return the default folder of a job: beside the file, or here for a cluster."""
+        name, target = file_name(self.index), self.target
+        if not isinstance(target, Connection):
+            return target.with_name(f"{target.name}.{name}.{job}")
+        hosts = [re.sub(r"^https?://", "", url) for url in sorted(target.urls)]
+        address = re.sub("[:/]", "-", ",".join(hosts or [target.cloud_id or ""]))
+        return Path(f"{name}@{file_name(address)}.{job}")
+
+    def store(self) -> Store:
+        """Open the store of the index. Raises StoreError if the cluster can't be reached."""
+        if isinstance(self.target, Connection):
+            return ClusterStore(Cluster(self.target, self.policy), self.index)
+        return LocalStore(self.target, self.index)
+
+    def check_apart(self, other: str) -> None:
+        """Raise UsageError if another name is the same index, shares one, or holds judgements."""
+        if other == self.index or other.startswith(PREFIX):
+            what = "the documents already" if other == self.index else "judgements"
+            raise UsageError(f"index {other!r} holds {what}: name another to move to")
+        if isinstance(self.target, Connection):
+            with reached(self.target, self.policy) as cluster:
+                check_apart(cluster, self.index, other)
