@@ -1,122 +1,301 @@
-"""Reads the texts of an index, all or a random sample, and estimates how alike they are."""
+"""Draw documents of an index at random, and find their neighbours by exact Jaccard similarity.
+
+A sample that is the whole index is compared pair by pair. Otherwise the index is queried for each
+document: bands find a neighbour of similarity `floor` or more with a known chance, whose inverse is
+the number of neighbours that it stands for (Horvitz and Thompson, "A generalization of sampling
+without replacement from a finite universe", JASA 1952, section 3). Less similar neighbours are
+counted in the pairs of the sample.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.analysis.tuning import Neighbours, from_pairs, least_met, with_found
-from esdedup.models import Document, Query, Result
+from esdedup.models import Document, Query, natural
 from esdedup.search.similar import similar
+from esdedup.sketch import banding
+from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.limits import Limits
-from esdedup.sketch.sketch import shingle_sets
+from esdedup.sketch.sketch import normalised_digests, shingle_sets
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import F64, I64, Ragged, offsets_of, ranges
 
-OnDocuments = Callable[[int], None]
+SAMPLED = 1_000
+"""Documents to draw by default."""
+FLOOR = 0.3
+"""Least similarity of a neighbour. Below are far more pairs than above, seldom of interest."""
+_CHANCE = 0.5
+"""Least chance of bands to find a neighbour, so that each found one stands for at most two."""
+_WIDTH = 2
+"""Width of a bin of similarity, in percent."""
+KEPT_A_BIN = 300
+"""Pairs of a bin to keep: more than a person judges."""
+_FREQUENT = 16
+"""A matrix product counts the shingles that more than 1 in 16 texts have."""
+_CELLS_A_BLOCK = 1 << 19
+"""Pairs of texts whose shared shingles are counted at once."""
+
+OnDrawn = Callable[[int, int], None]
+"""Called with the number of documents queried for so far, and of all."""
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """The neighbours of a document of an index, estimated from a sample.
+class Pair(NamedTuple):
+    """Two documents of similar, different texts: their ids in natural order, and the similarity.
 
-    sampled: documents with a text. without_text: others, left out. truncated: sampled documents
-    with more candidates than were verified, so that neighbours of little similarity are lacking.
+    turn: pairs of a bin are judged in this order, which is random in proportion to their weights.
     """
 
-    neighbours: Neighbours = field(repr=False)
+    left: str
+    right: str
+    similarity: float
+    turn: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Documents of an index that were drawn at random, and their neighbours.
+
+    documents: number with tokens in the index. sampled: number drawn that have a text, n.
+    without_text: number drawn that have none. truncated: number with more candidates than were
+    verified, so that neighbours of low similarity are missing. floor: least similarity of a
+    neighbour. chance: to find a neighbour there, 1.0 if the sample is the whole index.
+
+    row, similarity, chances, copies: of m neighbours, shape (m,): the row of the sampled document,
+    the exact similarity, the chance to be found, and the number of pairs of documents that have the
+    same two texts; 0 for a neighbour of equal text. pairs: at most 300 of each bin of similarity.
+    rare: similarities below the floor, and their number in the pairs of the sample, shape (k,).
+    """
+
+    documents: int
     sampled: int
     without_text: int
     truncated: int
+    floor: float
+    chance: float
+    row: I64 = field(repr=False)
+    similarity: F64 = field(repr=False)
+    chances: F64 = field(repr=False)
+    copies: F64 = field(repr=False)
+    pairs: tuple[Pair, ...] = field(repr=False)
+    rare: tuple[F64, I64] = field(repr=False)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether the sample is the whole index."""
+        return self.chance == 1.0
+
+    @property
+    def weight(self) -> F64:
+        """Pairs of different texts in the index that each neighbour stands for, shape (m,).
+
+        Both documents of a pair may find it, and each copy of a text.
+        """
+        pairs = self.documents / max(1, self.sampled) / (2.0 * self.chances)
+        return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)
 
 
-def texts_of_index(
-    store: Store,
-    meta: IndexMeta,
-    sample: int | None = None,
-    seed: int = 1,
-    on_read: OnDocuments | None = None,
-) -> Iterator[list[str]]:
-    """The texts of documents with tokens, in batches, without those that lost their text since.
+def meeting(similarity: F64, banded: Banded, swaps: int = 0) -> F64:
+    """Return the chance that a query meets a document in a band: the shape of `similarity`.
 
-    sample: number of random documents; None for all.
-    on_read: called with the number of documents read so far.
+    It is that of `banding.candidate_probability`, raised by collisions of short tokens.
     """
-    paths = [*meta.text_fields]
-    batches = (
-        store.scan(paths, meta) if sample is None else [store.sample(paths, meta, sample, seed)]
-    )
-    read = 0
-    for batch in batches:
-        read += len(batch)
-        if on_read is not None:
-            on_read(read)
-        yield [text for _, text in with_text(batch, meta)]
+    rows = banded.rows
+    same = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
+    one = same + (1.0 - same) * banding.probes(rows, swaps) * 2.0**-banded.token_bits
+    with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
+        met: F64 = -np.expm1(banded.bands * np.log1p(-one))
+    return met
 
 
-def sample_neighbours(
+def edges_from(floor: float) -> F64:
+    """Return the lower edges of the bins of similarity; the last one holds similarity 1 only."""
+    return np.arange(round(100 * floor), 101, _WIDTH) / 100
+
+
+def draw(
     store: Store,
     meta: IndexMeta,
-    count: int,
+    count: int = SAMPLED,
     seed: int = 1,
+    on_drawn: OnDrawn | None = None,
     candidates: int = 1_000,
-    on_query: OnDocuments | None = None,
-) -> Sampled:
-    """Estimate the neighbours of an index's documents from a random sample.
+) -> Sample:
+    """Draw documents at random and find their neighbours.
 
-    All pairs of the sample tell of little similarity. Much similarity is too rare there, so that
-    the index is queried for each sampled text.
-
-    candidates: maximum number of documents to verify for a query.
-    on_query: called with the number of texts asked for so far.
-
-    Raises UsageError if the index has no sketch with bands, or fewer than two texts.
+    candidates: maximum number of documents to verify for a query. The same seed draws the same
+    while no document is written. Raises UsageError if the index has no sketch with bands.
     """
     banded = meta.scheme.banded
-    documents = store.sample([*meta.text_fields], meta, count, seed)
-    found = with_text(documents, meta)
-    sets = shingle_sets([text for _, text in found], meta.scheme)
-    corpus = max(store.statistics(meta).sketched, len(found))
-    neighbours = from_pairs(sets, corpus)
-    least = least_met(banded, len(found), corpus)
-    truncated = done = 0
-    if least <= 1.0:
-        values: list[float] = []
-        queries = [Query(text, each.id) for each, text in found]
-        for some in neighbours_of(store, meta, queries, least, candidates):
-            for result in some:
+    drawn = store.sample([*meta.text_fields], meta, count, seed)
+    own = _texts_of(drawn, meta)
+    documents = max(store.statistics(meta).sketched, len(drawn))
+    whole = len(drawn) == documents
+    found, truncated = _Found(own, seed), 0
+    if whole:
+        documents, floor, chance = len(own), FLOOR, 1.0
+    else:
+        swaps = banding.swaps_for(FLOOR, _CHANCE, banded.bands, banded.rows)
+        grid = edges_from(FLOOR)
+        met = meeting(grid, banded, swaps)
+        # Equal texts always meet.
+        at = int(np.argmax(met >= _CHANCE))
+        floor, chance = float(grid[at]), float(met[at])
+        limits = Limits(banded.name, floor, k=candidates, candidates=candidates)
+        limits = replace(limits, least=1, swaps=swaps)
+        for first in range(0, len(own), QUERIES_AT_ONCE):
+            queries = [Query(each.text, each.id) for each in own[first : first + QUERIES_AT_ONCE]]
+            results = similar(store, replace(meta, stop=()), queries, limits)
+            for row, result in enumerate(results, first):
+                matches = [Document(each.id, each.source) for each in result.matches]
+                near = np.array([each.similarity for each in result.matches], np.float64)
+                found.add(row, _texts_of(matches, meta), near, meeting(near, banded, swaps))
                 truncated += result.truncated
-                values += [match.similarity or 0.0 for match in result.matches]
-            done += len(some)
-            if on_query is not None:
-                on_query(done)
-        neighbours = with_found(neighbours, np.array(values), len(found), banded, least)
-    return Sampled(neighbours, len(found), len(documents) - len(found), truncated)
+            if on_drawn is not None:
+                on_drawn(first + len(queries), len(own))
+    rare, near_pairs = _compared(shingle_sets([each.text for each in own], meta.scheme), floor)
+    if whole:
+        row, other, similarity = near_pairs
+        for at in np.unique(row).tolist():
+            some = row == at
+            texts = [own[each] for each in other[some].tolist()]
+            found.add(at, texts, similarity[some], np.ones(len(texts)))
+    columns = np.concatenate([np.empty((4, 0)), *found.columns], axis=1)
+    return Sample(
+        documents,
+        len(own),
+        len(drawn) - len(own),
+        truncated,
+        floor,
+        chance,
+        columns[0].astype(np.int64),
+        *columns[1:],
+        pairs=found.pairs(),
+        rare=rare,
+    )
 
 
-def neighbours_of(
-    store: Store,
-    meta: IndexMeta,
-    queries: Sequence[Query],
-    least: float,
-    candidates: int,
-    swaps: int = 0,
-) -> Iterator[list[Result]]:
-    """Ask for the neighbours of texts from a similarity on, in batches; a result for each query.
+class _Text(NamedTuple):
+    """A document's text, and the digest of its normal form."""
 
-    The bands find a neighbour with the chance that `tuning.meeting` tells for these swaps. So there
-    is no stop list, and one shared band is enough. candidates: maximum number to verify of each.
+    id: str
+    text: str
+    digest: str
+
+
+def _texts_of(documents: Sequence[Document], meta: IndexMeta) -> list[_Text]:
+    """Return the texts of the documents that have one."""
+    found = [(each.id, text_at(each.source, meta.text_fields)) for each in documents]
+    some = [(id, text) for id, text in found if text is not None]
+    digests = normalised_digests([text for _, text in some], meta.scheme.normalisation)[1]
+    return [_Text(*each, digest) for each, digest in zip(some, digests, strict=True)]
+
+
+class _Found:
+    """Collects the neighbours of documents, and of each bin the pairs whose turn comes first."""
+
+    def __init__(self, own: Sequence[_Text], seed: int) -> None:
+        self.columns: list[F64] = []
+        self._own = own
+        self._rng = np.random.default_rng(seed)
+        self._kept: dict[int, dict[tuple[str, ...], Pair]] = {}
+
+    def add(self, row: int, others: Sequence[_Text], similarity: F64, chances: F64) -> None:
+        """Add the neighbours of a document, with the chance of each to be found."""
+        own = self._own[row]
+        many = Counter([own.digest, *(each.digest for each in others)])
+        copies = np.array(
+            [
+                0 if each.digest == own.digest else many[own.digest] * many[each.digest]
+                for each in others
+            ],
+            np.float64,
+        )
+        self.columns.append(np.stack([np.full(copies.size, row), similarity, chances, copies]))
+        turns = self._rng.standard_exponential(copies.size) * chances * copies
+        columns = similarity.tolist(), turns.tolist()
+        for other, value, turn in zip(others, *columns, strict=True):
+            if other.digest != own.digest:
+                kept = self._kept.setdefault(round(100 * value) // _WIDTH, {})
+                left, right = sorted((own.id, other.id), key=natural)
+                texts = tuple(sorted((own.digest, other.digest)))
+                if texts not in kept or turn < kept[texts].turn:
+                    kept[texts] = Pair(left, right, value, turn)
+                if len(kept) > 2 * KEPT_A_BIN:
+                    first = sorted(kept.items(), key=_turn)[:KEPT_A_BIN]
+                    kept.clear()
+                    kept.update(first)
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the pairs of all bins, in the order of their turns."""
+        some = [sorted(kept.items(), key=_turn)[:KEPT_A_BIN] for kept in self._kept.values()]
+        found = [pair for kept in some for _, pair in kept]
+        return tuple(sorted(found, key=lambda pair: pair.turn))
+
+
+def _turn(item: tuple[object, Pair]) -> float:
+    return item[1].turn
+
+
+def _compared(sets: Ragged, floor: float) -> tuple[tuple[F64, I64], tuple[I64, I64, F64]]:
+    """Compare all pairs of sets.
+
+    Return the similarities below the floor, ascending from 0, and the number of each; and of the
+    other pairs, in both directions, the rows and their similarity.
     """
-    whole, most = replace(meta, stop=()), candidates
-    limits = Limits(meta.scheme.banded.name, least, k=most, candidates=most, least=1, swaps=swaps)
-    for first in range(0, len(queries), QUERIES_AT_ONCE):
-        yield similar(store, whole, queries[first : first + QUERIES_AT_ONCE], limits)
+    values, counts = np.zeros(1), np.zeros(1, np.int64)
+    near = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
+    for row, other, similarity in similar_pairs(sets):
+        low = similarity < floor
+        near += [(row[~low], other[~low], similarity[~low])]
+        near += [(other[~low], row[~low], similarity[~low])]
+        fresh, fresh_counts = np.unique(similarity[low], return_counts=True)
+        values, at = np.unique(np.concatenate([values, fresh]), return_inverse=True)
+        # Exact: the counts are whole numbers below 2**53.
+        counts = np.bincount(at, np.concatenate([counts, fresh_counts])).astype(np.int64)
+    row, other, similarity = (np.concatenate(each) for each in zip(*near, strict=True))
+    counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum() - row.size // 2
+    return (values, counts), (row, other, similarity)
 
 
-def with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:
-    """The documents that have a text, with it."""
-    found = ((document, text_at(document.source, meta.text_fields)) for document in documents)
-    return [(document, text) for document, text in found if text is not None]
+def similar_pairs(sets: Ragged) -> Iterator[tuple[I64, I64, F64]]:
+    """Yield all pairs of sets that share an element: rows, later rows, Jaccard similarity.
+
+    Each block has shape (pairs,) three times. Similarities are exact. Time grows with the elements
+    that pairs share. sets: 64-bit hashes, as `shingles.distinct` returns them.
+    """
+    texts = len(sets)
+    if not sets.hashes.size:
+        return
+    _, identity, frequency = np.unique(sets.hashes, return_inverse=True, return_counts=True)
+    row_of = np.repeat(np.arange(texts), sets.counts)
+    frequent = frequency > max(_FREQUENT, texts // _FREQUENT)
+    # 1 if a text has a frequent shingle, else 0: shape (texts, frequent ones).
+    matrix = np.zeros((texts, int(frequent.sum())), np.float32)
+    chosen = frequent[identity]
+    matrix[row_of[chosen], (np.cumsum(frequent) - 1)[identity[chosen]]] = 1.0
+    element, row = identity[~chosen], row_of[~chosen]
+    postings = row[np.argsort(element, kind="stable")]
+    lengths = np.where(frequent, 0, frequency)
+    starts = offsets_of(lengths)[:-1]
+    bounds = np.searchsorted(row, np.arange(texts + 1))
+    step = max(1, _CELLS_A_BLOCK // texts)
+    for first in range(0, texts, step):
+        last = min(first + step, texts)
+        some = slice(bounds[first], bounds[last])
+        many = lengths[element[some]]
+        others = postings[ranges(starts[element[some]], many)]
+        cells = np.repeat(row[some] - first, many) * texts + others
+        shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
+        # Whole numbers below 2**24, so that single precision is exact.
+        shared = shared + np.rint(matrix[first:last] @ matrix.T).astype(np.int64)
+        rows, columns = np.nonzero(np.triu(shared, first + 1))
+        both = shared[rows, columns]
+        union = sets.counts[rows + first] + sets.counts[columns] - both
+        yield rows + first, columns, both / union
