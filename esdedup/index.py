@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, get_args
 
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.analysis.report import Report, Wanted, report
+from esdedup.analysis.report import EXAMPLES, HOT, Report, report
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
@@ -500,9 +500,8 @@ class Index:
     def report(
         self,
         *,
-        examples: int = Wanted.examples,
-        hot: int = Wanted.hot,
-        sample: int = Wanted.sample,
+        examples: int = EXAMPLES,
+        hot: int = HOT,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
@@ -512,13 +511,20 @@ class Index:
 
         examples: maximum number of pairs whose differences are shown.
         hot: maximum number of hot buckets.
-        sample: documents to estimate the similarity of any two documents from; 0 for none.
         work, on_step, grouping, options: as in `groups`.
         """
-        wanted, grouping = Wanted(examples, hot, sample), from_settings(Grouping, options, grouping)
+        grouping = from_settings(Grouping, options, grouping)
         with _working(work) as folder:
             meta = self.meta_of(grouping.limits)
-            return report(self.store, meta, grouping, wanted, work=folder, on_step=on_step)
+            return report(
+                self.store,
+                meta,
+                grouping,
+                examples=examples,
+                hot=hot,
+                work=folder,
+                on_step=on_step,
+            )
 
     def explain(self, left: str, right: str) -> Explanation:
         """Return why two documents, given by id, are similar or not."""

@@ -1,4 +1,4 @@
-"""Distributions of values: counts in bins, bars of them, and rows taken from all bins."""
+"""Distributions of values: counts in bins, and bars of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import numpy as np
 from esdedup.text.arrays import F64, I64
 
 BINS = 20
-
 _DECADES = 6
-_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,16 @@ class SizeRange(Bin):
     documents: int = 0
 
 
-def similarities_in_bins(values: F64, threshold: float) -> tuple[tuple[Bin, ...], I64]:
-    """Similarities in bins of equal width after one for less; and the bin of each, shape (n,)."""
+def similarities_in_bins(values: F64, threshold: float) -> tuple[Bin, ...]:
+    """Return a bin for less than the threshold, then bins of equal width up to 1."""
     edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
     near = [Bin(_range(f"{a:.4g}", f"{b:.4g}"), a, b) for a, b in itertools.pairwise(edges)]
     bin_of = np.minimum(np.searchsorted(edges, values, "right"), len(near))
     return _counted([Bin(f"less than {threshold:g}", 0.0, threshold), *near], bin_of)
 
 
-def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[tuple[Bin, ...], I64]:
-    """Distances in bins of equal width after one for too far; and the bin of each, shape (n,)."""
+def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[Bin, ...]:
+    """Return a bin for more than the distance, then bins of equal width down to 0."""
     width = -(-(distance + 1) // BINS)
     near = []
     for low in range(0, distance + 1, width):
@@ -59,13 +57,13 @@ def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[tuple[Bin,
     return _counted([far, *reversed(near)], bin_of)
 
 
-def _counted(bins: list[Bin], bin_of: I64) -> tuple[tuple[Bin, ...], I64]:
+def _counted(bins: list[Bin], bin_of: I64) -> tuple[Bin, ...]:
     counts = np.bincount(bin_of, minlength=len(bins)).tolist()
-    return tuple(replace(each, count=n) for each, n in zip(bins, counts, strict=True)), bin_of
+    return tuple(replace(each, count=n) for each, n in zip(bins, counts, strict=True))
 
 
 def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
-    """Bins of equal width from 0 to 1 with their counts, shape (n,)."""
+    """Return bins of equal width from 0 to 1 with their counts, shape (n,)."""
     edges = [at / counts.size for at in range(counts.size + 1)]
     return tuple(
         Bin(f"{low:.2f} to {high:.2f}", low, high, count)
@@ -74,7 +72,7 @@ def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
 
 
 def size_ranges(sizes: I64) -> list[SizeRange]:
-    """Groups of 2 to 10 documents one by one, larger ones in ranges, also empty ranges."""
+    """Return groups of 2 to 10 documents one by one, larger ones in ranges, also empty ranges."""
     largest = int(sizes.max()) if sizes.size else 1
     rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
     found: list[SizeRange] = []
@@ -91,45 +89,21 @@ def size_ranges(sizes: I64) -> list[SizeRange]:
 
 
 def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]]:
-    """Bins, the last first, each with the length of its bar in percent.
+    """Return bins, the last first, each with the length of its bar in percent.
 
     log_scale: the longest bar reaches to the next power of ten; the scale has at most six of them.
     """
     counts = [each.count for each in bins]
-    largest = max(counts, default=0.0)
+    most = max(counts, default=0.0)
     if log_scale:
-        top = math.ceil(math.log10(largest)) if largest > 0 else 0
+        top = math.ceil(math.log10(most)) if most > 0 else 0
         # One pair has a bar too, if the scale has room for it.
         decades = max(2, min(_DECADES, top + 1))
         heights = [1 + (math.log10(n) - top) / decades if n > 0 else 0.0 for n in counts]
     else:
-        heights = [count / max(1.0, largest) for count in counts]
+        heights = [count / max(1.0, most) for count in counts]
     lengths = [round(100 * max(0.0, height), 2) for height in heights]
     return [*zip(bins, lengths, strict=True)][::-1]
-
-
-def spread(bin_of: I64, group_of: I64, count: int) -> I64:
-    """Rows from all over the bins: shape (up to `count`,), each once.
-
-    bin_of, group_of: of n rows, shape (n,). One row of each bin that has any, then a second one of
-    each. With fewer rows than bins, the bins are evenly spaced, with the lowest and the highest
-    among them. Rows of groups that have none yet come first. The same rows give the same.
-    """
-    order = np.random.default_rng(_SEED).permutation(bin_of.size)
-    left = {number: order[bin_of[order] == number] for number in np.unique(bin_of).tolist()}
-    chosen: list[int] = []
-    taken: list[int] = []
-    while left and len(chosen) < count:
-        wanted = min(count - len(chosen), len(left))
-        numbers = list(left)
-        for at in np.unique(np.linspace(0, len(numbers) - 1, wanted).round().astype(int)).tolist():
-            rows = left[numbers[at]]
-            place = int(np.argmin(np.isin(group_of[rows], taken)))
-            chosen.append(int(rows[place]))
-            taken.append(int(group_of[rows[place]]))
-            left[numbers[at]] = np.delete(rows, place)
-        left = {number: rows for number, rows in left.items() if rows.size}
-    return np.array(chosen, np.int64)
 
 
 def _range(low: str, high: str) -> str:

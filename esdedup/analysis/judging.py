@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.analysis.sampling import KEPT_A_BIN, Pair, Sample, edges_from
+from esdedup.analysis.sampling import KEPT_A_BIN, Pair, Sample, edges_from, uniform
 from esdedup.groups.groups import Groups
 from esdedup.models import natural
 from esdedup.stores.judgements import Judgement, Judgements
@@ -48,7 +48,7 @@ class Pool:
         if groups is None:
             return Pool(sample, sample.pairs)
         least = max(groups.grouping.limits.least_similarity, sample.floor)
-        rows = groups.duplicate_rows
+        ids, rows = groups.ids, groups.duplicate_rows
         heads = groups.representative[rows]
         rows = rows[(groups.digests[rows] != groups.digests[heads]).any(axis=1)]
         rows = rows[groups.value[rows] >= least]
@@ -56,15 +56,15 @@ class Pool:
         texts = np.column_stack([groups.representative[rows], groups.digests[rows]])
         rows = rows[np.sort(np.unique(texts, axis=0, return_index=True)[1])]
         value = groups.value[rows]
-        turns = np.random.default_rng(_SEED).random(rows.size)
+        turns = [uniform(ids[int(groups.representative[row])], ids[row]) for row in rows.tolist()]
         order = np.argsort(turns)
         number = np.searchsorted(edges_from(sample.floor), value[order], "right")
         order = order[_rank(number) < KEPT_A_BIN]
         pairs = [each for each in sample.pairs if each.similarity < least]
         for at in order.tolist():
             row = int(rows[at])
-            ids = groups.ids[int(groups.representative[row])], groups.ids[row]
-            pairs.append(Pair(*sorted(ids, key=natural), float(value[at]), float(turns[at])))
+            left, right = sorted((ids[int(groups.representative[row])], ids[row]), key=natural)
+            pairs.append(Pair(left, right, float(value[at]), turns[at]))
         return Pool(sample, tuple(pairs), least, value)
 
     def in_turn(self, threshold: float, judged: Collection[tuple[str, str]]) -> list[Pair]:
@@ -81,7 +81,7 @@ class Pool:
         pairs = sorted(self.pairs, key=lambda pair: pair.turn)
         number = np.searchsorted(edges, [pair.similarity for pair in pairs], "right") - 1
         # A random place among equals: a rising similarity would sway judgement.
-        place = _rank(number) + np.random.default_rng(_SEED).random(len(pairs))
+        place = _rank(number) + np.array([uniform(pair.right, pair.left) for pair in pairs])
         order = np.argsort(place / share[number])
         return [pairs[at] for at in order.tolist() if pairs[at][:2] not in judged]
 

@@ -1,7 +1,7 @@
-"""Reports the duplicates of an index: numbers, and examples that people can look at.
+"""Report the duplicates of an index: numbers, and examples to look at.
 
-Only the texts of examples are read. So memory grows with the documents as in `groups.find_groups`,
-and not with their texts.
+Only the texts of examples are read, so that memory grows with the documents as in
+`groups.find_groups`, and not with their texts.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.analysis import distribution
 from esdedup.analysis.describe import describe
-from esdedup.analysis.distribution import BINS, Bin, SizeRange, bars
+from esdedup.analysis.distribution import (
+    Bin,
+    SizeRange,
+    bars,
+    distances_in_bins,
+    similarities_in_bins,
+    size_ranges,
+)
 from esdedup.analysis.html import page
-from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
-from esdedup.arguments import check_fields
-from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.ingest.renew import digests
@@ -37,19 +40,22 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
 from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
 
+EXAMPLES = 8
+HOT = 10
+"""Default numbers of examples and of hot buckets."""
 _EXCERPT = 2_400
 _LONGEST = 1_000_000
 """Characters: shown of a text, and of the longest text that is compared to be shown."""
 _SNIPPET = 200
 _FEWEST = 10
-"""Documents in a hot bucket, at least: any two may share a token by chance."""
+"""Least number of documents in a hot bucket: any two may share a token by chance."""
 
 
 @dataclass(frozen=True)
 class LargeGroup:
     """A large group. text: beginning of the representative's.
 
-    farthest: similarity, or distance, of the duplicate that is least like the representative.
+    farthest: similarity, or distance, of the duplicate that is least similar to the representative.
     template: that its documents seem to follow, or None.
     """
 
@@ -88,44 +94,18 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Parts of a report: numbers of examples, of hot buckets, and of documents to sample."""
-
-    examples: int = 8
-    hot: int = 10
-    sample: int = 1_000
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class AllPairs:
-    """Estimated similarities of all pairs of documents, by a random sample.
-
-    bins: expected pairs, from 0 to 1. sampled: documents of the sample. truncated: those of them
-    that had more candidates than were verified.
-    """
-
-    bins: tuple[Bin, ...]
-    sampled: int
-    truncated: int
-
-
-@dataclass(frozen=True)
 class Report:
     """The groups of duplicates of an index in numbers, with examples.
 
     made: when, in UTC. documents: with tokens, which were grouped. groups: of two or more. sizes:
     number of groups by size. duplicates: documents that are not representatives. copies: duplicates
     whose normalised text another document of the group has too. equal: those with the text of the
-    representative. chained: those less like it than the threshold. bins: similarities or distances
-    to the representative of all but the equal ones, the least like first. examples_left_out: their
-    texts were gone, changed, or too long. pairs: None if not asked for, or if nothing can be
-    sampled. capped_buckets: buckets not compared in full; capped_largest: documents of the largest
-    of them. expected_recall: share of pairs at the threshold that is found. read, bands, rows:
-    as of `Basis`. stopped_tokens: in the index's stop list. judged: counts of the judgements that
-    the groups are formed by.
+    representative. chained: those less similar to it than the threshold. bins: similarities or
+    distances to the representative of all but the equal ones, the least similar first.
+    examples_left_out: their texts were gone, changed, or too long. capped_buckets: buckets not
+    compared in full; capped_largest: documents of the largest of them. expected_recall: share of
+    pairs at the threshold that is found. read, bands, rows: as of `Basis`. stopped_tokens: in the
+    index's stop list. judged: counts of the judgements that the groups are formed by.
     """
 
     made: str
@@ -146,7 +126,6 @@ class Report:
     examples: tuple[Example, ...]
     examples_left_out: int
     hot: HotBuckets
-    pairs: AllPairs | None
     capped_buckets: int
     capped_largest: int
     expected_recall: float | None
@@ -175,28 +154,25 @@ class Report:
     def texts_shown(self) -> int:
         """Number of documents whose text, or a part of it, is in the report."""
         ids = {each.representative for each in self.largest} | {b.id for b in self.hot.buckets}
-        for group in self.largest:
-            ids |= set(group.template.ids) if group.template else set()
-        for each in self.examples:
-            ids |= {each.representative.id, each.duplicate.id}
+        ids |= {id for each in self.largest if each.template for id in each.template.ids}
+        ids |= {side.id for each in self.examples for side in (each.representative, each.duplicate)}
         return len(ids)
 
     @property
     def options(self) -> str:
         """The grouping as options of the command line."""
-        grouping = self.grouping
+        grouping, limits = self.grouping, self.grouping.limits
         if grouping.exact:
             return f"--exact --keep {grouping.keep}"
-        split = " --split-templates" if grouping.split_templates else ""
-        limits = grouping.limits
-        sketch = "" if limits.sketch is None else f" --sketch {limits.sketch}"
-        limit = f"--threshold {limits.threshold:g} --recall {limits.wanted_recall:g} "
-        if grouping.by_distance:
-            limit = "" if limits.distance is None else f"--distance {limits.distance} "
-        return (
-            f"--method {grouping.method}{sketch} {limit}"
-            f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}{split}"
-        )
+        found = [f"--method {grouping.method}"]
+        if limits.sketch is not None:
+            found.append(f"--sketch {limits.sketch}")
+        if not grouping.by_distance:
+            found.append(f"--threshold {limits.threshold:g} --recall {limits.wanted_recall:g}")
+        elif limits.distance is not None:
+            found.append(f"--distance {limits.distance}")
+        found.append(f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}")
+        return " ".join([*found, *(["--split-templates"] if grouping.split_templates else [])])
 
     @property
     def warnings(self) -> list[str]:
@@ -217,35 +193,30 @@ class Report:
         if self.chained:
             chained = _counted(self.chained, "duplicate is", "duplicates are")
             found.append(f"{chained} {joined_though_unlike(grouping, self.judged)}")
-        for group in self.largest:
-            if group.template is not None:
-                found.append(warning_of(group.representative, group.documents, group.template))
+        found += [
+            warning_of(group.representative, group.documents, group.template)
+            for group in self.largest
+            if group.template is not None
+        ]
         if self.examples_left_out:
             examples = _counted(self.examples_left_out, "example is", "examples are")
             found.append(
-                f"{examples} left out: a text is gone, has changed since its tokens were made"
+                f"{examples} left out: a text is gone, has changed since its tokens were computed"
                 " (esdedup check), or is longer than a million characters"
-            )
-        if self.pairs is not None and self.pairs.truncated:
-            truncated = self.pairs.truncated
-            sampled = _counted(truncated, "sampled document has", "sampled documents have")
-            found.append(
-                f"{sampled} more candidates than were verified: the estimate for all pairs lacks"
-                " pairs of little similarity"
             )
         return [each for each in found if each is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of everything but the texts of examples."""
+        """Return a JSON object of everything but the texts of examples."""
         return object_of(self)
 
     def html(self, index: str = "the index") -> str:
-        """A page with the texts of examples, one file that loads nothing. index: for the title."""
+        """Return a page with the texts of examples, which loads nothing. index: for the title."""
         scheme = describe(self.scheme, max(1, self.statistics.documents))
         return page("report", report=self, index=index, bars=bars, scheme=scheme)
 
     def facts(self) -> list[tuple[str, str, str]]:
-        """The main figures in words: (name, value, remark)."""
+        """Return the main figures in words: (name, value, remark)."""
         size, saved = _megabytes(self.statistics.bytes), _megabytes(self.bytes_saved)
         compared = f"{self.documents:,} with tokens, which were compared"
         return [
@@ -257,7 +228,7 @@ class Report:
         ]
 
     def in_words(self, value: float) -> str:
-        """A similarity, or a distance, as text."""
+        """Return a similarity, or a distance, as text."""
         if self.grouping.by_distance:
             return f"{value} bit{'' if value == 1 else 's'}"
         # Only equal texts are shown as 1.
@@ -268,34 +239,28 @@ def report(
     store: Store,
     meta: IndexMeta,
     grouping: Grouping,
-    wanted: Wanted = Wanted(),
     *,
+    examples: int = EXAMPLES,
+    hot: int = HOT,
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Report:
-    """Group the documents of an index and reports on the groups; changes nothing.
+    """Group the documents of an index and report on the groups; change nothing.
 
-    work: as in `find_groups`. Raises the errors of that, and of the store.
+    examples, hot: maximum numbers of examples and of hot buckets. work: as in `find_groups`. Raises
+    the errors of that, and of the store.
     """
-    step = on_step or (lambda *_: None)
     statistics = store.statistics(meta)
     groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
     rows = groups.duplicate_rows
     heads = groups.representative[rows]
     same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
     copied = np.union1d(rows, heads)
-    unlike = rows[~same]
-    bins, bin_of = _binned(meta, groups, unlike)
-    group_of = groups.representative[unlike]
-    chosen = unlike[distribution.spread(bin_of, group_of, wanted.examples)]
-    value = groups.value[chosen]
-    most_like_first = np.argsort(value if grouping.by_distance else -value, kind="stable")
-    examples = [_example(store, meta, groups, row) for row in chosen[most_like_first].tolist()]
-    step("Examples", len(examples), len(examples))
-    hot = HotBuckets([], 0, 0)
-    if wanted.hot:
-        hot = hot_buckets(store, meta, wanted.hot, over=_FEWEST - 1)
-    short = [replace(each, text=_snippet(each.text)) for each in hot.buckets]
+    bins = _bins(meta, groups, rows[~same])
+    chosen = _spread(groups, rows[~same], examples)
+    shown = [_example(store, meta, groups, row) for row in chosen]
+    buckets = hot_buckets(store, meta, hot, over=_FEWEST - 1) if hot else HotBuckets([], 0, 0)
+    short = [replace(each, text=_snippet(each.text)) for each in buckets.buckets]
     sizes, numbers = np.unique(groups.sizes, return_counts=True)
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -310,13 +275,12 @@ def report(
         equal=int(same.sum()),
         chained=int(bins[0].count),
         sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),
-        ranges=tuple(distribution.size_ranges(groups.sizes)),
+        ranges=tuple(size_ranges(groups.sizes)),
         bins=bins,
         largest=_largest_groups(store, meta, groups),
-        examples=tuple(each for each in examples if each is not None),
-        examples_left_out=sum(each is None for each in examples),
-        hot=replace(hot, buckets=short),
-        pairs=_all_pairs(store, meta, wanted.sample, step),
+        examples=tuple(each for each in shown if each is not None),
+        examples_left_out=sum(each is None for each in shown),
+        hot=replace(buckets, buckets=short),
         capped_buckets=groups.capped.buckets,
         capped_largest=groups.capped.largest,
         expected_recall=groups.recall,
@@ -326,18 +290,34 @@ def report(
     )
 
 
-def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[tuple[Bin, ...], I64]:
-    """Bins, and the number of the bin of each row."""
+def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
+    """Return the similarities, or distances, of duplicates in bins."""
     limits, values = groups.grouping.limits, groups.value[rows]
     if groups.grouping.by_distance:
         bits = 64 * meta.scheme.sketch(limits.sketch).width
-        return distribution.distances_in_bins(values, limits.distance or 0, bits)
-    threshold = 1.0 if groups.grouping.exact else limits.least_similarity
-    return distribution.similarities_in_bins(values, threshold)
+        return distances_in_bins(values, limits.distance or 0, bits)
+    return similarities_in_bins(values, 1.0 if groups.grouping.exact else limits.least_similarity)
+
+
+def _spread(groups: Groups, rows: I64, count: int) -> list[int]:
+    """Return rows from all over the range, the most similar first: of different groups if possible.
+
+    The least and the most similar are among them.
+    """
+    rows = rows[np.argsort(groups.value[rows], kind="stable")]
+    if not groups.grouping.by_distance:
+        rows = rows[::-1]
+    _, first = np.unique(groups.representative[rows], return_index=True)
+    if first.size >= count and count > 2:
+        rows = rows[np.union1d(first, [0, rows.size - 1])]
+    if rows.size > count:
+        rows = rows[np.linspace(0, rows.size - 1, count).astype(np.int64)]
+    found: list[int] = rows.tolist()
+    return found
 
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
-    """A row and its representative, or None if a text is not the one that was grouped."""
+    """Return a row and its representative, or None if a text is not the one that was grouped."""
     rows = int(groups.representative[row]), row
     ids = [groups.ids[each] for each in rows]
     texts, scheme = texts_in(store, meta.text_fields)(ids), meta.scheme
@@ -358,7 +338,7 @@ def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[Larg
     texts_of = texts_in(store, meta.text_fields)
     worst = np.nanmax if groups.grouping.by_distance else np.nanmin
     found = []
-    for row, documents in zip(*(each.tolist() for each in largest(groups)), strict=True):
+    for row, documents in largest(groups):
         id = groups.ids[row]
         # One by one, because a text may be large.
         (text,) = texts_of([id])
@@ -373,25 +353,9 @@ def _exactly(groups: Groups, value: float) -> float:
 
 
 def _snippet(text: str) -> str:
-    """The beginning of a text, on one line."""
+    """Return the beginning of a text, on one line."""
     line = " ".join(text[: 2 * _SNIPPET].split())
     return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
-
-
-def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPairs | None:
-    if meta.scheme.of_metric("jaccard") is None or min(count, store.statistics(meta).sketched) < 2:
-        return None
-    try:
-        found = sample_neighbours(
-            store, meta, count, on_query=lambda done: step("Comparing a sample", done, count)
-        )
-    except UsageError:
-        # The documents have tokens and no texts: they were changed since.
-        return None
-    # Each pair is a neighbour to both.
-    pairs = found.neighbours.histogram(BINS) * found.neighbours.documents / 2
-    bins = distribution.similarity_histogram(pairs)
-    return AllPairs(bins, found.sampled, found.truncated)
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -399,7 +363,7 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _megabytes(count: int) -> str:
-    """Bytes in a unit that reads well."""
+    """Return bytes in a unit that reads well."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"

@@ -9,12 +9,15 @@ counted in the pairs of the sample.
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import xxhash
 
 from esdedup.models import Document, Query, natural
 from esdedup.search.similar import similar
@@ -137,16 +140,16 @@ def draw(
     own = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))
     whole = len(drawn) == documents
-    found, truncated = _Found(own, seed), 0
+    found, truncated = _Found(own), 0
     if whole:
         documents, floor, chance = len(own), FLOOR, 1.0
     else:
         swaps = banding.swaps_for(FLOOR, _CHANCE, banded.bands, banded.rows)
         grid = edges_from(FLOOR)
-        met = meeting(grid, banded, swaps)
+        chances = meeting(grid, banded, swaps)
         # Equal texts always meet.
-        at = int(np.argmax(met >= _CHANCE))
-        floor, chance = float(grid[at]), float(met[at])
+        least = int(np.argmax(chances >= _CHANCE))
+        floor, chance = float(grid[least]), float(chances[least])
         limits = Limits(banded.name, floor, k=candidates, candidates=candidates)
         limits = replace(limits, least=1, swaps=swaps)
         for first in range(0, len(own), QUERIES_AT_ONCE):
@@ -161,24 +164,20 @@ def draw(
                 on_drawn(first + len(queries), len(own))
     rare, near_pairs = _compared(shingle_sets([each.text for each in own], meta.scheme), floor)
     if whole:
-        row, other, similarity = near_pairs
-        for at in np.unique(row).tolist():
-            some = row == at
-            texts = [own[each] for each in other[some].tolist()]
-            found.add(at, texts, similarity[some], np.ones(len(texts)))
-    columns = np.concatenate([np.empty((4, 0)), *found.columns], axis=1)
-    return Sample(
-        documents,
-        len(own),
-        len(drawn) - len(own),
-        truncated,
-        floor,
-        chance,
-        columns[0].astype(np.int64),
-        *columns[1:],
-        pairs=found.pairs(),
-        rare=rare,
-    )
+        rows, others, similarity = near_pairs
+        for row in np.unique(rows).tolist():
+            texts = [own[each] for each in others[rows == row].tolist()]
+            found.add(row, texts, similarity[rows == row], np.ones(len(texts)))
+    near_row, near, met, copies = np.concatenate([np.empty((4, 0)), *found.columns], axis=1)
+    counts = documents, len(own), len(drawn) - len(own), truncated
+    arrays = near_row.astype(np.int64), near, met, copies
+    return Sample(*counts, floor, chance, *arrays, found.pairs(), rare)
+
+
+def uniform(one: str, other: str) -> float:
+    """Return a random number in (0, 1) that depends on two ids alone, so that restarts agree."""
+    number = xxhash.xxh3_64_intdigest(json.dumps([one, other]).encode())
+    return (number + 0.5) / 2.0**64
 
 
 class _Text(NamedTuple):
@@ -200,10 +199,9 @@ def _texts_of(documents: Sequence[Document], meta: IndexMeta) -> list[_Text]:
 class _Found:
     """Collects the neighbours of documents, and of each bin the pairs whose turn comes first."""
 
-    def __init__(self, own: Sequence[_Text], seed: int) -> None:
+    def __init__(self, own: Sequence[_Text]) -> None:
         self.columns: list[F64] = []
         self._own = own
-        self._rng = np.random.default_rng(seed)
         self._kept: dict[int, dict[tuple[str, ...], Pair]] = {}
 
     def add(self, row: int, others: Sequence[_Text], similarity: F64, chances: F64) -> None:
@@ -218,10 +216,10 @@ class _Found:
             np.float64,
         )
         self.columns.append(np.stack([np.full(copies.size, row), similarity, chances, copies]))
-        turns = self._rng.standard_exponential(copies.size) * chances * copies
-        columns = similarity.tolist(), turns.tolist()
-        for other, value, turn in zip(others, *columns, strict=True):
+        rates = (chances * copies).tolist()
+        for other, value, rate in zip(others, similarity.tolist(), rates, strict=True):
             if other.digest != own.digest:
+                turn = -math.log(uniform(own.id, other.id)) * rate
                 kept = self._kept.setdefault(round(100 * value) // _WIDTH, {})
                 left, right = sorted((own.id, other.id), key=natural)
                 texts = tuple(sorted((own.digest, other.digest)))

@@ -1,7 +1,7 @@
-"""Tells whether a group looks like a template: its documents differ in the same places.
+"""Recognise groups that look like a template: their documents differ in the same places.
 
 Copies differ anywhere, and documents that fill one template differ where its slots are. A group is
-judged by a few of its texts, with the patterns that `dedup.templates` takes groups apart by.
+judged by a few of its texts, with the patterns by which `groups.templates` separates documents.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from esdedup.pairing.verify import texts_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64
 
-LARGEST = 10
-"""Groups that are looked at, the largest first."""
+_LARGEST = 10
+"""Number of groups to look at, the largest first."""
 _SAMPLED = 20
-"""Texts of a group that are read."""
+"""Number of texts of a group to read."""
 _EXAMPLES, _PLACES, _WORDS = 3, 3, 30
 """Documents that are examples; places of each that are shown, and characters of a place."""
 
@@ -66,7 +65,7 @@ def looks_like_template(
 
 
 def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Template | None:
-    """The template that a group looks like, or None. head_row: of its representative.
+    """Return the template that a group looks like, or None. head_row: of its representative.
 
     Reads at most 20 texts, and none of a group with fewer than `FEWEST` different ones.
     """
@@ -80,27 +79,26 @@ def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Te
     return looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme, ids)
 
 
-def largest(groups: Groups) -> tuple[I64, I64]:
-    """The rows of the representatives of the largest groups, and their numbers of documents."""
+def largest(groups: Groups) -> list[tuple[int, int]]:
+    """Return the largest groups: (row of the representative, number of documents)."""
     counts = np.bincount(groups.representative, minlength=len(groups.ids))
-    rows = np.argsort(-counts, kind="stable")[:LARGEST]
-    rows = rows[counts[rows] > 1]
-    return rows, counts[rows]
+    rows = np.argsort(-counts, kind="stable")[:_LARGEST].tolist()
+    return [(row, int(counts[row])) for row in rows if counts[row] > 1]
 
 
 def template_warnings(store: Store, meta: IndexMeta, groups: Groups) -> Iterator[str]:
-    """A warning for each of the largest groups that looks like a template."""
-    for row, documents in zip(*(each.tolist() for each in largest(groups)), strict=True):
+    """Yield a warning for each of the largest groups that looks like a template."""
+    for row, documents in largest(groups):
         if template := in_group(store, meta, groups, row):
             yield warning_of(groups.ids[row], documents, template)
 
 
 def warning_of(representative: str, documents: int, template: Template) -> str:
-    """The warning for a group."""
+    """Return the warning for a group."""
     places = "place" if template.places == 1 else f"{template.places} places"
     examples = "; ".join(" | ".join(filter(None, each)) for each in template.examples)
     return (
         f"The group of {representative} ({documents:,} documents) looks like a template: its"
         f" documents differ in the same {places} ({examples}). They may be different documents:"
-        " --split-templates takes them apart, see docs/how-to/templates.md"
+        " --split-templates separates them, see docs/how-to/templates.md"
     )

@@ -11,7 +11,8 @@ from functools import partial
 from starlette.responses import Response
 
 from esdedup.analysis.explain import compare
-from esdedup.analysis.judging import Pool, in_turn, make_pool
+from esdedup.analysis.judging import Pool
+from esdedup.analysis.sampling import draw
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.models import Document
@@ -74,14 +75,19 @@ class Drawing:
     def start(self) -> None:
         """Start to draw, unless that is under way."""
         self._pool = None
+        if self.of_groups and self._review.found.listed() is None:
+            # Jobs run in turn: the groups are there when pairs are drawn.
+            self._review.found.find()
         self._review.jobs.start(DRAWING, self._draw)
 
     def _draw(self, job: Job) -> None:
         with self._review.open() as index:
             self.outdated = _outdated(index)
-            self._pool = make_pool(
-                index.store, index.meta, on_step=partial(job.on_step, "Documents compared")
+            sample = draw(
+                index.store, index.meta, on_drawn=partial(job.on_step, "Documents compared")
             )
+            listed = self._review.found.listed() if self.of_groups else None
+            self._pool = Pool.of(sample, None if listed is None else listed.groups)
 
 
 def _outdated(index: Index) -> frozenset[Judgement]:
@@ -192,8 +198,13 @@ class Judge:
         self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]
     ) -> Sides | None:
         """The first pair in turn whose documents are still there, with texts."""
-        judged = {(each.left, each.right) for each in judgements.pairs if each not in outdated}
-        turns, count = in_turn(pool, self.drawing.threshold, judged), 1
+        # A pair that was judged on another page is shown in its turn: only then does it count.
+        judged = {
+            (each.left, each.right)
+            for each in judgements.pairs
+            if each.drawn and each not in outdated
+        }
+        turns, count = iter(pool.in_turn(self.drawing.threshold, judged)), 1
         while some := [*itertools.islice(turns, count)]:
             documents = self._documents([id for pair in some for id in pair[:2]])
             for left, right, *_ in some:

@@ -12,7 +12,7 @@ from esdedup.analysis.judging import (
     Interval,
     Pool,
     changing,
-    drawn_of,
+    counted,
     estimates,
     more_wanted,
 )
@@ -44,14 +44,14 @@ class Threshold:
         if (pool := self.drawing.pool()) is None:
             return waiting(review, asked, self.drawing, "Threshold")
         # Pairs below the floor are unknown.
-        now = max(self.drawing.threshold, pool.floor)
+        now = max(self.drawing.threshold, pool.sample.floor)
         other = asked.share("other", None)
-        if other is not None and not pool.floor <= other <= 1.0:
-            raise UsageError(f"threshold {other:g}: use {pool.floor:g} to 1")
+        if other is not None and not pool.sample.floor <= other <= 1.0:
+            raise UsageError(f"threshold {other:g}: use {pool.sample.floor:g} to 1")
         judgements = review.index.judgements()
-        grid = np.round(np.arange(pool.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
+        grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
         wanted = sorted({*grid, now, *filter(None, [other])})
-        found = estimates(pool, drawn_of(pool, judgements), wanted)
+        found = estimates(pool, counted(pool, judgements), wanted)
         at = {each.threshold: each for each in found}
         here = at[round(now, 6)]
         sides = [] if other is None else changing(pool, judgements, now, other)
@@ -68,6 +68,7 @@ class Threshold:
             note=self._note(pool),
             advice=_advice(here, pool, judgements),
             pool=pool,
+            sample=pool.sample,
             sides=sides[:_MOST_PAIRS],
             known=sum(each.judgement is not None for each in sides),
             many=len(sides),
@@ -96,10 +97,10 @@ class Threshold:
                 "Groups are found by equal texts or Hamming distance here. This page is about"
                 f" thresholds on Jaccard similarity, such as {wanted:g}"
             )
-        if wanted < pool.floor:
+        if wanted < (floor := pool.sample.floor):
             return (
-                f"Groups are found from similarity {wanted:g} on. This page begins at"
-                f" {pool.floor:g}: below, there are too many pairs, or bands seldom find them"
+                f"Groups are found from similarity {wanted:g} on. This page begins at {floor:g}:"
+                " below, there are too many pairs, or bands seldom find them"
             )
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from esdedup.analysis.report import Wanted
+from esdedup.analysis.report import EXAMPLES, HOT
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json, work
 from esdedup.cli.output import (
@@ -17,7 +17,6 @@ from esdedup.cli.output import (
     write_page,
 )
 from esdedup.groups.groups import Grouping
-from esdedup.models import MOST_SAMPLED
 from esdedup.search.hot_buckets import MOST_COUNTED
 from esdedup.stores.private_files import file_name
 
@@ -30,13 +29,8 @@ def report_command(
     output: Path | None = setting(
         None, "Page to write.", "-o", metavar="FILE", show_default="INDEX.report.html"
     ),
-    examples: int = setting(
-        Wanted.examples, "Maximum number of examples.", min=0, max=_MOST_EXAMPLES
-    ),
-    hot: int = setting(Wanted.hot, "Maximum number of hot buckets.", min=0, max=MOST_COUNTED),
-    sample: int = setting(
-        Wanted.sample, "Documents to sample for the similarity of pairs.", min=0, max=MOST_SAMPLED
-    ),
+    examples: int = setting(EXAMPLES, "Maximum number of examples.", min=0, max=_MOST_EXAMPLES),
+    hot: int = setting(HOT, "Maximum number of hot buckets.", min=0, max=MOST_COUNTED),
     work: str | None = work(),
     as_json: bool | None = as_json(),
 ) -> None:
@@ -54,18 +48,17 @@ def report_command(
         found = index.report(
             examples=examples,
             hot=hot,
-            sample=sample,
             work=work or index.place.work_folder("report"),
             on_step=on_step,
             grouping=grouping,
         )
     write_page("--output", file, found.html(target.index))
-    for warning in found.warnings:
-        message(warning)
     if wants_json(as_json):
         print_json({"index": target.index, **found.to_json()})
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]
         print_table([("", "text"), ("", "text")], rows, title=f"Duplicates in {target.index}")
+    for warning in found.warnings:
+        message(warning)
     plural = "" if found.texts_shown == 1 else "s"
     message(f"{file}: the report holds texts of {found.texts_shown:,} document{plural}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from esdedup.analysis.neighbours import met
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from esdedup.analysis.judging import (
     in_turn,
     more_wanted,
 )
-from esdedup.analysis.neighbours import met
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
