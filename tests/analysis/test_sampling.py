@@ -1,0 +1,182 @@
+"""Samples of indices, on every store."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from esdedup.analysis.judging import Pool, counted, estimates
+from esdedup.analysis.sampling import FLOOR, Sample, draw
+from esdedup.analysis.tuning import expectation, neighbours_in
+from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping, find_groups
+from esdedup.models import Document, Query
+from esdedup.search.similar import similar
+from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores import Store
+from esdedup.stores.judgements import Judgements
+from tests.helpers.documents import with_tokens
+from tests.helpers.places import META, local, write
+
+BANDS = META.scheme.banded
+
+
+def corpus(groups: int, seed: int = 5) -> list[str]:
+    """Texts in groups of 4: one, an equal one, and two with 1 to 20 of 60 words replaced."""
+    rng = np.random.default_rng(seed)
+    texts = []
+    for number in range(groups):
+        words = [f"w{at}" for at in rng.integers(0, 50_000, 60).tolist()]
+        texts += [" ".join(words), " ".join(words).upper()]
+        for copy in range(2):
+            edited = list(words)
+            for at in rng.choice(60, int(rng.integers(1, 21)), replace=False).tolist():
+                edited[at] = f"x{number}-{copy}-{at}"
+            texts.append(" ".join(edited))
+    return texts
+
+
+def fill(store: Store, texts: list[str]) -> None:
+    documents = [Document(f"d{at}", {"text": text}) for at, text in enumerate(texts)]
+    write(store, with_tokens(documents, META))
+
+
+def all_pairs(texts: list[str]) -> list[tuple[str, str, float]]:
+    """All pairs of texts with a similarity from the floor on: both texts, and the similarity."""
+    sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
+    found = []
+    for (one, a), (other, b) in itertools.combinations(zip(texts, sets, strict=True), 2):
+        if len(a & b) >= FLOOR * len(a | b):
+            found.append((one.lower(), other.lower(), len(a & b) / len(a | b)))
+    return found
+
+
+def of_texts(texts: list[str]) -> dict[frozenset[str], float]:
+    """The pairs of different texts."""
+    return {frozenset((a, b)): value for a, b, value in all_pairs(texts) if a != b}
+
+
+def total(sample: Sample, low: float = 0.0, high: float = 2.0) -> float:
+    return Pool.of(sample).total(low, high)
+
+
+@pytest.mark.on_every_server
+def test_the_sample_of_a_small_index_has_its_pairs_once(store: Store) -> None:
+    texts = corpus(30)
+    fill(store, texts)
+    sample = draw(store, META)
+    assert (sample.documents, sample.sampled, sample.truncated, sample.whole) == (120, 120, 0, True)
+    found = {
+        frozenset(texts[int(id[1:])].lower() for id in pair[:2]): pair.similarity
+        for pair in sample.pairs
+    }
+    truth = of_texts(texts)
+    assert len(found) == len(sample.pairs)
+    assert found == truth
+    assert total(sample) == pytest.approx(len(truth))
+    for threshold in (0.3, 0.5, 0.8, 1.0):
+        got = expectation(neighbours_in(sample), threshold, BANDS).similar
+        near = sum(value >= threshold for *_, value in all_pairs(texts))
+        assert got == pytest.approx(2 * near / 120)
+
+
+@local
+def test_documents_removed_of_a_small_index_are_known(store: Store) -> None:
+    texts = corpus(30)
+    fill(store, texts)
+    pool = Pool.of(draw(store, META))
+    sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
+    for each in estimates(pool, counted(pool, Judgements()), (0.3, 0.4, 0.6, 0.8)):
+        near = [sum(len(a & b) >= each.threshold * len(a | b) for b in sets) for a in sets]
+        removed = sum(1 - 1 / count for count in near)
+        assert each.removed == pytest.approx((removed,) * 3)
+
+
+@local
+def test_pairs_over_the_threshold_are_those_of_the_groups(store: Store) -> None:
+    texts = corpus(60)
+    fill(store, texts)
+    groups = find_groups(store, META, Grouping(Limits(threshold=0.5)))
+    sample = draw(store, META, 40)
+    pool = Pool.of(sample, groups)
+    near = [pair for pair in pool.pairs if pair.similarity >= 0.5]
+    assert pool.found is not None
+    # The sample alone has a few of them.
+    few = sum(pair.similarity >= 0.5 for pair in sample.pairs)
+    assert len(near) == pool.found.size > 3 * few
+    row_of = {id: row for row, id in enumerate(groups.ids)}
+    for pair in near:
+        left, right = (row_of[id] for id in pair[:2])
+        assert groups.representative[left] == groups.representative[right]
+    words = Counter(frozenset(texts[int(id[1:])].lower() for id in pair[:2]) for pair in near)
+    assert max(words.values()) == 1
+    assert set(pool.pairs) - set(near) == {p for p in sample.pairs if p.similarity < 0.5}
+
+
+def test_a_sample_shows_the_whole(store: Store) -> None:
+    texts = corpus(150)
+    fill(store, texts)
+    steps: list[tuple[int, int]] = []
+    sample = draw(store, META, 150, seed=2, on_drawn=lambda *step: steps.append(step))
+    assert steps[-1] == (150, 150)
+    assert (sample.documents, sample.sampled, sample.whole) == (600, 150, False)
+    neighbours = neighbours_in(sample)
+    assert neighbours.expected.sum() == pytest.approx(599)
+    pairs = all_pairs(texts)
+    # A pair of the sample is one of sixteen: by them alone the error would be several times this.
+    got = expectation(neighbours, 0.5, BANDS).similar
+    assert got == pytest.approx(2 * sum(value >= 0.5 for *_, value in pairs) / 600, rel=0.12)
+    queries = [Query(text, f"d{at}") for at, text in enumerate(texts)]
+    results = similar(store, META, queries, Limits(k=1_000, swaps=0, least=1))
+    candidates = sum(result.candidates for result in results) / 600
+    assert expectation(neighbours, 0.5, BANDS).candidates == pytest.approx(candidates, rel=0.15)
+
+
+@local
+def test_the_mean_of_samples_is_the_number_of_pairs(store: Store) -> None:
+    texts = corpus(120)
+    fill(store, texts)
+    truth = np.array([*of_texts(texts).values()])
+    samples = [draw(store, META, 100, seed) for seed in range(8)]
+    for low, high in ((FLOOR, 0.5), (0.5, 0.8), (0.8, 1.01)):
+        wanted = ((truth >= low) & (truth < high)).sum()
+        mean = np.mean([total(sample, low, high) for sample in samples])
+        assert mean == pytest.approx(wanted, rel=0.25)
+
+
+@local
+def test_a_seed_draws_the_same_again(store: Store) -> None:
+    fill(store, corpus(60))
+    one, again, other = (draw(store, META, 80, seed).pairs for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Store) -> None:
+    fill(store, ["the same words in each of them"] * 50 + ["", "!"])
+    store.update([Document("d7", {"text": None}), Document("d8", {"text": None})])
+    store.refresh()
+    found = draw(store, META, 30, seed=1, candidates=10)
+    assert found.sampled + found.without_text == 30
+    assert found.truncated > 20
+    store.delete([f"d{at}" for at in range(52)])
+    store.refresh()
+    with pytest.raises(UsageError, match="a sample of 0 texts has no pairs"):
+        neighbours_in(draw(store, META, 10))
+    pool = Pool.of(draw(store, META))
+    assert (pool.pairs, pool.sample.documents, pool.sample.sampled) == ((), 0, 0)
+    (nothing,) = estimates(pool, counted(pool, Judgements()), [0.8])
+    assert (nothing.precision, nothing.recall, nothing.removed.value) == (None, None, 0.0)
+
+
+@local
+def test_an_index_without_bands_is_refused(store: Store) -> None:
+    meta = replace(META, scheme=Scheme([SimHash()]))
+    with pytest.raises(UsageError, match="no sketch with bands"):
+        draw(store, meta, 10)
