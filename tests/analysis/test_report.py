@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import itertools
 import json
 import random
@@ -11,25 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import esdedup
-from esdedup.analysis.distribution import (
-    distances_in_bins,
-    similarities_in_bins,
-    size_ranges,
-    spread,
-)
-from esdedup.analysis.report import Wanted, report
+from esdedup.analysis.report import report
 from esdedup.groups.groups import Grouping
-from esdedup.text.highlight import excerpts, mark_shared
+from tests.analysis.page import Page, assert_safe
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.places import Place, clusters, local
-
-SCHEME = esdedup.Scheme()
 
 
 @pytest.fixture(autouse=True)
@@ -76,62 +64,6 @@ def reported(place: Place, *options: str) -> tuple[dict[str, Any], Page, Ran]:
     ran = command(place, "report", "-o", "page.html", *options)
     (line,) = ran.json
     return line, Page(Path("page.html").read_text("utf-8")), ran
-
-
-class Page(html.parser.HTMLParser):
-    """What a browser would make of a page. Raises AssertionError where elements do not match."""
-
-    VOID = ("meta", "rect")
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.marked: list[str] = []
-        self.shown = ""
-        self._open: list[str] = []
-        self.feed(source)
-        self.close()
-        assert not self._open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self._open.append(tag)
-        if dict(attrs).get("class") == "text":
-            self.texts.append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" in self._open:
-            return
-        self.shown += data
-        if "div" in self._open and self.texts:
-            self.texts[-1] += data
-        if self._open and self._open[-1] == "mark":
-            self.marked.append(data)
-
-
-def assert_safe(page: Page) -> None:
-    names = {tag for tag, _ in page.tags}
-    assert not names & {"script", "img", "link", "iframe", "object", "a", "base", "form", "bold"}
-    named = {name for _, attrs in page.tags for name in attrs}
-    assert not named & {"style", "src", "href", "srcset", "action"}
-    assert not any(name.startswith("on") for name in named)
-    values = [value or "" for tag, attrs in page.tags if tag != "meta" for value in attrs.values()]
-    assert not any("//" in value for value in values)
-    (policy,) = [attrs["content"] for _, attrs in page.tags if "http-equiv" in attrs]
-    assert policy is not None
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    (style,) = page.source.split("<style>")[1:]
-    assert "url(" not in style.partition("</style>")[0]
-    assert len(page.source.encode()) < 1_000_000
 
 
 @pytest.mark.on_every_server
@@ -193,7 +125,7 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
             members = [texts[group.representative], *(texts[each.id] for each in group.members)]
             copies += len(members) - len(set(members))
             equal += members[1:].count(members[0])
-        found = report(index.store, index.meta, Grouping(), Wanted(examples=0, hot=0))
+        found = report(index.store, index.meta, Grouping(), examples=0, hot=0)
     assert (line["copies"], line["equal"]) == (copies, equal)
     assert copies > equal > 0
     values = [each.similarity for group in groups for each in group.members]
@@ -280,14 +212,13 @@ def test_whatever_texts_hold_the_page_is_safe_and_small(place: Place) -> None:
 def test_an_empty_index_and_one_without_duplicates(place: Place) -> None:
     fill(place, [])
     line, page, ran = reported(place)
-    assert (line["documents"], line["groups"], line["pairs"]) == (0, 0, None)
+    assert (line["documents"], line["groups"]) == (0, 0)
     assert (line["share"], line["bytes_saved"]) == (0, 0)
     assert "no documents with tokens" in page.shown
     assert "holds texts of 0 documents" in ran.err
     fill(place, [{"id": str(number), "text": words(number)} for number in range(20)])
     line, page, _ = reported(place)
     assert (line["documents"], line["groups"], line["examples"]) == (20, 0, [])
-    assert sum(each["count"] for each in line["pairs"]["bins"]) == pytest.approx(190)
     assert "No two documents are similar enough to be duplicates" in page.shown
     assert_safe(page)
 
@@ -385,90 +316,3 @@ def test_the_page_shows_no_credentials(place: Place) -> None:
         assert "hidden-password" not in text
         assert "elastic:" not in text
     assert str(place.target) not in page.source
-
-
-# The parts
-
-
-@given(st.floats(0.05, 1.0), st.lists(st.floats(0, 1), max_size=50))
-def test_each_similarity_is_in_its_bin(threshold: float, values: list[float]) -> None:
-    bins, bin_of = similarities_in_bins(np.array(values), threshold)
-    assert (bins[0].high, bins[-1].high) == (threshold, 1.0)
-    assert sum(each.count for each in bins) == len(values)
-    for value, at in zip(values, bin_of.tolist(), strict=True):
-        assert bins[at].low <= value
-        assert value < bins[at].high or at == len(bins) - 1
-        assert (at == 0) == (value < threshold)
-
-
-@given(st.integers(0, 60), st.lists(st.integers(0, 64), max_size=50))
-def test_each_distance_is_in_its_bin(distance: int, values: list[int]) -> None:
-    bins, bin_of = distances_in_bins(np.array(values, np.float64), distance, 64)
-    assert len(bins) <= 21
-    assert [(a.low, b.high + 1) for a, b in itertools.pairwise(bins[1:])] == [
-        (a.low, a.low) for a in bins[1:-1]
-    ]
-    assert sum(each.count for each in bins) == len(values)
-    for value, at in zip(values, bin_of.tolist(), strict=True):
-        assert bins[at].low <= value <= bins[at].high
-        assert (at == 0) == (value > distance)
-
-
-@given(st.lists(st.integers(2, 20_000), max_size=40))
-def test_each_size_is_in_one_range(sizes: list[int]) -> None:
-    ranges = size_ranges(np.array(sizes, np.int64))
-    assert sum(each.documents for each in ranges) == sum(sizes)
-    for each in ranges:
-        inside = [size for size in sizes if each.low <= size <= each.high]
-        assert (each.count, each.documents) == (len(inside), sum(inside))
-    assert all(a.high + 1 == b.low for a, b in itertools.pairwise(ranges))
-    assert len(ranges) <= 20
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 8)), max_size=40), st.integers(0, 12))
-def test_rows_are_spread_over_bins(rows: list[tuple[int, int]], count: int) -> None:
-    bins, groups = (np.array(side, np.int64) for side in zip(*rows, strict=True)) if rows else (
-        np.empty(0, np.int64), np.empty(0, np.int64)
-    )  # fmt: skip
-    chosen = spread(bins, groups, count).tolist()
-    assert len(chosen) == len(set(chosen)) == min(count, len(rows))
-    if len(chosen) > 1:
-        assert {int(bins.min()), int(bins.max())} <= set(bins[chosen].tolist())
-    assert len(set(bins[chosen].tolist())) == min(count, len(set(bins.tolist())))
-
-
-WORD = st.sampled_from(["a", "b", "中", "文", "ﬁ", "é", ", ", " ", "。"])
-
-
-@given(st.lists(WORD, max_size=200), st.lists(WORD, max_size=200), st.integers(1, 300))
-def test_every_character_is_shown_or_counted(left: list[str], right: list[str], most: int) -> None:
-    texts = " ".join(left), "".join(right)
-    marked = mark_shared(texts, SCHEME.normalisation, SCHEME.shingling, SCHEME.seed)
-    for text in marked:
-        pieces = excerpts(text, most)
-        assert sum(len(piece.text) + piece.left_out for piece in pieces) == len(text.text)
-        at = 0
-        for piece in pieces:
-            assert bool(piece.text) != bool(piece.left_out)
-            assert text.text[at : at + len(piece.text)] == piece.text
-            at += len(piece.text) + piece.left_out
-        assert sum(len(piece.text) for piece in pieces) <= max(most, 400)
-
-
-def test_what_differs_is_marked_and_far_from_it_left_out() -> None:
-    same = " ".join(f"w{number}" for number in range(300))
-    one, other = mark_shared(
-        (f"{same} old {same[::-1]}", f"{same} NEW {same[::-1]}"),
-        SCHEME.normalisation, SCHEME.shingling, SCHEME.seed,
-    )  # fmt: skip
-    for text, word in ((one, "old"), (other, "NEW")):
-        pieces = excerpts(text, 2_000)
-        assert [piece.text for piece in pieces if piece.differs] == [word]
-        assert [bool(piece.left_out) for piece in pieces] == [
-            False,
-            True,
-            *[False] * 3,
-            True,
-            False,
-        ]
-        assert sum(len(piece.text) for piece in pieces) < 300

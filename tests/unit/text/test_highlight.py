@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from esdedup.text import highlight as spans
 from esdedup.text.characters import IGNORED, SYMBOL, character_classes
 from esdedup.text.hashing import xxh3
-from esdedup.text.highlight import MarkedText, mark_shared
+from esdedup.text.highlight import MarkedText, excerpts, mark_shared
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place, tokenise
@@ -239,3 +239,40 @@ def test_what_is_left_out_is_counted(left: str, right: str) -> None:
     assert sum(piece.left_out for piece in pieces) >= 20
     assert len(kept) < len(text)
     assert not any(piece.text and piece.left_out for piece in pieces)
+
+
+WORD = st.sampled_from(["a", "b", "中", "文", "ﬁ", "é", ", ", " ", "。"])
+
+
+@given(st.lists(WORD, max_size=200), st.lists(WORD, max_size=200), st.integers(1, 300))
+def test_every_character_is_shown_or_counted(left: list[str], right: list[str], most: int) -> None:
+    texts = " ".join(left), "".join(right)
+    marked = mark_shared(texts, Normalisation(), Shingling(), 1)
+    for text in marked:
+        pieces = excerpts(text, most)
+        assert sum(len(piece.text) + piece.left_out for piece in pieces) == len(text.text)
+        at = 0
+        for piece in pieces:
+            assert bool(piece.text) != bool(piece.left_out)
+            assert text.text[at : at + len(piece.text)] == piece.text
+            at += len(piece.text) + piece.left_out
+        assert sum(len(piece.text) for piece in pieces) <= max(most, 400)
+
+
+def test_what_differs_is_marked_and_far_from_it_left_out() -> None:
+    same = " ".join(f"w{number}" for number in range(300))
+    one, other = mark_shared(
+        (f"{same} old {same[::-1]}", f"{same} NEW {same[::-1]}"),
+        Normalisation(), Shingling(), 1,
+    )  # fmt: skip
+    for text, word in ((one, "old"), (other, "NEW")):
+        pieces = excerpts(text, 2_000)
+        assert [piece.text for piece in pieces if piece.differs] == [word]
+        assert [bool(piece.left_out) for piece in pieces] == [
+            False,
+            True,
+            *[False] * 3,
+            True,
+            False,
+        ]
+        assert sum(len(piece.text) for piece in pieces) < 300

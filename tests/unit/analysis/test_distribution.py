@@ -1,0 +1,73 @@
+"""Values in bins, and bars of these."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup.analysis.distribution import (
+    bars,
+    distances_in_bins,
+    similarities_in_bins,
+    similarity_histogram,
+    size_ranges,
+)
+
+
+@given(st.floats(0.05, 1.0), st.lists(st.floats(0, 1), max_size=50))
+def test_each_similarity_is_in_its_bin(threshold: float, values: list[float]) -> None:
+    bins = similarities_in_bins(np.array(values), threshold)
+    assert (bins[0].high, bins[-1].high) == (threshold, 1.0)
+    assert [a.high for a in bins[:-1]] == [b.low for b in bins[1:]]
+    for each in bins:
+        last = each is bins[-1]
+        assert each.count == sum(
+            each.low <= value < each.high or (last and value == 1) for value in values
+        )
+
+
+@given(st.integers(0, 60), st.lists(st.integers(0, 64), max_size=50))
+def test_each_distance_is_in_its_bin(distance: int, values: list[int]) -> None:
+    bins = distances_in_bins(np.array(values, np.float64), distance, 64)
+    assert len(bins) <= 21
+    assert [(a.low, b.high + 1) for a, b in itertools.pairwise(bins[1:])] == [
+        (a.low, a.low) for a in bins[1:-1]
+    ]
+    for each in bins:
+        assert each.count == sum(each.low <= value <= each.high for value in values)
+
+
+@given(st.lists(st.integers(2, 20_000), max_size=40))
+def test_each_size_is_in_one_range(sizes: list[int]) -> None:
+    ranges = size_ranges(np.array(sizes, np.int64))
+    assert sum(each.documents for each in ranges) == sum(sizes)
+    for each in ranges:
+        inside = [size for size in sizes if each.low <= size <= each.high]
+        assert (each.count, each.documents) == (len(inside), sum(inside))
+    assert all(a.high + 1 == b.low for a, b in itertools.pairwise(ranges))
+    assert len(ranges) <= 20
+
+
+@pytest.mark.parametrize(
+    ("counts", "log_scale", "lengths"),
+    [
+        ((0.0, 1.0, 4.0, 100.0), False, [0.0, 1.0, 4.0, 100.0]),
+        ((0.25, 0.5), False, [25.0, 50.0]),
+        # Three powers of ten: one pair has a third of the length.
+        ((0.0, 1.0, 4.0, 100.0), True, [0.0, 33.33, 53.4, 100.0]),
+        # At most six powers of ten, and at least two.
+        ((0.0, 0.1, 1.0, 1e9, 1e-9), True, [0.0, 0.0, 0.0, 100.0, 0.0]),
+        ((1e6, 10.0, 1.0), True, [100.0, 16.67, 0.0]),
+        ((0.1, 0.01, 0.0), True, [100.0, 50.0, 0.0]),
+        ((0.0,), True, [0.0]),
+    ],
+)
+def test_bars(counts: tuple[float, ...], log_scale: bool, lengths: list[float]) -> None:
+    bins = similarity_histogram(np.array(counts))
+    found = bars(bins, log_scale)
+    assert [length for _, length in found] == lengths[::-1]
+    assert [each for each, _ in found] == [*bins][::-1]
