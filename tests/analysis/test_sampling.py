@@ -21,6 +21,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
+from esdedup.stores.changes import delete, update
 from esdedup.stores.judgements import Judgements
 from tests.helpers.documents import with_tokens
 from tests.helpers.places import META, local, write
@@ -160,12 +161,12 @@ def test_a_seed_draws_the_same_again(store: Store) -> None:
 
 def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Store) -> None:
     fill(store, ["the same words in each of them"] * 50 + ["", "!"])
-    store.update([Document("d7", {"text": None}), Document("d8", {"text": None})])
+    update(store, [Document("d7", {"text": None}), Document("d8", {"text": None})])
     store.refresh()
     found = draw(store, META, 30, seed=1, candidates=10)
     assert found.sampled + found.without_text == 30
     assert found.truncated > 20
-    store.delete([f"d{at}" for at in range(52)])
+    delete(store, [f"d{at}" for at in range(52)])
     store.refresh()
     with pytest.raises(UsageError, match="a sample of 0 texts has no pairs"):
         neighbours_in(draw(store, META, 10))
