@@ -84,11 +84,13 @@ class Population:
         return np.array([pair.similarity for pair in pairs]), np.array(known)
 
 
-def sample_of(documents: int, sampled: int, *columns: F64 | I64) -> Sample:
+def sample_of(
+    documents: int, sampled: int, row: I64, similarity: F64, chances: F64, copies: F64
+) -> Sample:
     chance = 1.0 if sampled == documents else 0.6
-    row, *others = columns
+    columns = row, similarity, chances, copies
     rare = np.zeros(1), np.zeros(1, np.int64)
-    return Sample(documents, sampled, 0, 0, FLOOR, chance, row, *others, (), rare)
+    return Sample(documents, sampled, 0, 0, FLOOR, chance, *columns, (), rare)
 
 
 def population(rng: np.random.Generator, documents: int) -> Population:
@@ -153,7 +155,8 @@ def test_half_of_the_judgements_are_near_the_threshold(seed: int, threshold: flo
 
 def test_judgements_count_if_their_pair_was_drawn() -> None:
     pair = Pair("a", "b", 0.85, 0.0)
-    pool = Pool(sample_of(100, 10, *(np.zeros(0, np.int64), *[np.zeros(0)] * 3)), (pair,))
+    none = np.zeros(0)
+    pool = Pool(sample_of(100, 10, np.zeros(0, np.int64), none, none, none), (pair,))
     judged = (
         judgement(pair),
         judgement(pair._replace(right="c"), "different"),
@@ -201,12 +204,12 @@ def test_precision_is_about_the_duplicates_of_groups() -> None:
     found = rng.uniform(0.8, 1.0, 200)
     pairs = tuple(Pair("a", str(at), each, float(at)) for at, each in enumerate(found.tolist()))
     pool = Pool(sample, pairs, 0.8, found)
-    some = np.array([pair.similarity for pair in pairs[:100]])
-    (found_at,) = estimates(pool, (some, np.arange(100) % 2.0), [0.8])
+    judged = found[:100], (np.arange(100) % 2).astype(np.float64)
+    (found_at,) = estimates(pool, judged, [0.8])
     assert found_at.precision is not None
     assert found_at.precision.value == pytest.approx(0.5, abs=0.02)
     assert found_at.precision.high - found_at.precision.low < 0.2
-    (low,) = estimates(pool, (some, np.arange(100) % 2.0), [0.4])
+    (low,) = estimates(pool, judged, [0.4])
     assert low.precision is not None
 
 
