@@ -244,10 +244,8 @@ def jaccard_matches(
     sets, candidates: of each query, the sorted set of its text's shingles and its candidates.
     """
     # Other clients may have removed a text and left its tokens.
-    texts = [
-        [text_at(each.document.source, meta.text_fields) for each in some] for some in candidates
-    ]
-    stored = shingle_sets([text or "" for some in texts for text in some], meta.scheme)
+    sources = [each.document.source for some in candidates for each in some]
+    stored = shingle_sets([text_at(each, meta.text_fields) or "" for each in sources], meta.scheme)
     matches, first = [], 0
     for own, some in zip(sets, candidates, strict=True):
         similarities = jaccard_with(own, stored.slice(first, first + len(some))).tolist()
