@@ -21,8 +21,6 @@ Pairs = tuple[I64, I64]
 """Left and right rows, shape (pairs,) each."""
 PAIRS_A_BLOCK = 1 << 22
 """Pairs within buckets that are handled together: keeps the arrays near 200 MB."""
-NO_CAP = np.iinfo(np.int64).max
-"""The cap that compares a row with all others of a bucket."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Column:
     first: U32
 
     def in_file(self, folder: Path) -> Column:
-        """Return the same, mapped from a nameless file. Raises StoreError if it can't be kept."""
+        """Return the column mapped from a temporary file. Raises StoreError if it can't be."""
         table = np.stack([self.rows, self.ascending, self.at, self.first])
         if table.size:
             try:
@@ -54,17 +52,14 @@ class Column:
         return Column(*table)
 
     def among(self, rows: range) -> slice:
-        """The part of `ascending`, `at` and `first` whose rows are in a range."""
+        """Return the part of `ascending`, `at` and `first` whose rows are in a range."""
         ends = np.searchsorted(self.ascending, np.array([rows.start, rows.stop], np.uint32))
         return slice(*ends.tolist())
 
 
 @dataclass(frozen=True)
 class Capped:
-    """Buckets that were cut short: they hold more rows than a row is compared with.
-
-    buckets: their number. largest: rows of the largest.
-    """
+    """Buckets that hold more rows than a row is compared with: their number, and the largest."""
 
     buckets: int = 0
     largest: int = 0
@@ -74,12 +69,12 @@ class Capped:
 
 
 def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
-    """The buckets of a column of values, shape (n,). stopped: values that make no bucket."""
+    """Return the buckets of a column of values, shape (n,). stopped: values without a bucket."""
     order, ordered = _ascending(values)
-    alike = ordered[1:] == ordered[:-1]
+    equal = ordered[1:] == ordered[:-1]
     kept = np.zeros(values.size, np.bool_)
-    kept[1:] = alike
-    kept[:-1] |= alike
+    kept[1:] = equal
+    kept[:-1] |= equal
     if stopped is not None and stopped.size:
         kept &= ~np.isin(ordered, stopped)
     rows, ordered = order[kept].astype(np.uint32), ordered[kept]
@@ -90,14 +85,14 @@ def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
 
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
-    """The buckets that a cap cuts short."""
+    """Return the buckets that a cap truncates."""
     sizes = (np.bincount(column.first) for column in columns)
     over = np.concatenate([np.empty(0, np.int64), *(each[each > cap] for each in sizes)])
     return Capped(over.size, int(over.max(initial=0)))
 
 
-def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> Iterator[range]:
-    """Ranges of the rows 0 .. rows - 1 that make about PAIRS_A_BLOCK pairs with earlier rows."""
+def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int) -> Iterator[range]:
+    """Yield ranges of rows with about PAIRS_A_BLOCK pairs with earlier rows each."""
     meetings = np.zeros(rows, np.int64)
     for column in columns:
         # No row comes twice: it is in at most one bucket of a column.
@@ -107,10 +102,10 @@ def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> I
             yield range(block.start, block.stop)
 
 
-def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> Pairs:
-    """The pairs with the right row in a range and left < right, each once, by right, then left.
+def earlier_pairs(columns: Sequence[Column], rows: range, cap: int) -> Pairs:
+    """Return the pairs with the right row in a range and left < right, each once, by right, left.
 
-    cap: a row is compared with at most this many rows of each bucket, the first ones.
+    cap: a row is paired with at most this many rows of each bucket, the first ones.
     """
     pairs = []
     for column in columns:
@@ -126,56 +121,38 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> 
 
 
 def _earlier(column: Column, some: slice, cap: int) -> I64:
-    """The number of earlier rows of its bucket that each of some rows is compared with."""
+    """Return the number of earlier rows of its bucket that each of some rows is paired with."""
     return np.minimum((column.at[some] - column.first[some]).astype(np.int64), cap)
 
 
 def shared_bands(bands: Unsigned, left: I64, right: I64) -> NDArray[np.int16]:
-    """The number of bands that pairs of rows share, shape (pairs,). bands: shape (bands, n)."""
+    """Return how many bands pairs of rows share, shape (pairs,). bands: shape (bands, n)."""
     met = np.zeros(left.size, np.int16)
     for band in bands:
         met += band[left] == band[right]
     return met
 
 
-def band_pairs(bands: U64) -> Iterator[Pairs]:
-    """Pairs of rows that share a band, left < right, each once. bands: shape (n, bands)."""
-    columns = [bucket_column(bands[:, column]) for column in range(bands.shape[1])]
-    for rows in blocks_of_rows(columns, len(bands)):
-        yield earlier_pairs(columns, rows)
-
-
 def segment_pairs(
-    segments: U64,
-    masks: list[U64],
-    cap: int = NO_CAP,
-    stopped: tuple[I64, U64] | None = None,
+    segments: U64, masks: list[U64], cap: int, stopped: tuple[I64, U64]
 ) -> Iterator[Pairs]:
-    """Pairs of rows that differ in some segment by one of its masks, left < right.
+    """Yield pairs of rows that differ in some segment by one of its masks, left < right.
 
-    Each pair comes once, but may come again with a cap or stopped values.
+    A pair may come several times, from several segments.
 
     segments: shape (n, segments).
-    masks: for each segment the bits that may differ: all masks of at most so many bits.
+    masks: for each segment the bits that may differ.
     cap: as in `earlier_pairs`.
     stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
-    at, values = stopped if stopped is not None else (np.empty(0, np.int64), np.empty(0, np.uint64))
-    whole = cap == NO_CAP and not values.size
-    radius = max(int(np.bitwise_count(each).max()) for each in masks)
-    for column, column_masks in enumerate(masks):
-        for mask in column_masks:
-            for left, right in _pairs_apart(segments[:, column], mask, cap, values[at == column]):
-                # A pair that was cut off in an earlier column must come from this one.
-                if whole:
-                    apart = np.bitwise_count(segments[left, :column] ^ segments[right, :column])
-                    fresh = ~(apart <= radius).any(axis=1)
-                    left, right = left[fresh], right[fresh]
-                yield left, right
+    at, values = stopped
+    for column, some in enumerate(masks):
+        for mask in some:
+            yield from _pairs_apart(segments[:, column], mask, cap, values[at == column])
 
 
 def _pairs_apart(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
-    """Pairs of rows whose values differ by exactly `mask`, left < right, in blocks."""
+    """Yield pairs of rows whose values differ by exactly `mask`, left < right, in blocks."""
     order, ordered = _ascending(values)
     partner = ordered ^ mask
     rows = np.arange(values.size)
@@ -195,7 +172,7 @@ def _pairs_apart(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterat
 
 
 def _ascending(values: Unsigned) -> tuple[I64, U64]:
-    """The rows in ascending order of their values, ties by row, and the values in that order."""
+    """Return the rows by their values, ties by row, and the values in that order."""
     if values.size and values.max() >> 32:
         order = np.argsort(values, kind="stable")
         return order, values[order].astype(np.uint64)

@@ -42,10 +42,9 @@ def _groups(probes: Probes, sketch: Sketch) -> list[list[list[str]]]:
     rows = encode_at(values, np.repeat(np.arange(positions), many), positions, sketch.bits)
     starts = range(0, positions * many, many)
     groups = [[tokens[start : start + many] for start in starts] for tokens in rows]
-    if probes.present is not None:
-        for row, position in np.argwhere(~probes.present.all(axis=2)).tolist():
-            wanted = probes.present[row, position].tolist()
-            groups[row][position] = [*itertools.compress(groups[row][position], wanted)]
+    for row, position in np.argwhere(~probes.present.all(axis=2)).tolist():
+        wanted = probes.present[row, position].tolist()
+        groups[row][position] = [*itertools.compress(groups[row][position], wanted)]
     return groups
 
 

@@ -18,39 +18,48 @@ GOOD_RECALL = 0.95
 
 def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
     """Return a warning if a query's matches may be incomplete, else None."""
-    if limits.threshold is None:
-        several = len(levels_of(scheme, limits.chosen(scheme))) > 1
-        return _lacking_nearest(result, limits.k, several)
-    if result.recall is None or result.blind:
+    if limits.threshold is not None:
+        unknown = result.recall is None or result.blind
+        return None if unknown else lacking_recall(result.recall, limits)
+    found = len(result.matches)
+    if result.blind and not found:
         return None
-    return lacking_recall(result.recall, limits)
+    several = len(levels_of(scheme, limits.chosen(scheme))) > 1
+    better = "" if several else ": an index of esdedup scheme --signature 128 finds more"
+    if found < limits.k and not result.truncated:
+        token = "a token that was looked up" if result.stopped else "a token"
+        return f"Only {found} of {limits.k} were found, as no other document shares {token}{better}"
+    if result.recall is None or result.recall >= GOOD_RECALL:
+        return None
+    share = f"Of documents as near as the last about {percent(result.recall)} are found"
+    return share + (better or ": raise --candidates")
 
 
 def lacking_recall(expected: float | None, limits: Limits) -> str | None:
     """Return a warning if the recall at the threshold is below the requested one, else None.
 
-    Without a requested one, below `GOOD_RECALL`. expected: None if it is not known, as with buckets
-    that are stopped or cut.
+    Without a requested one, below `GOOD_RECALL`. expected: None if it is unknown, because buckets
+    are stopped or truncated.
     """
     if expected is None:
         return (
-            "How many similar pairs are missing is not known: those that meet only in stopped or"
-            " cut buckets were not compared"
+            "How many similar pairs are missing is unknown: pairs that share only stopped or"
+            " truncated buckets were not compared"
         )
     wanted = GOOD_RECALL if limits.recall is None else limits.recall
     if limits.threshold is None or expected >= wanted:
         return None
     at = f"{limits.threshold:g}"
-    told = f"Of documents at Jaccard {at} about {percent(expected)} are found"
+    warning = f"Of documents at Jaccard {at} about {percent(expected)} are found"
     if limits.recall is not None:
-        told += f", where --recall asks for {percent(wanted)}"
+        warning += f", less than --recall {percent(wanted)}"
     if (bands_needed(limits.threshold, wanted, 1) or math.inf) > MOST_PERMUTATIONS:
-        return f"{told}. No scheme reaches {percent(wanted)}"
-    return f"{told}: esdedup scheme --threshold {at} --recall {wanted:g} makes one that finds more"
+        return f"{warning}. No scheme reaches {percent(wanted)}"
+    return f"{warning}: esdedup scheme --threshold {at} --recall {wanted:g} finds more"
 
 
 def without_tokens(statistics: Statistics) -> str | None:
-    """A warning if documents can't be compared because they have no tokens, else None."""
+    """Return a warning if documents without tokens are not compared, else None."""
     skipped = statistics.documents - statistics.sketched
     if not skipped:
         return None
@@ -61,7 +70,7 @@ def without_tokens(statistics: Statistics) -> str | None:
 
 
 def cut_buckets(capped: Capped, max_per_bucket: int) -> str | None:
-    """A warning if not all documents of a bucket were compared with each other, else None."""
+    """Return a warning if not all documents of a bucket were compared, else None."""
     if not capped.buckets:
         return None
     return (
@@ -78,17 +87,3 @@ def percent(share: float) -> str:
     # As many digits as there are nines.
     digits = 3 if share >= 1.0 else max(3, math.ceil(-math.log10(1.0 - share)))
     return f"{100 * share:.{digits}g}%"
-
-
-def _lacking_nearest(result: Result, wanted: int, values: bool) -> str | None:
-    found = len(result.matches)
-    if result.blind and not found:
-        return None
-    better = "" if values else ": an index of esdedup scheme --signature 128 finds more"
-    if found < wanted and not result.truncated:
-        token = "a token that was looked up" if result.stopped else "a token"
-        return f"Only {found} of {wanted} were found, as no other document shares {token}{better}"
-    if result.recall is None or result.recall >= GOOD_RECALL:
-        return None
-    share = f"Of documents as near as the last about {percent(result.recall)} are found"
-    return share + (better or ": raise --candidates")

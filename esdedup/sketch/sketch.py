@@ -29,10 +29,8 @@ from esdedup.text.words import tokenise
 
 _CHARACTERS_A_BLOCK = 3 << 15
 """Characters of the texts sketched at once. The arrays between two steps then stay in the
-processor's cache, and the C library keeps their memory for the next block. With three times as many
-it gave the memory back each time, and got it again page by page."""
-
-
+processor's cache, and the C library reuses their memory for the next block; with three times as
+many it returned the memory each time."""
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -56,7 +54,7 @@ class Sketches:
         return len(self.digests)
 
     def of(self, rows: I64) -> Sketches:
-        """The sketches of some of the texts, without shingles and probes. rows: shape (m,)."""
+        """Return the sketches of some texts, without shingles and probes. rows: shape (m,)."""
         digests = [self.digests[row] for row in rows.tolist()]
         values = {name: each[rows] for name, each in self.values.items()}
         return Sketches(digests, self.filled[rows], values)
@@ -86,7 +84,12 @@ def sketch(
             name: np.concatenate([part.values[name] for part in parts]) for name in first.values
         },
         shingles=Ragged.joined(shingles) if shingles else None,
-        probes={name: _joined([part.probes[name] for part in parts]) for name in first.probes},
+        probes={
+            name: Probes(
+                *map(np.concatenate, zip(*(part.probes[name] for part in parts), strict=True))
+            )
+            for name in first.probes
+        },
     )
 
 
@@ -94,7 +97,7 @@ def _sketch_block(
     texts: Sequence[str], scheme: Scheme, with_shingles: bool, limits: Limits | None
 ) -> Sketches:
     normalised, words = _tokens(texts, scheme)
-    block = Block(words, scheme.shingling.size, scheme.seed, scheme.sketches)
+    block = Block(normalised, words, scheme.shingling.size, scheme.seed, scheme.sketches)
     values, probes = {}, {}
     for each in scheme.sketches:
         if limits is None:
@@ -103,15 +106,6 @@ def _sketch_block(
             values[each.name], probes[each.name] = each.query(block, limits)
     sets = block.sets if with_shingles else None
     return Sketches(text_digests(normalised), words.counts > 0, values, sets, probes)
-
-
-def _joined(parts: Sequence[Probes]) -> Probes:
-    present = None
-    if any(part.present is not None for part in parts):
-        present = np.concatenate(
-            [np.ones(values.shape, np.bool_) if mask is None else mask for values, mask in parts]
-        )
-    return Probes(np.concatenate([part.values for part in parts]), present)
 
 
 def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
@@ -127,17 +121,17 @@ def _blocks(texts: Sequence[str]) -> Iterator[slice]:
 
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
-    """The sets of shingle hashes of texts, sorted, as exact Jaccard similarity compares them."""
+    """Return the sets of shingle hashes of texts, sorted, for exact Jaccard similarity."""
     parts = (_tokens(texts[block], scheme)[1] for block in _blocks(texts))
     return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
 
 
 def text_digests(normalised: Iterable[str]) -> list[str]:
-    """The digests of normalised texts: BLAKE2b of the UTF-8 bytes, 128 bits, in base64url.
+    """Return the digests of normalised texts: BLAKE2b of the UTF-8 bytes, 128 bits, in base64url.
 
     Aumasson et al., "BLAKE2: simpler, smaller, fast as MD5", 2013; RFC 7693; RFC 4648, section 5,
     without the padding: 22 characters. Documents are skipped and deleted because their digests are
-    equal, so nobody must be able to make two texts of one digest. With XXH3 anybody can.
+    equal, so collisions must be infeasible to construct, which they are not with XXH3.
     """
     encoded = (text.encode("utf-8", "surrogatepass") for text in normalised)
     # Two more bytes fill the last of 24 characters, so that all are written at once.
@@ -147,11 +141,11 @@ def text_digests(normalised: Iterable[str]) -> list[str]:
 
 
 (NO_TEXT,) = text_digests([""])
-"""The digest of a text of which nothing is left when it is normalised."""
+"""The digest of a text that is empty when it is normalised."""
 
 
 def digest_words(digests: Sequence[object]) -> U64:
-    """Two numbers for each digest, to compare on this machine only: shape (n, 2).
+    """Return two numbers for each digest, to compare on this machine only: shape (n, 2).
 
     Raises ValueError that names the first value that is not a digest.
     """
@@ -164,14 +158,14 @@ def digest_words(digests: Sequence[object]) -> U64:
 
 
 def digest_of_words(words: U64) -> str:
-    """The digest of which `digest_words` made these, shape (2,)."""
+    """Return the digest of which `digest_words` returned these numbers, shape (2,)."""
     return base64.urlsafe_b64encode(words.tobytes())[:22].decode("ascii")
 
 
 def normalised_digests(
     texts: Sequence[str], normalisation: Normalisation
 ) -> tuple[list[str], list[str]]:
-    """The normalised texts, and their digests."""
+    """Return the normalised texts and their digests."""
     parts = (normalise(texts[block], normalisation) for block in _blocks(texts))
     normalised = list(itertools.chain.from_iterable(parts))
     return normalised, text_digests(normalised)
@@ -203,9 +197,9 @@ def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
 
 
 def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[U64, Mask]:
-    """Return the values of lists of tokens, and which of the rows are such lists.
+    """Return the values of lists of tokens, shape (m, width), and which rows are such lists.
 
-    Returns shapes (m, width) and (n,), with m rows that are. Others may write anything.
+    The mask has shape (n,) and m rows. Other clients may have written anything.
     """
     found = []
     whole = np.zeros(len(rows), np.bool_)

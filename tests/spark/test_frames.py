@@ -133,7 +133,7 @@ def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_p
         options = {"threshold": 0.95, "max_per_bucket": 20}
         local = index.groups(**options)  # type: ignore[arg-type]
         with (
-            pytest.warns(UserWarning, match="missing is not known"),
+            pytest.warns(UserWarning, match="missing is unknown"),
             pytest.warns(UserWarning, match="hold more than 20 documents"),
         ):
             found = groups(frame(spark, rows), scheme=index.meta, **options)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_equal_texts_and_boilerplate_by_the_thousands(spark: SparkSession, tmp_p
     rng.shuffle(texts)
     rows, limits = numbered(texts), Limits(threshold=0.8, max_per_bucket=20)
     with (
-        pytest.warns(UserWarning, match="missing is not known"),
+        pytest.warns(UserWarning, match="missing is unknown"),
         pytest.warns(UserWarning, match=r"hold more than 20 documents, up to 1\d,\d\d\d"),
     ):
         found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)

@@ -31,7 +31,7 @@ from esdedup.sketch.banding import (
     swaps_for,
 )
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
-from esdedup.text.arrays import F64, I64, U32, U64, Mask, Ragged
+from esdedup.text.arrays import F64, I64, U32, U64, Mask, Ragged, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ class Banded(Sketch):
 
 
 def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
-    """MinHash signatures: shape (rows, permutations), uint32.
+    """Return MinHash signatures: shape (rows, permutations), uint32.
 
-    Repeated shingles change nothing. The first columns do not depend on `permutations`. An empty
+    Repeated shingles have no effect. The first columns do not depend on `permutations`. An empty
     row has EMPTY in every column.
     """
     short = shingles.counts <= _SHORT
@@ -173,21 +173,17 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
 
 
 def _minima(shingles: Ragged, permutations: int, seed: int) -> U32:
-    """The signatures of rows of any length."""
+    """Return the signatures of rows of any length."""
     filled = np.flatnonzero(shingles.counts)
-    minima = np.empty((permutations, filled.size), np.uint32)
-    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
-    at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
-    permuted = np.empty((at_once, values.size), np.uint32)
-    multipliers, addends = _permutations(permutations, seed)
-    for first in range(0, permutations, at_once) if filled.size else ():
-        some = slice(first, first + at_once)
-        block = permuted[: len(multipliers[some])]
-        np.multiply(values, multipliers[some, None], out=block)
-        np.add(block, addends[some, None], out=block)
-        np.minimum.reduceat(block, shingles.offsets[filled], axis=1, out=minima[some])
     made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
-    made[:, filled] = minima
+    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
+    at_once = max(2, _VALUES_AT_ONCE // max(1, values.size))
+    multipliers, addends = _permutations(permutations, seed)
+    for first in range(0, permutations if filled.size else 0, at_once):
+        some = slice(first, first + at_once)
+        block = values * multipliers[some, None]
+        block += addends[some, None]
+        made[some, filled] = np.minimum.reduceat(block, shingles.offsets[filled], axis=1)
     return made.T
 
 
@@ -222,44 +218,35 @@ def _minima_of_short(shingles: Ragged, permutations: int, seed: int) -> U32:
 
 @functools.lru_cache(8)
 def _permutations(count: int, seed: int) -> tuple[U32, U32]:
-    """a_i and b_i, shape (count,) each. Every block of texts needs the same."""
+    """Return a_i and b_i, shape (count,) each."""
     multipliers = keys(count, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
     return multipliers, keys(count, "minhash-addend", seed).astype(np.uint32)
 
 
 def smallest(shingles: Ragged, permutations: int, seed: int, count: int) -> U32:
-    """The `count` smallest values of each permutation: shape (count, rows, permutations), uint32.
+    """Return the `count` smallest values of each permutation: shape (count, rows, permutations).
 
-    The first are the signatures. shingles: rows of different hashes, as `shingles.distinct` gives
-    them. A row with fewer hashes has EMPTY in the places that are left.
+    The first are the signatures. shingles: sorted rows of `shingles.distinct`. A row with fewer
+    hashes has EMPTY in the remaining places.
     """
-    filled = np.flatnonzero(shingles.counts)
-    found = np.full((count, permutations, len(shingles)), EMPTY, np.uint32)
-    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
-    at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
+    found = np.full((count, len(shingles), permutations), EMPTY, np.uint32)
     multipliers, addends = _permutations(permutations, seed)
-    counts = shingles.counts[filled]
-    # The hashes are sorted, and so are their upper halves.
-    different = bool((values[1:] != values[:-1]).all())
-    for first in range(0, permutations, at_once) if filled.size else ():
-        some = slice(first, first + at_once)
-        permuted = values * multipliers[some, None] + addends[some, None]
-        if len(shingles) == 1 and different:
-            # This takes a third of the time for one text.
+    for row, hashes in enumerate(shingles):
+        values = (hashes >> np.uint64(32)).astype(np.uint32)
+        values = values[run_starts(values)]
+        at_once = max(2, _VALUES_AT_ONCE // max(1, values.size))
+        for first in range(0, permutations if values.size else 0, at_once):
+            some = slice(first, first + at_once)
+            permuted = values * multipliers[some, None] + addends[some, None]
             if values.size > count:
                 permuted.partition(count - 1, axis=1)
             least = np.sort(permuted[:, :count], axis=1)
-            found[: least.shape[1], some, 0] = least.T
-            continue
-        for place in range(count):
-            minima = np.minimum.reduceat(permuted, shingles.offsets[filled], axis=1)
-            found[place, some, filled] = minima.T
-            permuted[permuted == np.repeat(minima, counts, axis=1)] = EMPTY
-    return found.transpose(0, 2, 1)
+            found[: least.shape[1], row, some] = least.T
+    return found
 
 
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
-    """A hash of each band: shape (n, bands), uint64 below 2**bits.
+    """Return a hash of each band: shape (n, bands), uint64 below 2**bits.
 
     It is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
     signature: shape (n, at least bands * rows).
@@ -269,13 +256,12 @@ def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
 
 
 def probe_hashes(smallest: U32, bands: int, rows: int, bits: int, swaps: int) -> tuple[U64, Mask]:
-    """The hashes that a query looks for in each band, its own first: shape (n, bands, probes).
+    """Return the hashes that a query looks up in each band: shape (n, bands, probes).
 
-    In a probe, the values of some rows are the second-smallest, or third-smallest, and so on, in
-    place of the minimum: a document that lacks the shingle of the minimum may have that one. Each
-    place down counts as one swap, and a probe has at most `swaps` of them. Those with fewer come
-    first. `banding.probes` gives their number. The mask, of the same shape, is False for a probe
-    that a text has too few shingles for.
+    In a probe, the second-smallest, third-smallest, ... values of some rows replace the minimum:
+    a document without the shingle of the minimum may have that one. Each place down is a swap, and
+    a probe has at most `swaps` of them, those with fewer first. The mask, of the same shape, is
+    False for a probe that a text has too few shingles for.
 
     smallest: shape (at least swaps + 1, n, at least bands * rows).
     """
@@ -289,7 +275,7 @@ def probe_hashes(smallest: U32, bands: int, rows: int, bits: int, swaps: int) ->
 
 @functools.lru_cache
 def _places(rows: int, swaps: int) -> I64:
-    """How far down each row's value is in each probe, shape (probes, rows), fewest swaps first."""
+    """Return the swaps of each row in each probe, shape (probes, rows), fewest first."""
     every = (
         chosen
         for many in range(swaps + 1)
@@ -299,7 +285,7 @@ def _places(rows: int, swaps: int) -> I64:
 
 
 def _folded(values: U32, bits: int) -> U64:
-    """The hash of the values along the last axis, of `bits` bits."""
+    """Hash the values along the last axis to `bits` bits."""
     folded = values[..., 0].astype(np.uint64)
     for row in range(1, values.shape[-1]):
         folded *= PRIME64_1
@@ -308,6 +294,6 @@ def _folded(values: U32, bits: int) -> U64:
 
 
 def estimate_jaccard(left: U32, right: U32) -> F64:
-    """Estimated Jaccard similarities, shape (n,), of signatures, shape (n, k); 0 for empty sets."""
-    alike: F64 = np.mean(left == right, axis=1)
-    return np.where((left == EMPTY).all(axis=1), 0.0, alike)
+    """Return estimates of Jaccard similarities, shape (n,), of signatures, shape (n, k)."""
+    equal: F64 = np.mean(left == right, axis=1)
+    return np.where((left == EMPTY).all(axis=1), 0.0, equal)

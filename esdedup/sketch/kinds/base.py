@@ -31,10 +31,11 @@ _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 class Block:
     """Texts that are sketched together, and what their sketches share.
 
-    words: the hashed words of each text. size: words or characters of a shingle. seed: keys hashes.
-    sketches: all that are computed. shared: arrays of one kind that serve several of its sketches.
+    texts: normalised. words: the hashed words of each text. size: words or characters of a shingle.
+    seed: keys hashes. sketches: all that are computed. shared: arrays that serve several of them.
     """
 
+    texts: Sequence[str]
     words: Ragged
     size: int
     seed: int
@@ -56,11 +57,11 @@ class Probes(NamedTuple):
     """The values that queries look up.
 
     values: of tokens, shape (n, positions, probes), a query's own ones first. present: False for
-    those that are not looked up, of the same shape; None if all are.
+    those that are not looked up, of the same shape.
     """
 
     values: U64
-    present: Mask | None = None
+    present: Mask
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Sketch(ABC):
     metric: ClassVar[Metric]
     """The measure that verifies candidates: of sets of shingles, or of the stored values."""
     stoppable: ClassVar[bool] = True
-    """Its large buckets are boilerplate, which a stop list may hold."""
+    """A stop list may hold its tokens: large buckets are boilerplate."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 
@@ -147,7 +148,8 @@ class Sketch(ABC):
     def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
         """Return the values of texts that are queries, and what they look up within limits."""
         values = self.values(block)
-        return values, Probes(self.token_values(values)[:, :, None])
+        own = self.token_values(values)[:, :, None]
+        return values, Probes(own, np.broadcast_to(np.True_, own.shape))
 
     @abstractmethod
     def check(self, limits: Limits) -> None:
@@ -187,7 +189,7 @@ class Sketch(ABC):
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
         document = {"kind": self.kind, **vars(self), "fields": list(self.fields)}
-        # Without fields of its own, the JSON and with it the scheme's id have no such name.
+        # The ids of schemes without such fields do not cover the name.
         return {name: value for name, value in document.items() if name != "fields" or value}
 
     @classmethod
@@ -211,10 +213,10 @@ class Sketch(ABC):
 
 
 def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the arguments of a dataclass as a scheme's JSON holds them.
+    """Return the arguments of a dataclass from a scheme's JSON.
 
-    name: of the part, for messages. Raises UsageError for an unknown name, and for a value whose
-    type is not that of the default.
+    name: of the part, for messages. Raises UsageError for an unknown name, and for a value of
+    another type than the default's.
     """
     known = {each.name: each.default for each in fields(kind) if each.init}
     for key, value in given.items():
@@ -222,8 +224,6 @@ def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]
         if key not in known:
             raise UsageError(f"a scheme has no parameter {full}")
         default = known[key]
-        # None and no default at all are those of parts, which were read before.
-        plain = isinstance(default, bool | int | float | str)
-        if plain and type(value) is not type(default):
+        if isinstance(default, bool | int | float | str) and type(value) is not type(default):
             raise UsageError(f"a scheme's {full} is {value!r}: use {type(default).__name__}")
     return dict(given)

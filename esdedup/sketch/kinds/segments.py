@@ -1,4 +1,4 @@
-"""Cuts fingerprints into segments, each a token, and states which distance they guarantee.
+"""Cuts fingerprints into segments, each a token, and computes which distance they guarantee.
 
 By the pigeonhole principle two fingerprints that differ in fewer bits than they have segments share
 one. Looking up a segment's neighbours too is multi-index hashing: Norouzi, Punjani, Fleet, "Fast
@@ -77,10 +77,9 @@ class Segmented(Sketch):
         return np.uint64
 
     def guarantee(self, radius: int = 0) -> int:
-        """Return the Hamming distance up to which two fingerprints always meet.
+        """Return the Hamming distance up to which two fingerprints always share a probe.
 
-        Some segment holds at most `radius` of the differing bits. radius: differing bits that a
-        probe of a segment forgives.
+        radius: differing bits of a segment up to which it is probed.
         """
         return self.segments * (radius + 1) - 1
 
@@ -91,8 +90,7 @@ class Segmented(Sketch):
     def distance(self, limits: Limits) -> int:
         """Return the distance of limits; by default the one that equal segments guarantee.
 
-        Raises UsageError if it is out of range, or takes more probes than a query of a cluster may
-        have.
+        Raises UsageError if it is out of range, or requires more probes than a query can have.
         """
         if limits.distance is None:
             return self.guarantee()
@@ -120,7 +118,7 @@ class Segmented(Sketch):
         return documents * min(1.0, math.fsum(chances))
 
     def masks(self, limits: Limits) -> list[U64]:
-        """Return the masks of each segment whose neighbours a distance takes, fewest bits first."""
+        """Return the masks of the neighbours of each segment to probe, fewest bits first."""
         radius = self.radius(self.distance(limits))
         return [probe_masks(width, radius) for width in self.widths]
 
@@ -149,8 +147,7 @@ class Segmented(Sketch):
         for position, mask in enumerate(masks):
             probes[:, position, : mask.size] = segments[:, position, None] ^ mask
             present[position, : mask.size] = True
-        whole = bool(present.all())
-        return values, Probes(probes, None if whole else np.broadcast_to(present, probes.shape))
+        return values, Probes(probes, np.broadcast_to(present, probes.shape))
 
     def check(self, limits: Limits) -> None:
         if limits.threshold is None:

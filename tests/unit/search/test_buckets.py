@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.search import buckets
-from esdedup.search.buckets import band_pairs, segment_pairs
 from esdedup.sketch.kinds.segments import probe_masks
 
+NOTHING = np.empty(0, np.int64), np.empty(0, np.uint64)
 
-@given(st.integers(0, 2**32), st.sampled_from([0, 1]))
-def test_candidate_pairs_are_complete_and_come_once(seed: int, radius: int) -> None:
-    rng = np.random.default_rng(seed)
-    values = rng.integers(0, 8, (30, 3), dtype=np.uint64)
-    got = [pair for a, b in band_pairs(values) for pair in zip(a.tolist(), b.tolist(), strict=True)]
-    wanted = {
-        (a, b) for a, b in itertools.combinations(range(30), 2) if (values[a] == values[b]).any()
-    }
-    assert len(got) == len(set(got))
-    assert set(got) == wanted
+
+@given(st.integers(0, 2**32), st.sampled_from([0, 1]), st.sampled_from([5, 1 << 22]))
+def test_pairs_of_segments_are_those_within_a_mask(seed: int, radius: int, block: int) -> None:
+    values = np.random.default_rng(seed).integers(0, 8, (30, 3), dtype=np.uint64)
     masks = [probe_masks(3, radius)] * 3
-    near = [
-        pair
-        for a, b in segment_pairs(values, masks)
-        for pair in zip(a.tolist(), b.tolist(), strict=True)
-    ]
-    assert len(near) == len(set(near))
+    with mock.patch.object(buckets, "PAIRS_A_BLOCK", block):
+        near = [
+            pair
+            for a, b in buckets.segment_pairs(values, masks, 30, NOTHING)
+            for pair in zip(a.tolist(), b.tolist(), strict=True)
+        ]
     assert set(near) == {
         (a, b)
         for a, b in itertools.combinations(range(30), 2)
         if (np.bitwise_count(values[a] ^ values[b]) <= radius).any()
     }
-
-
-def test_candidate_pairs_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esdedup.search.buckets.PAIRS_A_BLOCK", 5)
-    test_candidate_pairs_are_complete_and_come_once()
 
 
 @given(

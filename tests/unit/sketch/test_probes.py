@@ -153,7 +153,7 @@ def test_recall_is_that_of_the_formula(
 def bands_met(queries: list[str], stored: U64, scheme: Scheme, swaps: int) -> Any:
     """The number of bands that each query meets of its document."""
     values, present = sketch(queries, scheme, limits=Limits(swaps=swaps)).probes["minhash"]
-    met = (values == stored[:, :, None]) & (True if present is None else present)
+    met = (values == stored[:, :, None]) & present
     return met.any(axis=2).sum(axis=1, dtype=np.int64)
 
 
