@@ -325,8 +325,7 @@ def _bands(
         return None
     values, probes = sketches.values[bands.name], sketches.probes[bands.name]
     equal = probes.values[0] == values[1, :, None]
-    if probes.present is not None:
-        equal &= probes.present[0]
+    equal &= probes.present[0]
     form = bands.bands, bands.rows
     full = signatures(sets, bands.permutations, scheme.seed)
     return ExplainedBands(
