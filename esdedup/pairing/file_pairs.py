@@ -1,6 +1,6 @@
-"""Finds all pairs of similar documents of files, without an index.
+"""Find all pairs of similar documents of files, without an index.
 
-Texts and tokens lie in the files of a work folder, and not in memory.
+Texts and tokens are kept in the files of a work folder, and not in memory.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from esdedup.pairing.pairs import SimilarPairs, pairs_among
 from esdedup.pairing.scan import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
 from esdedup.pairing.strings import Strings
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.documents import items_of
+from esdedup.records.documents import RepeatedIds, items_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U32
 
 _BYTES_A_SHARE = 64 << 20
-"""Texts of a share, which are in memory until it is written."""
+"""Texts of a share, which is in memory until it is written."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,15 @@ class FileDocuments:
     """The documents of files, in a folder.
 
     read: number of records. failed: number of them left out. without_words: number of documents
-    whose texts have no words. repeated: number of documents whose id came before. first: the first
-    of these, in words, or None.
+    whose texts have no words. repeated: documents whose id came before.
     """
 
     def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
-        self.read = self.failed = self.without_words = self.repeated = 0
-        self.first: str | None = None
+        self.read = self.failed = self.without_words = 0
+        self.repeated = RepeatedIds()
         self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
         self._shares = 0
         self._waiting = [sketched(Strings.of([]), [], reading)]
-        self._places: list[tuple[str, U32]] = []
         self._columns: Columns | None = None
 
     def add(self, read: _Read) -> None:
@@ -64,7 +62,7 @@ class FileDocuments:
         for record in read.bad:
             self._dead_letter(record)
         self.without_words += int(np.count_nonzero(~read.part.filled))
-        self._places.append((read.file, read.lines))
+        self.repeated.add([*read.part.ids], lambda row: f"{read.file}:{read.lines[row]}")
         self._waiting.append(read.part)
         documents = sum(len(part.ids) for part in self._waiting)
         texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)
@@ -75,12 +73,8 @@ class FileDocuments:
         """Return the columns of the last document of each id, in the order that an index has."""
         if self._waiting:
             self._write()
-        self._columns = columns = self._folder.columns(self._shares, self._reading)
-        self.repeated = columns.repeated.count
-        if self.repeated:
-            place = self._place(columns.repeated.row)
-            self.first = f"{columns.repeated.id!r} ({place})"
-        return columns
+        self._columns = self._folder.columns(self._reading)
+        return self._columns
 
     def texts_of(self, ids: list[str]) -> list[str]:
         """Return the texts of documents."""
@@ -95,13 +89,6 @@ class FileDocuments:
         self._folder.write_share(self._shares, self._waiting)
         self._waiting = []
 
-    def _place(self, row: int) -> str:
-        for file, lines in self._places:
-            if row < lines.size:
-                return f"{file}:{lines[row]}"
-            row -= lines.size
-        raise IndexError(row)
-
 
 def pairs_in_files(
     chunks: Iterable[Chunk],
@@ -115,11 +102,11 @@ def pairs_in_files(
     on_read: Callable[[int], None] | None = None,
     on_step: OnStep | None = None,
 ) -> tuple[SimilarPairs, FileDocuments]:
-    """Find the pairs that `ingest` and `similar_pairs` find, without a store.
+    """Return the pairs that an index of the same files has, and the documents.
 
-    meta: the scheme, and the field of the text. folder: empty; it is needed for texts afterwards.
-    workers: processes that read, sketch and verify. on_read: called with the number of records so
-    far. Raises UsageError if the scheme lacks the tokens.
+    meta: the scheme, and the field of the text. folder: empty; texts are read from it afterwards.
+    workers: number of processes. on_read: called with the number of records so far. Raises
+    UsageError if the scheme lacks the tokens.
     """
     chosen = limits.for_pairs(meta.scheme)
     scheme = meta.scheme.only(chosen)
@@ -134,8 +121,7 @@ def pairs_in_files(
     columns = documents.columns()
     assert columns.texts_of is not None
     texts = columns.texts_of
-    found = pairs_among(columns, texts, reading, limits, folder.path, step, workers)
-    return found, documents
+    return pairs_among(columns, texts, reading, limits, folder.path, step, workers), documents
 
 
 def _read(reading: Reading, id_field: str | None, chunk: Chunk) -> _Read:

@@ -1,9 +1,4 @@
-"""Orders documents by the keep rule, which chooses the representative of each group.
-
-All documents are sorted by the rule before groups are found, so that the first row of a group is
-its representative (`groups`). Documents that are grouped as they come in follow the nearest earlier
-representative instead (`ingest.near_duplicates`).
-"""
+"""Order documents by the keep rule, so that the first document of a group represents it."""
 
 from __future__ import annotations
 
@@ -19,14 +14,14 @@ import numpy as np
 from esdedup.arguments import check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
-from esdedup.pairing.strings import Strings, natural_keys
+from esdedup.pairing.strings import Strings, byte_order, natural_keys
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 
 _NUMBER, _TEXT, ABSENT = b"\0", b"\1", b"\2"
 _INVERTED = bytes(range(255, -1, -1))
 _FEW = 30
-"""Ids that are looked for one by one: each takes a tenth of the time to read all."""
+"""Ids that are looked up one by one: each takes a tenth of the time to read all."""
 _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
 
 
@@ -38,7 +33,7 @@ class KeepRule:
     last: the greatest comes first.
     field: name of the field.
 
-    Ties go by id, in natural order: a2 before a10. Numbers come before texts. Documents without
+    Ties are in natural order of ids: a2 before a10. Numbers precede texts, and documents without
     the field come last.
     """
 
@@ -48,7 +43,7 @@ class KeepRule:
 
     @staticmethod
     def parse(text: str) -> KeepRule:
-        """The rule named by text such as "newest:published". Raises UsageError if it is unknown."""
+        """Parse a rule such as "newest:published". Raises UsageError for an unknown one."""
         check_type("keep", text, "str")
         word, colon, field = text.partition(":")
         if colon and field and word in ("first", "last", "oldest", "newest"):
@@ -71,38 +66,30 @@ class KeepRule:
             return [*text_fields]
         return [self.field] if self.field is not None else []
 
-    def key(self, document: Document, text_fields: Sequence[str]) -> float | str | None:
-        """The number or text that a document is ordered by; None if it has neither."""
+    def key(self, document: Document, text_fields: Sequence[str]) -> bytes:
+        """Return the `sort_key` of a document; `ABSENT` if only its id counts."""
         if self.by == "id":
-            return None
+            return ABSENT
         if self.by == "length":
             text = text_at(document.source, text_fields)
-            return None if text is None else len(text)
-        found = value_at(document.source, str(self.field))
-        return found if isinstance(found, (int, float, str)) else None
+            return sort_key(None if text is None else len(text), self.last)
+        return sort_key(value_at(document.source, str(self.field)), self.last)
 
-    def keys(self, documents: Sequence[Document], text_fields: Sequence[str]) -> list[Any]:
-        """The keys that order documents, but for their ids; nothing if only those count."""
-        if self.by == "id":
-            return []
-        return [self.key(document, text_fields) for document in documents]
+    def keys(self, documents: Sequence[Document], text_fields: Sequence[str]) -> Strings:
+        """Return the keys of documents, shape (n,)."""
+        return Strings.of_bytes([self.key(document, text_fields) for document in documents])
 
-    def order(self, by_id: I64, keys: Sequence[Any]) -> I64:
-        """The rows by precedence. Raises UsageError if no document has the field.
+    def order(self, by_id: I64, keys: Strings) -> I64:
+        """Return the rows by precedence. Raises UsageError if no document has the field.
 
-        by_id: the rows in the natural order of ids, shape (n,). keys: by row, as `keys` gives them.
+        by_id: the rows in the natural order of ids, shape (n,). keys: by row.
         """
         if self.by == "id":
             return by_id[::-1] if self.last else by_id
-        rows = by_id.tolist()
-        numbers = [row for row in rows if isinstance(keys[row], (int, float))]
-        texts = [row for row in rows if isinstance(keys[row], str)]
-        if rows and not numbers and not texts:
+        keys = keys.picked(by_id)
+        if len(keys) and (keys.raw[keys.offsets[:-1]] == ABSENT[0]).all():
             raise UsageError(f"keep {self}: no document has a number or a text in that field")
-        absent = [row for row in rows if keys[row] is None]
-        for some in (numbers, texts):
-            some.sort(key=keys.__getitem__, reverse=self.last)
-        return np.array([*numbers, *texts, *absent], np.int64)
+        return by_id[byte_order(keys)[0]]
 
 
 def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64:
@@ -126,44 +113,33 @@ def rows_of(ids: Sequence[str], wanted: Collection[str]) -> I64:
 
 
 def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[bytes]) -> list[bytes]:
-    """Bytes that sort as `KeepRule.order` puts rows, for rows that do not lie in one process.
+    """Return bytes that sort documents of several processes by a rule, and then by id.
 
-    keys: by row, as `sort_key` gives them; they do not matter if only ids count.
+    keys: of the documents, as `KeepRule.key` returns them.
     """
     natural = natural_keys(ids)
     raw, ends = natural.raw.tobytes(), natural.offsets.tolist()
     by_id = [raw[start:end] for start, end in itertools.pairwise(ends)]
     if rule.by == "id":
-        return [_descending(key) for key in by_id] if rule.last else by_id
+        # The end keeps the order if one id is the beginning of another.
+        return [id.translate(_INVERTED) + b"\xff" for id in by_id] if rule.last else by_id
     return [key + id for key, id in zip(keys, by_id, strict=True)]
 
 
-def sort_key(key: Any, last: bool) -> bytes:
-    """Bytes that sort numbers before texts, and `ABSENT`, for rows without either, after them.
+def sort_key(value: Any, last: bool) -> bytes:
+    """Return bytes that sort numbers before texts before `ABSENT`, for any other value.
 
-    key: as `KeepRule.key` gives it. A float that is no number counts as absent. last: the greatest
-    comes first.
+    Numbers are compared as 64-bit floats. last: the greatest comes first.
     """
-    if isinstance(key, str):
-        written = key.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") + b"\0\0"
-        return _TEXT + (written.translate(_INVERTED) if last else written)
-    if not isinstance(key, (int, float)):
-        return ABSENT
+    if isinstance(value, str):
+        text = value.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") + b"\0\0"
+        return _TEXT + (text.translate(_INVERTED) if last else text)
     try:
-        near = float(key) + 0.0
+        number = float(value) + 0.0 if isinstance(value, (int, float)) else math.nan
     except OverflowError:
-        near = math.inf if key > 0 else -math.inf
-    if math.isnan(near):
+        number = math.copysign(math.inf, value)
+    if math.isnan(number):
         return ABSENT
-    (bits,) = struct.unpack(">Q", struct.pack(">d", near))
-    bits ^= (1 << 64) - 1 if bits >> 63 else 1 << 63
-    # Whole numbers beyond 2**53 differ from the nearest float.
-    rest = int(key) - int(near) if isinstance(key, int) and math.isfinite(near) else 0
-    rest = max(-(1 << 63), min(rest, (1 << 63) - 1))
-    written = struct.pack(">QQ", bits, rest + (1 << 63))
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number))
+    written = struct.pack(">Q", bits ^ ((1 << 64) - 1 if bits >> 63 else 1 << 63))
     return _NUMBER + (written.translate(_INVERTED) if last else written)
-
-
-def _descending(key: bytes) -> bytes:
-    """Bytes that sort the other way round, also if one is the beginning of another."""
-    return key.translate(_INVERTED) + b"\xff"

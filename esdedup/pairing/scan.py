@@ -1,9 +1,8 @@
-"""Reads all documents of an index into a folder, from which a killed run can go on.
+"""Read all documents of an index into a folder, from which a killed run resumes.
 
-Each share of the documents is one file, written whole or not at all, so that a run that was killed
-reads only the shares that are missing. The columns of all shares are mapped from a file and not
-held in memory. Texts that were read are kept too: to read one again takes 2 microseconds, and to
-fetch it 23 and a request. The folder also holds a checkpoint: the groups found so far.
+Each share of the documents is one file, written whole or not at all, so that a resumed run reads
+only the missing shares. Columns are mapped from a file. Texts are kept too: reading one again takes
+2 microseconds, and fetching it 23 and a request. The folder also holds a checkpoint of the groups.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
@@ -39,33 +37,34 @@ from esdedup.stores.fields import text_at
 from esdedup.stores.private_files import open_private
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import F64, I64, U64, Mask, offsets_of, run_starts
+from esdedup.text.hashing import xxh3
 
 _JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
 _OURS = re.compile(
     r"(job\.json|state\.npz|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
-JUDGEMENTS = "judgements"
+JUDGEMENTS = "set of judgements"
 """The parameter of a job that holds the digest of the judgements."""
 DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
-_BLOCK = 1 << 20
+_HELD_AT_ONCE = 1_000
 _SECONDS_BETWEEN = 10.0
 """Time between checkpoints: a kill loses at most this much work."""
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
 TextsOf = Callable[[I64], Callable[[], list[str]]]
-"""Gives a function that reads the texts of rows, shape (m,)."""
+"""Return a function, for any process, that reads the texts of rows, shape (m,)."""
 
 
 @dataclass(frozen=True)
 class Part:
     """Some documents, as they were read.
 
-    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
+    ids: of n documents. digests: of their texts, as `digest_words` returns them, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: band hashes, shape (n, bands), or words of fingerprints, shape (n, words).
-    texts: if they were read. keys: of the keep rule, or nothing.
+    texts: if they were read. keys: of the keep rule, in bytes; none to order by ids alone.
     """
 
     ids: Strings
@@ -73,7 +72,7 @@ class Part:
     filled: Mask
     values: NDArray[Any]
     texts: Strings | None = None
-    keys: Sequence[Any] = ()
+    keys: Strings = Strings.of_bytes(())  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,7 @@ class Columns:
     ids: of n documents. digests: of their texts, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: as of a part, but one value of all documents after another: shape (width, n).
-    texts_of: reads the texts of rows, if texts were read. Another process can make the call.
-    repeated: documents that replaced an earlier one of their id.
+    texts_of: reads the texts of rows, if texts were read.
     """
 
     ids: Strings
@@ -92,26 +90,15 @@ class Columns:
     filled: Mask
     values: NDArray[Any]
     texts_of: TextsOf | None
-    repeated: Repeated
 
     @staticmethod
     def of(part: Part, texts: Sequence[str]) -> Columns:
-        """The documents of one part, in its order. texts: of all of them."""
+        """Return the documents of one part, in its order. texts: of all of them."""
 
         def texts_of(rows: I64) -> Callable[[], list[str]]:
             return lambda: [texts[row] for row in rows.tolist()]
 
-        values, nothing = part.values.T, Repeated(0, 0, "")
-        return Columns(part.ids, part.digests, part.filled, values, texts_of, nothing)
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """The number of documents whose id came before; the first of them, as they came, and its id."""
-
-    count: int
-    row: int
-    id: str
+        return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of)
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ class Checkpoint:
 
     partition: the first row of each row's group, as in `union_find`, shape (n,).
     partner: the first row that was found similar to each row, its own row if none, shape (n,).
-    value: similarity to the partner, shape (n,).
+    value: nearness to the partner, shape (n,).
     rows: number of rows that are done.
     """
 
@@ -151,7 +138,7 @@ class WorkFolder:
     @staticmethod
     @contextmanager
     def at(path: Path) -> Iterator[WorkFolder]:
-        """A folder for one run at a time, which stays if an error ends the run.
+        """Open a folder for one run at a time; it stays if an error ends the run.
 
         Raises UsageError if it can't be used, StoreUnavailable if another run is using it.
         """
@@ -176,17 +163,17 @@ class WorkFolder:
     @staticmethod
     @contextmanager
     def temporary() -> Iterator[WorkFolder]:
-        """A folder that is removed afterwards."""
+        """Open a folder that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
             yield WorkFolder(Path(path))
 
     def read(self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep) -> Columns:
-        """The columns of all documents. Reads the shares that are not in the folder yet.
+        """Return the columns of all documents, reading the shares that are missing.
 
-        job: parameters that tell the run from others: only a run with the same ones goes on.
+        job: parameters of the run; only a run with the same ones resumes.
 
-        Raises UsageError if the folder holds the work of another run, or if the keep rule names a
-        field that no document has.
+        Raises UsageError if the folder belongs to another run, or if the keep rule names a field
+        that no document has.
         """
         meta = reading.meta
         documents = store.statistics(meta).sketched
@@ -197,6 +184,7 @@ class WorkFolder:
             "field": meta.field,
         }
         whole = {**index, "stop": list(meta.stop), "reading": str(reading.basis), **job}
+        resumed = (self.path / _JOB).exists()
         wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
         shares = self._claimed_shares(whole, wanted)
         self.claimed = True
@@ -208,87 +196,91 @@ class WorkFolder:
             step(f"Reading {reading.basis.read}", min(done, documents), documents)
 
         for number in range(1, shares + 1):
-            if self._share(number).exists():
-                self._require_whole(number)
-            else:
-                read = _read_share(store, reading, Share(number, shares), on_read)
-                self.write_share(number, read)
-        return self.columns(shares, reading)
+            if not self._share(number).exists():
+                batches = store.scan(reading.paths, meta, Share(number, shares))
+                self.write_share(number, _parts(store, reading, batches, on_read))
+        if resumed:
+            self._add_arrivals(store, reading)
+        return self.columns(reading)
+
+    def _add_arrivals(self, store: Store, reading: Reading) -> None:
+        """Read the documents that came after their share was read, by an earlier run."""
+        known = [np.empty(0, np.uint64)]
+        with _naming(self.path):
+            for path in self._shares():
+                with _loaded(path) as share:
+                    known.append(xxh3(Strings(share["ids"], share["id_offsets"]), 0))
+        present = Strings.joined([_ids(batch) for batch in [[], *store.scan([], reading.meta)]])
+        new = np.flatnonzero(~np.isin(xxh3(present, 0), np.concatenate(known)))
+        if not new.size:
+            return
+        some = (new[at : at + _HELD_AT_ONCE] for at in range(0, new.size, _HELD_AT_ONCE))
+        held = (store.hold([*present.picked(rows)], reading.paths) for rows in some)
+        batches = ([one.document for one in each] for each in held)
+        with _naming(self.path):
+            # The checkpoint counts rows, and there are more now.
+            (self.path / _STATE).unlink(missing_ok=True)
+        self.write_share(len(self._shares()) + 1, _parts(store, reading, batches, lambda _: None))
 
     def write_share(self, number: int, parts: Iterable[Part]) -> None:
         """Write the documents of a share, from 1, whole or not at all; at least one part."""
         kept: list[Part] = []
         lengths = [np.empty(0, np.int64)]
-        written = xxhash.xxh3_64()
         with _naming(self.path):
             with _written_whole(self._texts(number)) as out:
                 for part in parts:
                     if part.texts is not None:
                         out.write(part.texts.raw.data)
-                        written.update(part.texts.raw.data)
                         lengths.append(part.texts.counts)
                     kept.append(replace(part, texts=None))
             ids = Strings.joined([part.ids for part in kept])
-            keys = [key for part in kept for key in part.keys]
+            keys = Strings.joined([part.keys for part in kept])
             with _written_whole(self._share(number)) as out:
                 np.savez(
                     out,
                     ids=ids.raw,
                     id_offsets=ids.offsets,
+                    keys=keys.raw,
+                    key_offsets=keys.offsets,
                     text_offsets=offsets_of(np.concatenate(lengths)),
-                    text_hash=np.uint64(written.intdigest()),
-                    keys=np.frombuffer(json.dumps(keys).encode(), np.uint8),
                     digests=np.concatenate([part.digests for part in kept]),
                     filled=np.concatenate([part.filled for part in kept]),
                     values=np.concatenate([part.values for part in kept]).T,
                 )
 
-    def _require_whole(self, number: int) -> None:
-        """Raise StoreError if the texts of a share, which an earlier run wrote, are damaged."""
-        found = xxhash.xxh3_64()
-        with _naming(self.path):
-            with _read(self._texts(number)) as file:
-                while block := file.read(_BLOCK):
-                    found.update(block)
-            with _read(self._share(number)) as raw, np.load(raw) as share:
-                if int(share["text_hash"]) != found.intdigest():
-                    raise ValueError(f"{self._texts(number).name} was changed")
-
-    def columns(self, shares: int, reading: Reading) -> Columns:
-        """The columns of the documents of all shares, each once.
+    def columns(self, reading: Reading) -> Columns:
+        """Return the columns of the documents of all shares, each once.
 
         Of several documents of one id the last one stays. Raises UsageError if the keep rule names
         a field that no document has.
         """
-        parts, ends, keys = [], [0], []
+        parts = []
         with _naming(self.path):
-            for number in range(1, shares + 1):
-                with _read(self._share(number)) as raw, np.load(raw) as share:
-                    ids = Strings(share["ids"], share["id_offsets"])
-                    parts.append((ids, share["digests"], share["filled"], share["text_offsets"]))
-                    keys += json.loads(share["keys"].tobytes())
-                ends.append(ends[-1] + len(ids))
-            ids = Strings.joined([part[0] for part in parts])
+            for path in self._shares():
+                with _loaded(path) as share:
+                    parts.append(
+                        (
+                            Strings(share["ids"], share["id_offsets"]),
+                            Strings(share["keys"], share["key_offsets"]),
+                            share["digests"],
+                            share["filled"],
+                            share["text_offsets"],
+                        )
+                    )
+            ends = offsets_of(np.array([len(part[0]) for part in parts]))
+            ids, keys = (Strings.joined([part[at] for part in parts]) for at in (0, 1))
             by_id, first = natural_order(ids)
             last = np.append(first[1:], True)[: first.size]
-            again = by_id[~first]
-            row = int(again.min(initial=ends[-1]))
             order = reading.keep.order(by_id[last], keys)
             order = before_others(order, ids, reading.first)
-            digests, filled = (np.concatenate([part[at] for part in parts])[order] for at in (1, 2))
+            digests, filled = (np.concatenate([part[at] for part in parts])[order] for at in (2, 3))
             values = self._values(order, ends, reading)
-        texts_of = partial(self._texts_of, order, ends, [part[3] for part in parts])
-        return Columns(
-            ids.picked(order),
-            digests,
-            filled,
-            values,
-            None if reading.sketching is None else texts_of,
-            Repeated(again.size, row, ids[row] if again.size else ""),
-        )
+        texts_of = partial(self._texts_of, order, ends, [part[4] for part in parts])
+        kept = None if reading.sketching is None else texts_of
+        return Columns(ids.picked(order), digests, filled, values, kept)
 
-    def _values(self, order: I64, ends: Sequence[int], reading: Reading) -> NDArray[Any]:
-        """The values of rows in an order, shape (width, n), mapped from a file."""
+    def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
+        """Return the values of rows in an order, shape (width, n), mapped from a file."""
         values: NDArray[Any] = np.empty((reading.width, order.size), reading.dtype)
         if not values.size:
             return values
@@ -299,14 +291,14 @@ class WorkFolder:
             values = np.memmap(out, values.dtype, "r+", shape=values.shape)
         place = np.full(ends[-1], -1, np.int64)
         place[order] = np.arange(order.size)
-        for number, (start, end) in enumerate(itertools.pairwise(ends), 1):
+        for path, (start, end) in zip(self._shares(), itertools.pairwise(ends), strict=True):
             kept = place[start:end] >= 0
-            with _read(self._share(number)) as raw, np.load(raw) as share:
+            with _loaded(path) as share:
                 values[:, place[start:end][kept]] = share["values"][:, kept]
         return values
 
     def _texts_of(
-        self, order: I64, ends: Sequence[int], offsets: Sequence[I64], rows: I64
+        self, order: I64, ends: I64, offsets: Sequence[I64], rows: I64
     ) -> Callable[[], list[str]]:
         """Read texts of rows in an order. ends, offsets: of documents and texts of all shares."""
         read = order[rows]
@@ -322,11 +314,14 @@ class WorkFolder:
     def _share(self, number: int) -> Path:
         return self.path / f"share-{number:04d}.npz"
 
+    def _shares(self) -> list[Path]:
+        return sorted(self.path.glob("share-*.npz"))
+
     def _texts(self, number: int) -> Path:
         return self.path / f"texts-{number:04d}"
 
     def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
-        """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
+        """Claim the folder for a job, and return its number of shares: `shares` for a new one."""
         file = self.path / _JOB
         if not file.exists():
             self.remove()  # A kill in `remove` leaves files of a job that is done.
@@ -343,24 +338,20 @@ class WorkFolder:
                 " another one (--work)"
             ) from error
         for name, value in job.items():
-            if held.get(name) != value and name == JUDGEMENTS:
-                raise UsageError(
-                    f"{self.path} holds unfinished work that began before the last judgements:"
-                    " remove the folder, or name another one (--work)"
-                )
             if held.get(name) != value:
                 raise UsageError(
-                    f"{self.path} holds unfinished work of another {name} ({held.get(name)}, not"
-                    f" {value}): finish that, remove the folder, or name another one (--work)"
+                    f"{self.path} belongs to an unfinished run with another {name}"
+                    f" ({held.get(name)}, not {value}): finish that, remove the folder, or name"
+                    " another one (--work)"
                 )
         return shares
 
     def checkpoint(self, rows: int) -> Checkpoint:
-        """The last checkpoint, or the state before any of `rows` rows is done."""
+        """Return the last checkpoint, or the state before any of `rows` rows is done."""
         file = self.path / _STATE
         if not file.exists():
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
-        with _naming(self.path), _read(file) as raw, np.load(raw) as state:
+        with _naming(self.path), _loaded(file) as state:
             partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
             found = Checkpoint(partition, partner, value, int(state["rows"]))
         if found.partition.size != rows:
@@ -393,13 +384,19 @@ def _require_ours(path: Path) -> None:
         for entry in entries:
             if not _OURS.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
                 raise UsageError(
-                    f"work folder {path}: it holds {entry.name}, which esdedup did not write: take"
-                    " that out, or name another folder (--work)"
+                    f"work folder {path}: it holds {entry.name}, which esdedup did not write:"
+                    " remove that, or name another folder (--work)"
                 )
 
 
 def _read(file: Path) -> IO[bytes]:
     return open_private(file, "rb", follow=False)
+
+
+@contextmanager
+def _loaded(file: Path) -> Iterator[Any]:
+    with _read(file) as raw, np.load(raw) as arrays:
+        yield arrays
 
 
 @contextmanager
@@ -416,22 +413,24 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _made(file: Path, mode: str) -> IO[bytes]:
-    """Make a file in place of one that a killed run left, or of a link, which stays unread."""
+    """Create a file in place of one that a killed run left, or of a link, which stays unread."""
     file.unlink(missing_ok=True)
     return open_private(file, mode)
 
 
 @contextmanager
 def _written_whole(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write, which gets its name only when all of it is written."""
+    """Open a file to write, which gets its name when all of it is on the disk."""
     unfinished = file.with_name(f"{file.name}.tmp")
     with _made(unfinished, "xb") as out:
         yield out
+        out.flush()
+        os.fsync(out.fileno())
     unfinished.replace(file)
 
 
 def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> list[str]:
-    """The texts at places: of each file, their positions in the list, their starts and ends."""
+    """Read the texts at places: of each file, their positions in the list, starts and ends."""
     texts = [""] * sum(at.size for _, at, _, _ in places)
     with _naming(folder):
         for path, *columns in places:
@@ -442,32 +441,36 @@ def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> lis
     return texts
 
 
-def _read_share(
-    store: Store, reading: Reading, share: Share, on_read: Callable[[int], None]
+def _parts(
+    store: Store,
+    reading: Reading,
+    batches: Iterable[Sequence[Document]],
+    on_read: Callable[[int], None],
 ) -> Iterator[Part]:
     read = _tokens if reading.sketching is None else _sketched
-    yield read(store, [], reading)
-    for batch in store.scan(reading.paths, reading.meta, share):
+    for batch in itertools.chain([[]], batches):
         yield read(store, batch, reading)
         on_read(len(batch))
 
 
 def sketched(
-    ids: Strings, texts: Sequence[str], reading: Reading, keys: Sequence[Any] = ()
+    ids: Strings,
+    texts: Sequence[str],
+    reading: Reading,
+    keys: Strings = Strings.of_bytes(()),  # noqa: B008
 ) -> Part:
-    """Documents with the tokens of their texts."""
+    """Return documents with the tokens of their texts."""
     sketches = sketch(texts, reading.compared.scheme)
     values = np.zeros((len(texts), 0), np.uint64)
     if reading.sketch is not None:
         values = sketches.values[reading.sketch.name]
-    digests = digest_words(sketches.digests)
-    kept = Strings.of(texts)
+    digests, kept = digest_words(sketches.digests), Strings.of(texts)
     return Part(ids, digests, sketches.filled, values.astype(reading.dtype), kept, keys)
 
 
 def _sketched(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
     fields = reading.meta.text_fields
-    # The text of a document with tokens may have been taken away since.
+    # The text of a document with tokens can have been removed since.
     texts = [text_at(document.source, fields) or "" for document in batch]
     return sketched(_ids(batch), texts, reading, reading.keep.keys(batch, fields))
 
@@ -479,8 +482,8 @@ def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
         digests = digest_words(written)
     except ValueError as error:
         raise StoreError(
-            f"{store.where}: a document has tokens, but {error}: others may have changed it."
-            " Index it again, or run esdedup backfill --stale"
+            f"{store.where}: a document has tokens, but {error}: another client may have changed"
+            " it. Index it again, or run esdedup backfill --stale"
         ) from error
     found = [value_in(document.source, tokens_path) for document in batch]
     tokens = [value for value in found if value is not None]

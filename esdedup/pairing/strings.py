@@ -98,10 +98,10 @@ def natural_order(ids: Strings) -> tuple[I64, Mask]:
     Both have shape (n,).
     """
     keys = [natural_keys(ids.slice(some)) for some in blocks(ids.counts, _BYTES_AT_ONCE)]
-    return _byte_order(Strings.joined(keys))
+    return byte_order(Strings.joined(keys))
 
 
-def _byte_order(strings: Strings) -> tuple[I64, Mask]:
+def byte_order(strings: Strings) -> tuple[I64, Mask]:
     """The rows in ascending order of their bytes, equal ones by row; True for the first of each.
 
     Sorts by eight bytes at a time, and by the next eight only rows that are still equal. A string

@@ -34,7 +34,7 @@ from esdedup.groups.marks import (
     write_marks,
 )
 from esdedup.models import MOST_SLICES, Document, Failure, Share
-from esdedup.pairing.keep_rule import KeepRule, sort_key
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped
 from esdedup.stores import Cluster
@@ -227,7 +227,7 @@ def _batch(
     for name in fields:
         columns[name] = _strings(value_at(source, name) for source in sources)
     if keep is not None:
-        keys = [sort_key(keep.key(document, ()), keep.last) for document in page]
+        keys = [keep.key(document, ()) for document in page]
         columns[KEEP_COLUMN] = pa.array(keys, pa.binary())
     return pa.RecordBatch.from_pydict(columns)
 

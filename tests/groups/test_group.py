@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import random
-import shutil
 import subprocess
 import sys
 import uuid
@@ -20,12 +19,11 @@ import pytest
 import xxhash
 
 import esdedup
-from esdedup.groups.groups import Grouping, Groups, find_groups
+from esdedup.groups.groups import Groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
 from esdedup.pairing import scan as work_folder
 from esdedup.pairing.keep_rule import KeepRule
-from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.union_find import join, singletons
 from esdedup.search import buckets
 from esdedup.sketch.sketch import sketch
@@ -488,45 +486,49 @@ while True:
 # Killed and resumed
 
 
-@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize(
+    ("method", "recall", "read"),
+    [("components", 0.9, "tokens"), ("leader", None, "tokens"), ("leader", 0.9999999, "texts")],
+)
 def test_a_run_that_was_killed_goes_on_to_the_same_groups(
-    texts: dict[str, str], method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: dict[str, str],
+    method: Any,
+    recall: float | None,
+    read: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
     monkeypatch.setattr(work_folder, "_SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
-    grouping = Grouping(method=method)
-    work = tmp_path / "work"
+    work, kills, steps_done = tmp_path / "work", 0, 0
 
     class Killed(Exception):
         pass
 
+    def on_step(name: str, done: int, total: int) -> None:
+        nonlocal steps_done
+        steps_done += 1
+        # Each run gets a few steps further.
+        if steps_done % 7 == 0:
+            raise Killed
+
+    options: Any = {"method": method, "recall": recall}
     with opened(target) as index:
-        expected = partition_of(index.groups(method=method))
-        kills, steps_done = 0, 0
-
-        def on_step(name: str, done: int, total: int) -> None:
-            nonlocal steps_done
-            steps_done += 1
-            # Each run gets a few steps further.
-            if steps_done % 7 == 0:
-                raise Killed
-
+        plain = index.groups(**options)
+        assert plain.basis.read == read
         while True:
             try:
-                with WorkFolder.at(work) as folder:
-                    found = find_groups(
-                        index.store, index.meta, grouping, work=folder, on_step=on_step
-                    )
+                found = index.groups(**options, work=work, on_step=on_step)
                 break
             except Killed:
                 kills += 1
-        assert kills > 3
-        assert partition_of(found) == expected
-        plain = index.groups(method=method)
-        assert np.array_equal(found.value, plain.value, equal_nan=True)
+                assert (work / "job.json").exists()
+    assert kills > 3
+    assert partition_of(found) == partition_of(plain)
+    assert np.array_equal(found.value, plain.value, equal_nan=True)
 
 
 def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
@@ -554,76 +556,6 @@ def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
     run(target, "group", cwd=tmp_path)
     assert {id: mark[0] for id, mark in marks(target).items() if mark[0]} == expected
     assert not any(path.is_dir() for path in tmp_path.iterdir())
-
-
-def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(5))
-    with opened(target) as index, WorkFolder.at(tmp_path / "work") as folder:
-        find_groups(index.store, index.meta, Grouping(), work=folder)
-    options = ["--work", str(tmp_path / "work"), *target]
-    ran = run_command("group", "--threshold", "0.9", *options)
-    assert ran.status == 2
-    assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("mine")
-    ran = run_command("group", "--work", str(tmp_path / "full"), *target)
-    assert ran.status == 2
-    assert "it holds mine.txt, which esdedup did not write" in ran.err
-    assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
-
-
-def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(5))
-    options = ["--work", str(tmp_path / "work"), *target]
-    with WorkFolder.at(tmp_path / "work"):
-        ran = run_command("group", *options)
-    assert ran.status == 1
-    assert "another run is using" in ran.err
-    assert run_command("group", *options).status == 0
-    assert not (tmp_path / "work").exists()
-
-
-@pytest.mark.parametrize("job", ["[1]", "{", "", '{"index": 1}', '{"shares": "x"}'])
-def test_a_folder_that_holds_anything(job: str, tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(5))
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "job.json").write_text(job)
-    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
-    assert ran.status == 2
-    assert "remove the folder" in ran.err
-
-
-def test_killed_before_anything_was_there(tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(5))
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "job.json.tmp").write_text('{"ind')
-    assert run_command("group", "--work", str(tmp_path / "work"), *target).status == 0
-
-
-@pytest.mark.parametrize("name", ["state.npz", "share-0001.npz"])
-def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(5))
-    with opened(target) as index, WorkFolder.at(tmp_path / "work") as folder:
-        find_groups(index.store, index.meta, Grouping(), work=folder)
-    (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
-    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
-    assert ran.status == 1
-    assert "remove the folder" in ran.err
-
-
-def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
-    target = ["--db", str(tmp_path / "a.db")]
-    add(target, planted(5))
-    work = tmp_path / "work"
-    with opened(target) as index, WorkFolder.at(work) as folder:
-        shutil.rmtree(work)
-        with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
-            find_groups(index.store, index.meta, Grouping(), work=folder)
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import natural
-from esdedup.pairing import scan as work_folder
-from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.strings import Strings, natural_order
 from esdedup.stores.changes import update
 from tests.helpers.commands import run_command, words, write_lines
@@ -85,47 +81,6 @@ def test_groups_say_what_was_compared(place: Place, index: esdedup.Index, tmp_pa
         assert [ran.json[0][name] for name in shown] == figures
         ran = run_command("report", *target, *options, *folder, *page)
         assert [ran.json[0][name] for name in shown] == figures
-
-
-def test_a_run_on_texts_that_was_killed_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
-    grouping, work = Grouping(esdedup.Limits(threshold=0.5)), tmp_path / "work"
-    read: list[int] = []
-
-    class Killed(Exception):
-        pass
-
-    def stop(name: str, done: int, total: int) -> None:
-        assert name in ("Reading texts", "Comparing")
-        read.append(done)
-        if len(read) % 2:
-            raise Killed
-
-    with esdedup.open(tmp_path / "a.db", scheme=FEW) as index:
-        index.add(alike(100))
-        while True:
-            with WorkFolder.at(work) as folder:
-                try:
-                    found = find_groups(
-                        index.store, index.meta, grouping, work=folder, on_step=stop
-                    )
-                    break
-                except Killed:
-                    assert (work / "job.json").exists()
-        assert len(read) > 2
-        assert found.duplicates == 100
-        plain = index.groups(threshold=0.5)
-        assert np.array_equal(found.value, plain.value, equal_nan=True)
-        # A folder of texts is not one of tokens.
-        with pytest.raises(esdedup.UsageError, match="unfinished work of another reading"):
-            index.groups(threshold=0.5, recall=0.4, work=work)
-        # Texts are compared, so the run reports changed ones.
-        with (work / "texts-0001").open("r+b") as file:
-            file.write(b"X")
-        with pytest.raises(esdedup.StoreError, match="texts-0001 was changed"):
-            index.groups(threshold=0.5, work=work)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -1,4 +1,4 @@
-"""Work folders: only our own files are read, written and removed, and runs do not meet in one."""
+"""Work folders: runs resume from them, and only our own files are read, written and removed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,26 +14,24 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.groups.groups import Grouping, find_groups
-from esdedup.pairing import scan as work_folder
+from esdedup.pairing import scan
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.pairing.scan import WorkFolder
 from esdedup.stores.place import Place
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 
 FILES = ["job.json", "share-0001.npz", "state.npz", "texts-0001", "values"]
+GROUP = ("group", "--db", "a.db", "--work", "work")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(work_folder, "_SECONDS_BETWEEN", 0.0)
-    fill(tmp_path / "a.db")
-    return tmp_path
-
-
-def fill(path: Path) -> None:
-    with esdedup.open(path) as index:
+    monkeypatch.setattr(scan, "_SECONDS_BETWEEN", 0.0)
+    with esdedup.open("a.db") as index:
         index.add([{"id": f"d{n}", "text": words(n // 2, 12)} for n in range(12)])
+    return tmp_path
 
 
 def stopped(path: Path) -> Path:
@@ -50,13 +49,13 @@ def test_a_run_leaves_files_that_only_the_owner_reads(folder: Path) -> None:
     assert sorted(path.name for path in work.iterdir()) == sorted([*FILES, "lock"])
     assert {path.stat().st_mode & 0o777 for path in work.iterdir()} == {0o600}
     assert work.stat().st_mode & 0o777 == 0o700
-    assert run_command("group", "--db", "a.db", "--work", "work").status == 0
+    assert run_command(*GROUP).status == 0
     assert not work.exists()
 
 
 def test_what_a_kill_leaves_of_a_finished_run_is_not_read(folder: Path) -> None:
     work = stopped(folder / "work")
-    (work / "job.json").unlink()
+    (work / "job.json").rename(work / "job.json.tmp")
     with esdedup.open("a.db") as index:
         ids = [each.id for group in index.groups() for each in group.members]
         index.add([{"id": id, "text": words(100 + n)} for n, id in enumerate(ids)])
@@ -64,32 +63,55 @@ def test_what_a_kill_leaves_of_a_finished_run_is_not_read(folder: Path) -> None:
         assert (expected.duplicates, work.exists()) == (0, False)
 
 
-@pytest.mark.parametrize("name", [*FILES, "lock", "values.tmp", "notes.tmp", "mine.txt"])
+@pytest.mark.parametrize("method", ["leader", "components"])
+def test_a_resumed_run_reads_the_documents_that_came_meanwhile(folder: Path, method: Any) -> None:
+    """One came and one went, so that their number is the same."""
+
+    grouping = Grouping(method=method, keep=KeepRule.parse("longest"))
+    with esdedup.open("a.db") as index:
+        with WorkFolder.at(folder / "work") as work:
+            find_groups(index.store, index.meta, grouping, work=work)
+            work.keep(work.checkpoint(6), 6)
+        index.add([{"id": "new", "text": f"{words(0, 12)} and"}])
+        index.delete(["d11"])
+        found = index.group(work="work", grouping=grouping)
+    assert (found.marks.stale, found.missed) == (1, 0)
+    head = next(group for group in found.groups if len(group.members) == 2)
+    assert (head.representative, [each.id for each in head.members]) == ("new", ["d0", "d1"])
+    assert not Path("work").exists()
+
+
 @pytest.mark.parametrize("begun", [True, False])
-def test_links_and_files_of_others_stay(folder: Path, name: str, begun: bool) -> None:
+def test_links_and_files_of_others_stay(folder: Path, begun: bool) -> None:
     work, mine = folder / "work", folder / "mine"
-    if begun:
-        stopped(work)
-        (work / name).unlink(missing_ok=True)
-    else:
-        work.mkdir()
     mine.write_text("mine")
-    link = name not in ("notes.tmp", "mine.txt")
-    if link:
-        (work / name).symlink_to(mine)
-    else:
-        (work / name).write_text("mine")
-    for command in ("report", "group"):
-        ran = run_command(command, "--db", "a.db", "--work", "work")
-        assert ran.status == 2, ran
-        assert f"work folder work: it holds {name}, which esdedup did not write" in ran.err
-        assert (work / name).read_text() == mine.read_text() == "mine"
-        assert (work / name).is_symlink() == link
+    for name in ("lock", "texts-0001", "values.tmp", "notes.tmp", "mine.txt"):
+        if begun:
+            stopped(work)
+            (work / name).unlink(missing_ok=True)
+        else:
+            work.mkdir()
+        link = name not in ("notes.tmp", "mine.txt")
+        if link:
+            (work / name).symlink_to(mine)
+        else:
+            (work / name).write_text("mine")
+        for command in ("report", "group"):
+            ran = run_command(command, *GROUP[1:])
+            assert ran.status == 2, ran
+            assert f"work folder work: it holds {name}, which esdedup did not write" in ran.err
+            assert (work / name).read_text() == mine.read_text() == "mine"
+            assert (work / name).is_symlink() == link
+        shutil.rmtree(work)
+    work.symlink_to(folder / "elsewhere")
+    (folder / "elsewhere").mkdir()
+    ran = run_command(*GROUP)
+    assert (ran.status, "it is a symbolic link" in ran.err) == (2, True), ran
+    assert list((folder / "elsewhere").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_link_that_comes_later_is_not_followed(folder: Path, name: str) -> None:
-    """Not even one that comes after the folder was looked at."""
     mine = folder / "mine"
     mine.write_text("mine")
     with esdedup.open("a.db") as index, WorkFolder.at(folder / "work") as work:
@@ -101,43 +123,39 @@ def test_a_link_that_comes_later_is_not_followed(folder: Path, name: str) -> Non
     assert mine.read_text() == "mine"
 
 
-def test_a_link_to_a_folder_is_refused(folder: Path) -> None:
-    (folder / "elsewhere").mkdir()
-    (folder / "work").symlink_to(folder / "elsewhere")
-    ran = run_command("group", "--db", "a.db", "--work", "work")
-    assert (ran.status, "it is a symbolic link" in ran.err) == (2, True), ran
-    assert list((folder / "elsewhere").iterdir()) == []
-
-
-def test_runs_on_two_files_do_not_meet(folder: Path) -> None:
-    (folder / "sub").mkdir()
-    shutil.copy("a.db", "sub/a.db")
+def test_runs_do_not_meet_in_a_folder(folder: Path) -> None:
+    work = folder / "work"
+    with WorkFolder.at(work):
+        ran = run_command(*GROUP)
+    assert (ran.status, "another run is using" in ran.err) == (1, True), ran
+    stopped(work)
     shutil.copy("a.db", "b.db")
-    paths = [Path("a.db"), Path("b.db"), Path("sub/a.db")]
-    defaults = {Place(path, "documents").work_folder("group") for path in paths}
-    assert defaults == {
-        Path("a.db.documents.group"), Path("b.db.documents.group"), Path("sub/a.db.documents.group")
-    }  # fmt: skip
-    for path in paths:
-        stopped(path.with_name(f"{path.name}.documents.group"))
-    # As of a run on a.db in this folder: one in sub has another file of that name.
-    os.chdir("sub")
-    ran = run_command("group", "--db", "a.db", "--work", "../a.db.documents.group")
-    os.chdir("..")
-    assert (ran.status, "unfinished work of another address" in ran.err) == (2, True), ran
-    for name in ("a.db", "sub/a.db"):
-        assert run_command("report", "--db", name).status == 0
-    assert [path.name for path in folder.rglob("*.report")] == []
+    for options, said in (
+        (["-t", "0.9"], "belongs to an unfinished run with another threshold (0.8, not 0.9)"),
+        (["--recall", "0.9999999"], "another reading (tokens, 12 bands"),
+        (["--db", "b.db"], "another index"),
+    ):
+        ran = run_command(*GROUP, *options)
+        assert (ran.status, said in ran.err) == (2, True), ran
+    for job in ("[1]", "{", "", '{"index": 1}', '{"shares": "x"}'):
+        (work / "job.json").write_text(job)
+        ran = run_command(*GROUP)
+        assert (ran.status, "remove the folder" in ran.err) == (2, True), ran
 
 
-def test_clusters_have_folders_of_their_own() -> None:
-    urls = [("http://a:9200",), ("https://b:9200/es", "https://a:9200"), ("http://a:9201",)]
-    places = [Place(esdedup.Connection(each), "../news") for each in urls]
-    assert [place.work_folder("group") for place in places] == [
-        Path("%2E.%2Fnews@a-9200.group"),
-        Path("%2E.%2Fnews@a-9200,b-9200-es.group"),
-        Path("%2E.%2Fnews@a-9201.group"),
+def test_each_file_and_cluster_has_a_folder_of_its_own() -> None:
+    cluster = esdedup.Connection
+    places: list[tuple[Any, str]] = [
+        (Path("a.db"), "a.db.%2E.%2Fnews.group"),
+        (Path("sub/a.db"), "sub/a.db.%2E.%2Fnews.group"),
+        (cluster(("http://a:9200",)), "%2E.%2Fnews@a-9200.group"),
+        (
+            cluster(("https://b:9200/es", "https://a:9200")),
+            "%2E.%2Fnews@a-9200,b-9200-es.group",
+        ),
     ]
+    for target, expected in places:
+        assert Place(target, "../news").work_folder("group") == Path(expected)
 
 
 @pytest.mark.parametrize("index", ["../x", "a/b", "..", "新闻", "x" * 240, "a\nb"])
@@ -158,12 +176,17 @@ def test_names_of_files_do_not_lead_elsewhere(folder: Path, index: str) -> None:
         assert Path("新闻.dead-letter.jsonl").exists()
 
 
-# Damaged files
+def test_a_folder_that_goes_away_is_an_error(folder: Path) -> None:
+    work = folder / "work"
+    with esdedup.open("a.db") as index, WorkFolder.at(work) as opened:
+        shutil.rmtree(work)
+        with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
+            find_groups(index.store, index.meta, Grouping(), work=opened)
 
 
 @fuzz
 @given(data=st.data())
-def test_a_damaged_folder_is_told(folder: Path, data: st.DataObject) -> None:
+def test_a_damaged_folder_is_an_error(folder: Path, data: st.DataObject) -> None:
     whole, work = folder / "whole", folder / "work"
     if not whole.exists():
         stopped(whole)
@@ -178,11 +201,8 @@ def test_a_damaged_folder_is_told(folder: Path, data: st.DataObject) -> None:
             raw[min(len(raw) - 1, int(at * len(raw)))] = value
     del raw[len(raw) - int(data.draw(st.sampled_from([0, 0, 0.1, 0.5, 1])) * len(raw)) :]
     file.write_bytes(raw)
-    with esdedup.open("a.db") as index:
-        expected = [(each.representative, len(each.members)) for each in index.groups()]
-    ran = run_command("dedup", "--db", "a.db")
-    ran = run_command("group", "--dry-run", "--db", "a.db", "--work", "work")
+    ran = run_command(*GROUP, "--dry-run")
     assert ran.status in (0, 1, 2), ran
     assert "Traceback" not in ran.err
     if ran.status == 0:
-        assert ran.json[0]["groups"] == len(expected)
+        assert ran.json[0]["groups"] == 6
