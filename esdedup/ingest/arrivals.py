@@ -79,7 +79,7 @@ class Originals:
         if meta.scheme.id != self.meta.scheme.id:
             self._read_judgements(meta)
         self.meta = meta
-        batch = _Batch(self, ids, texts, frozenset(ids if again else ()))
+        batch = _Arrivals(self, ids, texts, frozenset(ids if again else ()))
         return [batch.verdict(row) for row in range(len(ids))]
 
     def apart(self, id: str, digest: str) -> frozenset[str]:
@@ -120,7 +120,7 @@ def _apart(judgements: Judgements) -> dict[tuple[str, str], frozenset[str]]:
     return {key: frozenset(ids) for key, ids in found.items()}
 
 
-class _Batch:
+class _Arrivals:
     """Documents that arrive together. Texts are named by their digests.
 
     doubted: ids of documents whose stored verdicts are wrong. known: former digest and verdict of

@@ -123,7 +123,7 @@ def ingest(
             for record in batch.bad:
                 dead_letter(record)
             read = len(batch.ids) + len(batch.bad)
-            repeated = ids.add(batch.ids, batch.place)
+            repeated = ids.add(batch.ids)
             report += IngestReport(read=read, failed=len(batch.bad), duplicate_ids=repeated)
             if on_batch is not None:
                 on_batch(report)
@@ -170,10 +170,6 @@ class _Batch:
         """Return the records of the documents, which are read again."""
         items, _ = items_of(self.chunk.records(), self.meta.text_fields, self.id_field)
         return [item.record for item in items]
-
-    def place(self, row: int) -> str:
-        """Return the place of a document's record."""
-        return self.records()[row].place
 
 
 def _prepare(

@@ -40,7 +40,7 @@ def is_ours(name: str) -> bool:
 
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
-    """Return the value of the field of tokens for each text. Equal texts are sketched once."""
+    """Return the value of the field of tokens for each text."""
     return [dict(each) for each in _of_each(texts, scheme, token_fields)]
 
 
@@ -56,18 +56,13 @@ def _of_each(
     return map(made.__getitem__, texts)
 
 
-def cleared(scheme: Scheme) -> dict[str, Any]:
-    """Return a null for each field made of a text, so that a merge removes old tokens."""
-    return dict.fromkeys(("scheme", "digest", "wordless", *scheme.keys))
-
-
 def partial_document(
     fields: Mapping[str, Any], id_field: str, meta: IndexMeta
 ) -> tuple[Document, bool]:
     """Return the fields to merge into a document, with new tokens if the text is among them.
 
-    With them comes True if only some of the text fields are among them, so that tokens can't be
-    made of them alone. Raises RecordError if the id is missing.
+    Returns True too if only some of the text fields are among them: tokens need all. Raises
+    RecordError if the id is missing.
     """
     id = id_at(fields, id_field)
     names = [one.field for one in meta.all]
@@ -81,7 +76,9 @@ def partial_document(
         if given == "wholly":
             text = text_at(fields, one.text_fields)
             tokens = {} if text is None else tokens_of([text], one.scheme)[0]
-            source[one.field] = {**cleared(one.scheme), **tokens, **mark}
+            # A merge removes the old tokens.
+            old = dict.fromkeys(("scheme", "digest", "wordless", *one.scheme.keys))
+            source[one.field] = {**old, **tokens, **mark}
     return Document(id, source), partly
 
 
@@ -92,7 +89,7 @@ def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", 
 
 
 class NewDocument(NamedTuple):
-    """A record as a document. own_id: the id is not made of the record's line."""
+    """A record as a document. own_id: the id is not computed from the record's line."""
 
     record: Record
     id: str
@@ -108,7 +105,12 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     """
     fields = frozenset(one.field for one in meta.all)
     others = fields - {each.field for each in (meta, meta.next) if each is not None}
-    sources = [_json_of(item, fields) for item in items]
+    sources = [
+        item.record.json
+        if item.record.json and not any(each.startswith(FIELD) for each in item.record.source)
+        else to_json(without(item.record.source, fields), f"document {item.id!r}")
+        for item in items
+    ]
     ours: list[dict[str, str]] = [{} for _ in items]
     for one in meta.all:
         texts: list[str | None] = [item.text for item in items]
@@ -124,16 +126,8 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     ]
 
 
-def _json_of(item: NewDocument, but: frozenset[str]) -> str:
-    """Return the fields of an item as JSON, without some."""
-    record = item.record
-    if record.json is not None and not any(name.startswith(FIELD) for name in record.source):
-        return record.json
-    return to_json(without(record.source, but), f"document {item.id!r}")
-
-
 def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """Return a document without some fields of ours, and dotted keys below them ("esdedup.group").
+    """Return a document without some fields of ours, and without dotted keys ("esdedup.group").
 
     Servers would index these as further values of ours.
     """
@@ -213,20 +207,15 @@ def bad_record(record: Record, reason: str) -> BadRecord:
 class RepeatedIds:
     """The ids of an input so far, as 64-bit hashes, 8 bytes an id.
 
-    count: number of records with the id of an earlier record. first: the first of them and its
-    place, or None.
+    first: the first id that an earlier record had, or None.
     """
 
     def __init__(self) -> None:
-        self.count = 0
         self.first: str | None = None
         self._sorted: list[U64] = []
 
-    def add(self, ids: Sequence[str], place: Callable[[int], str]) -> int:
-        """Add the ids of the next records; return the number of those that came before.
-
-        place: returns the place of the record of a row.
-        """
+    def add(self, ids: Sequence[str]) -> int:
+        """Add the ids of the next records; return the number of those that came before."""
         every = (xxhash.xxh3_64_intdigest(id.encode()) for id in ids)
         hashes = np.fromiter(every, np.uint64, len(ids))
         new, first = np.unique(hashes, return_index=True)
@@ -235,15 +224,11 @@ class RepeatedIds:
             known |= each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
         rows = np.delete(np.arange(len(ids)), first[~known])
         if rows.size and self.first is None:
-            self.first = f"{ids[rows[0]]!r} ({place(int(rows[0]))})"
-        self._merge(new[~known])
-        self.count += rows.size
+            self.first = ids[rows[0]]
+        # Each array stays more than twice as long as the next one, or very long.
+        new = new[~known]
+        while self._sorted and self._sorted[-1].size <= min(2 * new.size, _MOST_MERGED):
+            new = np.sort(np.concatenate([self._sorted.pop(), new]))
+        if new.size:
+            self._sorted.append(new)
         return int(rows.size)
-
-    def _merge(self, hashes: U64) -> None:
-        """Add an array. Each stays more than twice as long as the next one, or very long."""
-        while self._sorted and self._sorted[-1].size <= min(2 * hashes.size, _MOST_MERGED):
-            hashes = np.concatenate([self._sorted.pop(), hashes])
-            hashes.sort()
-        if hashes.size:
-            self._sorted.append(hashes)

@@ -6,6 +6,7 @@ A folder may be one that `datasets.Dataset.save_to_disk` or `DatasetDict.save_to
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -18,8 +19,8 @@ from esdedup.models import natural
 from esdedup.records.files import Format, format_of
 from esdedup.records.streams import STDIN
 
-_SPLITS, _STATE = "dataset_dict.json", "state.json"
-_ABOUT = (_SPLITS, _STATE, "dataset_info.json", "dataset_infos.json")
+_STATE = "state.json"
+_ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json")
 """Files of the library `datasets` that describe the documents, and hold none."""
 
 
@@ -43,22 +44,21 @@ def files_named(arguments: Sequence[str], format: Format | None = None) -> Named
     ending, and a file that is named twice.
     """
     named = NamedFiles()
-    seen: set[Path] = set()
-    for argument in arguments:
-        for path in _matching(argument):
-            if path != STDIN and Path(path).is_dir():
-                _add_folder(named, path, format)
-            else:
-                named.files.append(path)
+    for path in itertools.chain.from_iterable(map(_matching, arguments)):
+        if path != STDIN and Path(path).is_dir():
+            _add_folder(named, path, format)
+        else:
+            named.files.append(path)
+    seen: set[str] = set()
     for path in named.files:
-        if path != STDIN and (real := Path(path).resolve()) in seen:
+        real = path if path == STDIN else str(Path(path).resolve())
+        if real in seen and path == STDIN:
+            raise UsageError("standard input (-) can be read only once")
+        if real in seen:
             raise UsageError(f"{path}: name the same file only once")
-        if path != STDIN:
-            seen.add(real)
+        seen.add(real)
         if format is None:
             format_of(path)
-    if named.files.count(STDIN) > 1:
-        raise UsageError("standard input (-) can be read only once")
     return named
 
 
@@ -70,18 +70,16 @@ def _matching(argument: str) -> list[str]:
         raise UsageError(f"{argument[:200]}: {error.strerror}") from error
     if not glob.has_magic(argument):
         raise UsageError(f"{argument}: there is no such file")
-    # `Path.glob` takes no absolute patterns, and gives hidden files.
+    # `Path.glob` accepts no absolute patterns, and yields hidden files.
     found = glob.glob(argument, recursive=True)  # noqa: PTH207
-    if "**" in argument:
-        # It matches folders too, whose files it matches already.
-        found = [path for path in found if not Path(path).is_dir()]
-    # Folders that begin with "_" count if they are named.
+    # "**" matches folders too, whose files it matches already.
+    found = [path for path in found if "**" not in argument or not Path(path).is_dir()]
+    # Parts that begin with "_" count if they are named.
     named = {*PurePath(argument).parts}
-    found = [path for path in found if all(map(_is_data, {*PurePath(path).parts[:-1]} - named))]
-    found = sorted(filter(_is_data, found), key=_in_order)
+    found = [path for path in found if all(map(_is_data, {*PurePath(path).parts} - named))]
     if not found:
         raise UsageError(f"{argument}: no file has such a name")
-    return found
+    return sorted(found, key=_in_order)
 
 
 def _in_order(path: str) -> list[Any]:
@@ -90,23 +88,8 @@ def _in_order(path: str) -> list[Any]:
 
 
 def _add_folder(named: NamedFiles, folder: str, format: Format | None) -> None:
-    splits, state = (_described(Path(folder, name)) for name in (_SPLITS, _STATE))
-    if splits is not None:
-        for split in splits:
-            _add_folder(named, str(PurePath(folder, split)), format)
-        return
-    if state is not None:
-        shards = [str(PurePath(folder, name)) for name in state]
-        if missing := [path for path in shards if not Path(path).is_file()]:
-            raise UsageError(f"{missing[0]}: {folder}/{_STATE} names it, but there is no such file")
-        named.files += shards
-        return
     formats: dict[Format, str] = {}
     for path in sorted(_data_in(named, folder), key=_in_order):
-        if Path(path).is_dir():
-            formats.setdefault("arrow", path)
-            _add_folder(named, path, format)
-            continue
         try:
             formats.setdefault(format or format_of(path), path)
             named.files.append(path)
@@ -115,11 +98,13 @@ def _add_folder(named: NamedFiles, folder: str, format: Format | None) -> None:
     if not formats:
         raise UsageError(f"{folder}: the folder has no files of a known format")
     if len(formats) > 1:
-        listed = " and ".join(f"{kind} ({path})" for kind, path in formats.items())
-        raise UsageError(f"{folder}: it holds files of several formats, {listed}: name one kind")
+        some = " and ".join(f"{kind} ({path})" for kind, path in formats.items())
+        raise UsageError(f"{folder}: it holds files of several formats, {some}: name one kind")
 
 
 def _data_in(named: NamedFiles, folder: str) -> Iterator[str]:
+    """Yield the files of a folder, and add links to folders to those that are left out."""
+
     def fail(error: OSError) -> None:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
 
@@ -128,11 +113,8 @@ def _data_in(named: NamedFiles, folder: str) -> Iterator[str]:
         # They may lead back to where they are.
         linked = (str(PurePath(parent, name)) for name in folders)
         named.left_out += filter(os.path.islink, linked)
-        if parent != folder and any(_described(Path(parent, name)) for name in (_SPLITS, _STATE)):
-            folders.clear()
-            yield parent
-            continue
-        yield from (str(PurePath(parent, name)) for name in names if _is_data(name))
+        files = _listed(Path(parent, _STATE)) if _STATE in names else filter(_is_data, names)
+        yield from (str(PurePath(parent, name)) for name in files)
 
 
 def _is_data(path: str) -> bool:
@@ -142,25 +124,22 @@ def _is_data(path: str) -> bool:
     return not about and name not in _ABOUT and not name.endswith((".crc", ".dead-letter.jsonl"))
 
 
-def _described(path: Path) -> list[str] | None:
-    """Return the names in a file of the library `datasets`, None if there is none such.
+def _listed(state: Path) -> list[str]:
+    """Return the files that the library `datasets` lists in a folder; others there are caches.
 
-    Raises UsageError if it is damaged, or if its rows are chosen by another file.
+    Raises UsageError if the list is damaged, or if its rows are chosen by another file.
     """
     try:
-        found = json.loads(path.read_bytes())
-        if path.name == _STATE and found.get("_indices_data_files"):
-            raise UsageError(
-                f"{path}: the data set has an index mapping: save it again after flatten_indices()"
-            )
-        if path.name == _SPLITS:
-            names = list(found["splits"])
-        else:
-            names = [each["filename"] for each in found["_data_files"]]
-    except (OSError, KeyError):
-        return None
-    except UsageError:
-        raise
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: it is damaged, so that the files can't be told") from error
-    return names if all(isinstance(name, str) for name in names) else None
+        found = json.loads(state.read_bytes())
+        names = [str(each["filename"]) for each in found["_data_files"]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{state}: it is damaged, or of another program") from error
+    if found.get("_indices_data_files"):
+        raise UsageError(
+            f"{state}: the data set has an index mapping: save it again after flatten_indices()"
+        )
+    if missing := [name for name in names if not (state.parent / name).is_file()]:
+        raise UsageError(
+            f"{state.parent / missing[0]}: {state} names it, but there is no such file"
+        )
+    return names

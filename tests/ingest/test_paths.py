@@ -92,25 +92,6 @@ def test_what_names_no_files_is_told(arguments: list[str], said: str) -> None:
     assert not Path("esdedup.db").exists()
 
 
-def test_a_saved_dataset_is_read_by_its_state() -> None:
-    save_to_disk("one", [ROWS[:5], ROWS[5:]])
-    # The library keeps what `map` made beside the data.
-    touch("one/cache-0123456789abcdef.arrow")
-    ran = run_command("index", "one", "--json")
-    assert (ran.status, ran.json[0]["created"], ran.json[0]["failed"]) == (0, 12, 0)
-
-
-def test_a_saved_dict_of_datasets_is_read_in_its_order() -> None:
-    save_to_disk("both/train", [ROWS[:4], ROWS[4:8]])
-    save_to_disk("both/test", [ROWS[8:]])
-    Path("both/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert files_named(["both"]).files == [
-        "both/train/data-00000-of-00002.arrow",
-        "both/train/data-00001-of-00002.arrow",
-        "both/test/data-00000-of-00001.arrow",
-    ]
-
-
 def write_as(form: str, rows: list[dict[str, Any]]) -> list[str]:
     """Write rows in two shards or more, in one form. Returns arguments that name them."""
     Path("data").mkdir()
@@ -209,17 +190,21 @@ def test_index_reads_the_columns_that_it_is_told() -> None:
     assert run_command("index", "rows.jsonl", "--column", "label").status == 2
 
 
-def test_folders_of_data_sets_are_known_at_any_depth() -> None:
-    save_to_disk("all/a", [ROWS[:1]])
-    save_to_disk("all/b", [ROWS[1:2]])
-    touch("all/a/cache-1.arrow")
-    shard = "data-00000-of-00001.arrow"
-    assert files_named(["all"]).files == [f"all/a/{shard}", f"all/b/{shard}"]
+def test_folders_of_data_sets_are_read_by_their_state() -> None:
+    save_to_disk("all/train", [ROWS[:4], ROWS[4:8]])
+    save_to_disk("all/test", [ROWS[8:]])
+    # The library keeps what `map` made beside the data.
+    touch("all/train/cache-0123456789abcdef.arrow", "all/dataset_dict.json")
+    assert files_named(["all"]).files == [
+        "all/test/data-00000-of-00001.arrow",
+        "all/train/data-00000-of-00002.arrow",
+        "all/train/data-00001-of-00002.arrow",
+    ]
     for text, said in {
         '{"_data_files": [{"fil': "it is damaged",
         "[]": "it is damaged",
-        '{"_indices_data_files": [{"filename": "i.arrow"}]}': "flatten_indices",
+        '{"_data_files": [], "_indices_data_files": [{"filename": "i.arrow"}]}': "flatten_indices",
     }.items():
-        Path("all/a/state.json").write_text(text)
+        Path("all/train/state.json").write_text(text)
         with pytest.raises(UsageError, match=said):
             files_named(["all"])
