@@ -9,8 +9,6 @@ import csv
 import io
 import json
 import math
-import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,9 +50,6 @@ _ENDINGS: dict[Format, str] = {
 }
 _FORMATS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
-_LONGEST_ARRAY = 256_000_000
-"""Characters of a JSON array, all of which are in memory."""
-_SPACES = re.compile("[ \\t\\r\\n]*")
 OnBytes = Callable[[int], None]
 
 
@@ -197,7 +192,7 @@ def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) ->
     if kind in ("csv", "tsv"):
         whole = _read_rows(name, kind, stream)
     elif kind == "jsonl" and begins_with(stream, "["):
-        whole = _read_array(name, stream.read(_LONGEST_ARRAY + 1))
+        whole = _read_array(name, stream.read(LONGEST + 1))
     if whole is not None:
         for some in batches(whole, CHUNK_BYTES):
             yield Chunk(partial(list, some))
@@ -276,9 +271,9 @@ def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Reco
     try:
         source = decoder.decode(raw)
         if not isinstance(source, dict):
-            raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
+            raise RecordError(_no_object(source))
         # Escapes may hide half of a character.
-        if "\\u" in raw or "\n" in raw:
+        if "\\u" in raw:
             return Record(name, number, source, None, _written(source))
         _check_unicode(raw)
         check_depth(raw, source)
@@ -292,40 +287,25 @@ def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Reco
 def _read_array(name: str, text: str) -> Iterator[Record | BadRecord]:
     """Yield the elements of one JSON array. Their lines are their numbers.
 
-    Raises InputError where the array is not valid JSON, as no further element can be found.
+    Raises InputError if the array is not valid JSON.
     """
-    if len(text) > _LONGEST_ARRAY:
+    if len(text) > LONGEST:
         raise InputError(
-            f"{name}: an array of more than {_LONGEST_ARRAY // 1_000_000} million characters:"
-            " convert it to JSON lines, as jq -c '.[]' does"
+            f"{name}: an array {_TOO_LONG}: convert it to JSON lines, as jq -c '.[]' does"
         )
-    decoder = _decoder()
-    # It only finds the end of a value.
-    lenient = json.JSONDecoder(parse_int=str, parse_float=str)
-    number, at = 0, _after_spaces(text, text.index("[") + 1)
-    is_ended = text[at : at + 1] == "]"
-    while not is_ended:
-        number += 1
-        try:
-            _, end = lenient.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{name}: element {number} of the array is {json_fault(error)}. What follows it was"
-                " not read"
-            ) from error
-        yield _object(name, number, text[at:end], decoder)
-        at = _after_spaces(text, end)
-        is_ended = text[at : at + 1] == "]"
-        if not is_ended and text[at : at + 1] != ",":
-            raise InputError(f"{name}: after element {number} of the array: ',' is expected")
-        at = _after_spaces(text, at + 1)
-    if at < len(text):
-        raise InputError(f"{name}: there is more after the array: give one array, or lines of JSON")
-
-
-def _after_spaces(text: str, at: int) -> int:
-    found = _SPACES.match(text, at)
-    return found.end() if found else at
+    try:
+        array = _decoder().decode(text)
+    except json.JSONDecodeError as error:
+        place = f"at line {error.lineno}, character {error.colno}"
+        raise InputError(f"{name}: the array is {json_fault(error)} {place}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: in the array, {json_fault(error)}") from error
+    for number, source in enumerate(array, 1):
+        if isinstance(source, dict):
+            yield _checked(name, number, source)
+        else:
+            raw = json.dumps(source, ensure_ascii=False)
+            yield BadRecord(name, number, raw, _no_object(source))
 
 
 def _read_rows(
@@ -335,36 +315,41 @@ def _read_rows(
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read.
     """
-    lines = _RowLines(stream)
+    lines: list[str] = []
+
+    def given() -> Iterator[str]:
+        for line in lines_of(stream):
+            lines.append(line)
+            yield line.rstrip("\r\n") + "\n"
+
     header: list[str] | None = None
-    # A document may be longer than the 128 KiB that the module takes by default.
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(streams.LONGEST)
     if format == "tsv":
         # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values).
-        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        reader = csv.reader(given(), delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         # Without strict, a quote that is never closed swallows the rest of the file.
-        reader = csv.reader(lines, strict=True)
+        reader = csv.reader(given(), strict=True)
     while True:
-        first = lines.begin()
+        first, reason = reader.line_num + 1, ""
+        lines.clear()
         try:
             row = next(reader)
         except StopIteration:
             return
-        except (csv.Error, RecordError) as error:
-            reason = str(error)
-            if isinstance(error, csv.Error):
-                lone = "new-line character" in reason
-                what = "lines end with CR alone: end them with LF" if lone else reason
-                reason = f"not valid {format.upper()}: {what}"
-            if header is None:
-                said = f"{name}: the first row, which names the fields, is {reason}"
-                raise InputError(said) from error
-            yield BadRecord(name, first, "".join(lines.row), reason)
+        except csv.Error as error:
+            reason = f"not valid {format.upper()}: {error}"
+            if "new-line character" in reason:
+                reason = f"not valid {format.upper()}: lines end with CR alone: end them with LF"
+        if "field limit" in reason or any(isinstance(line, Head) for line in lines):
+            reason = f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?"
+        if reason and header is None:
+            raise InputError(f"{name}: the first row, which names the fields, is {reason}")
+        if reason:
+            yield BadRecord(name, first, "".join(lines), reason)
+        elif not row:
             continue
-        if not row:
-            continue
-        if header is None:
+        elif header is None:
             header = row
             if repeated := sorted(column for column, count in Counter(row).items() if count > 1):
                 raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
@@ -373,33 +358,6 @@ def _read_rows(
         else:
             reason = f"{len(row)} fields, but the header has {len(header)}"
             yield BadRecord(name, first, json.dumps(row), reason)
-
-
-class _RowLines:
-    """The lines of a table, for the `csv` module. number: of the last. row: those of this row."""
-
-    def __init__(self, stream: io.TextIOWrapper) -> None:
-        self.number = 0
-        self.row: list[str] = []
-        self._size = 0
-        self._lines = lines_of(stream)
-
-    def begin(self) -> int:
-        """Begin a row; returns the number of its first line."""
-        self.row, self._size = [], 0
-        return self.number + 1
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        self.number += 1
-        self.row.append(line.rstrip("\r\n") + "\n")
-        self._size += len(line)
-        if isinstance(line, Head) or self._size > streams.LONGEST + 2:
-            raise RecordError(f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?")
-        return self.row[-1]
 
 
 def _checked(
@@ -443,6 +401,6 @@ def _check_unicode(text: str) -> None:
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
 
 
-def _json_name(value: Any) -> str:
+def _no_object(value: Any) -> str:
     names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
+    return f"a JSON object is expected, not {names.get(type(value), 'a number')}"
