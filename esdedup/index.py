@@ -131,10 +131,16 @@ class Index:
         return self.meta.of(limits.sketch)
 
     def create(self) -> None:
-        """Create the index, or add the token fields to an existing one. Raises SchemeMismatch."""
+        """Create the index, or add the token fields to an existing one.
+
+        An index without documents, as a failed first try leaves it, gets the requested scheme and
+        text fields. Raises SchemeMismatch if one with documents has others.
+        """
         stored = self.store.meta()
         if stored is None:
             self.store.create(self._wanted(IndexMeta(Scheme())))
+        elif not stored.holds(wanted := self._wanted(stored)):
+            self.store.renew(stored, IndexMeta(wanted.scheme, wanted.text_fields))
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta

@@ -84,7 +84,7 @@ class FileOptions:
         advance: Callable[[int], None],
         columns: Sequence[str] | None = None,
     ) -> Iterator[Chunk]:
-        """Return the records of all files in chunks, with the errors of `with_text`.
+        """Return the records of all files in chunks, with the errors of `checked`.
 
         advance: called with numbers of bytes read. columns: of tables, to read with those of the
         text and the id; None for all.
@@ -98,7 +98,8 @@ class FileOptions:
             encoding=self.encoding,
             columns=columns,
         )
-        return with_text(itertools.chain.from_iterable(map(read, files)), text_fields)
+        chunks = itertools.chain.from_iterable(map(read, files))
+        return checked(chunks, text_fields, self.id_field)
 
     def refuse(self) -> None:
         """Raise UsageError if an option is given, for a command without files."""
@@ -117,15 +118,20 @@ def warn_of_records(repeated: int, first: str | None, without_words: int) -> Non
         message(f"{have} no words: only exact copies of these can be found")
 
 
-def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[Chunk]:
+def checked(
+    chunks: Iterator[Chunk], text_fields: Sequence[str], id_field: str | None
+) -> Iterator[Chunk]:
     """Return the same chunks after a check of the first records.
 
-    Raises UsageError if none of the first thousand records has any of the fields: their names are
-    wrong, and all records would be rejected. Warns if one of several fields is missing.
+    id_field: None if records need none.
+
+    Raises UsageError if none of the first thousand records has any of the text fields, or none has
+    the id field: their names are wrong, and all records would be rejected. Warns if one of several
+    text fields is missing.
     """
     begun: list[Chunk] = []
     names: dict[str, None] = {}
-    missing = [*text_fields]
+    missing = {*text_fields, *([id_field] if id_field else [])}
     seen = 0
 
     def records() -> Iterator[Record]:
@@ -136,17 +142,23 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[C
 
     for record in itertools.islice(records(), _ENOUGH):
         seen += 1
-        missing = [name for name in missing if value_at(record.source, name) is None]
+        missing = {name for name in missing if value_at(record.source, name) is None}
         if not missing:
             break
         names |= dict.fromkeys(record.source)
     if seen and missing:
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
-        lacking = f"none of the first {count(seen, 'record')} has {quoted(missing)}"
-        if len(missing) == len(text_fields):
+        there = f"There are: {listed or 'none'}"
+        lacking = f"one of the first {count(seen, 'record')} has"
+        texts = [name for name in text_fields if name in missing]
+        if len(texts) == len(text_fields):
             advice = "name the field of the text by --text-field"
-            raise UsageError(f"{lacking}; {advice}. There are: {listed or 'none'}")
-        message(f"{lacking[0].upper()}{lacking[1:]}. There are: {listed}")
+            raise UsageError(f"n{lacking} {quoted(texts)}; {advice}. {there}")
+        if id_field in missing:
+            raise UsageError(
+                f"n{lacking} the id field {id_field!r}; name it by --id-field. {there}"
+            )
+        message(f"N{lacking} {quoted(texts)}. {there}")
     return itertools.chain(begun, chunks)
 
 

@@ -55,6 +55,13 @@ class Store(Protocol):
         was only just faster.
         """
 
+    def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
+        """Replace the description of an index without documents.
+
+        Raises SchemeMismatch if it has documents or is not one index, StoreError if it is not
+        `stored` any more.
+        """
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:

@@ -143,6 +143,11 @@ class IndexMeta:
             stop_entries(stop, scheme),
         )
 
+    def holds(self, other: IndexMeta) -> bool:
+        """Return whether `require` accepts another one."""
+        same = self.text_fields == other.text_fields and self.field == other.field
+        return same and self.whole.id == other.whole.id
+
     def require(self, other: IndexMeta, where: str) -> None:
         """Raise SchemeMismatch if `other` differs from this. where: the store that holds this."""
         self.whole.require(other.whole, where)

@@ -248,3 +248,28 @@ def test_reasons_are_in_plain_words(name: str, text: str, reason: str) -> None:
     assert (ran.status, reason in ran.err) == (1, True), ran.err
     assert "sys." not in ran.err
     assert " at at " not in ran.err
+
+
+def test_a_wrong_id_field_stops_at_once() -> None:
+    write_lines(Path("a.jsonl"), [{"text": SAME, "n": 1}, {"text": SAME, "key": None}])
+    for command in ("index", "pairs"):
+        done = run_command(command, "a.jsonl", "--id-field", "key")
+        assert done.status == 2
+        assert "none of the first 2 records has the id field 'key'; name it by" in done.err
+    assert sorted(path.name for path in Path().iterdir()) == ["a.jsonl"]
+
+
+def test_a_failed_first_try_leaves_the_index_free(target: list[str]) -> None:
+    """Until it has documents, an index takes another scheme and another text field."""
+    write_lines(Path("bad.jsonl"), [{"id": ["x"], "title": SAME}])
+    assert run_command("index", "bad.jsonl", "--text-field", "title", *target).status == 1
+    write_lines(Path("a.jsonl"), [{"id": "a", "text": SAME}])
+    Path("scheme.json").write_text(json.dumps(esdedup.Scheme([esdedup.SimHash()]).to_json()))
+    command = ["index", "a.jsonl", "--scheme", "scheme.json", "--text-field", "text", *target]
+    done = run_command(*command)
+    assert done.status == 0, done.err
+    found = run_command("similar", "--text", SAME, "--json", *target)
+    assert [match["id"] for match in found.json[0]["matches"]] == ["a"]
+    done = run_command("index", "a.jsonl", "--text-field", "title", *target)
+    assert done.status == 2
+    assert run_command("index", "a.jsonl", "--text-field", "id", *target).status == 2

@@ -84,7 +84,7 @@ def test_nothing_is_there_before_it_is_made(open_index: Open) -> None:
 
 def test_another_scheme_or_field_is_refused_by_name(open_index: Open) -> None:
     open_index().create()
-    open_index().create()
+    open_index().add(["a text"])
     other = esdedup.Scheme(shingling=esdedup.Shingling("char", 5))
     with pytest.raises(esdedup.SchemeMismatch, match=r"shingling\.size 3, not 5"):
         open_index(scheme=other).create()

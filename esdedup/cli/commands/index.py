@@ -19,6 +19,7 @@ from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.scheme import Scheme
+from esdedup.stores.mapping import IndexMeta
 
 
 def index_command(
@@ -58,12 +59,12 @@ def index_command(
         dead_letters(path) as letters,
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
-        # Before the index is made, because it keeps the name of the field.
-        made = opened.store.meta() is not None
-        names = opened.meta.text_fields if made else reading.text_field or ["text"]
+        # Before the index is created, because it keeps the name of the field.
+        made = opened.store.meta() or IndexMeta(Scheme())
+        names = reading.text_field or made.text_fields
         chunks = reading.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
-            sketch_of(opened.scheme if made else scheme or Scheme(), policy.limits)
+            sketch_of(scheme or made.whole, policy.limits)
         opened.create()
 
         def on_batch(report: IngestReport) -> None:

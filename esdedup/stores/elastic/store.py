@@ -121,6 +121,13 @@ class ClusterStore:
         else:
             stored.require(meta, self.where)
 
+    def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
+        self.refresh()
+        mappings = self._mappings() or {}
+        if len(mappings) > 1 or self.cluster.count(self._path):
+            stored.require(meta, self.where)
+        indices.put_metas(self.cluster, dict.fromkeys(mappings, (stored, meta)))
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:

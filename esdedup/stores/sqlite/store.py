@@ -111,6 +111,18 @@ class LocalStore:
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
             Tables(db, self.index, meta).create()
 
+    def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
+        with self._database.transaction() as db:
+            if self._meta(db) != stored:
+                raise StoreError(f"{self.where} was changed by another process: try again")
+            tables = Tables(db, self.index, stored)
+            if tables.last():
+                stored.require(meta, self.where)
+            tables.drop()
+            row = json.dumps(meta.to_json()), self.index
+            db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
+            Tables(db, self.index, meta).create()
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:

@@ -92,6 +92,20 @@ def test_another_scheme_or_field_is_refused_by_name(place: Place, open_store: Op
     assert open_store().meta() == META
 
 
+def test_only_an_index_without_documents_takes_another_scheme(open_store: OpenStore) -> None:
+    store = open_store()
+    store.create(META)
+    (other, _), *_ = OTHERS
+    store.renew(META, other)
+    with pytest.raises(esdedup.StoreError):
+        open_store().renew(META, OTHERS[1][0])
+    write(store, with_tokens([Document("1", {"text": "one two three four"})], other))
+    assert open_store().meta() == other
+    with pytest.raises(esdedup.SchemeMismatch, match="seed 2, not 1"):
+        open_store().renew(other, META)
+    assert [each.id for each in store.get(["1"])] == ["1"]
+
+
 def test_of_many_that_make_it_at_once_one_decides(open_store: OpenStore) -> None:
     metas = [IndexMeta(esdedup.Scheme(seed=seed)) for seed in (1, 2, 1, 2, 1, 2)]
     stores = [open_store() for _ in metas]
