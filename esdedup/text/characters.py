@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U32, Mask
+from esdedup.text.arrays import U32, Mask
 
 CODE_POINTS = 0x110000
+PIECE = 1 << 17
+"""Characters of a text above which it is cut into pieces."""
+_SPACE = re.compile("[ \n]")
 
 OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL = range(6)
 """OTHER separates words (space, punctuation). A run of WORD characters is a word (letters, digits,
@@ -61,18 +65,22 @@ def code_points(text: str) -> U32:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
-def utf8_lengths(points: U32) -> I64:
-    """Bytes of each character in UTF-8: shape (characters,)."""
-    lengths = np.ones(points.shape, np.int64)
-    for more in (0x80, 0x800, 0x10000):
-        lengths += points >= more
-    return lengths
+def pieces(text: str) -> list[str]:
+    """Cut a long text before white space, across which no character acts and no word runs on.
+
+    The arrays for a piece are freed before the next one, also if it grows 18 times (U+FDFA).
+    """
+    found, start = [], 0
+    while cut := _SPACE.search(text, start + PIECE):
+        found.append(text[start : cut.start()])
+        start = cut.start()
+    return [*found, text[start:]]
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters shown, which a terminal or a page would obey.
+    """Return the text with visible control characters, which a terminal or a page would obey.
 
-    Tabs and line ends are kept. Every text for people goes through this or `message_of`.
+    Tabs and line ends are kept. Every text for people passes through this or `message_of`.
     """
     return text.replace("\r\n", "\n").translate(_SHOWN)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.text.arrays import U32, offsets_of
-from esdedup.text.characters import code_points, unassigned
+from esdedup.text.characters import PIECE, code_points, pieces, unassigned
 
 Form = Literal["NFC", "NFKC", "none"]
 
@@ -50,6 +50,10 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     fold = normalisation.casefold
     normalised = [text.lower() if fold and text.isascii() else text for text in texts]
     rows = [row for row, text in enumerate(texts) if not text.isascii()]
+    for row in [row for row in rows if len(texts[row]) > PIECE]:
+        parts = (_normalise_others([piece], normalisation) for piece in pieces(texts[row]))
+        normalised[row] = "".join(itertools.chain.from_iterable(parts))
+        rows.remove(row)
     if rows:
         others = _normalise_others([texts[row] for row in rows], normalisation)
         for row, text in zip(rows, others, strict=True):

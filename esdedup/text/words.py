@@ -23,10 +23,12 @@ from esdedup.text.characters import (
     IGNORED,
     MARK,
     OTHER,
+    PIECE,
     SINGLE,
     SYMBOL,
     character_classes,
     code_points,
+    pieces,
 )
 from esdedup.text.hashing import PADDING, xxh3, xxh3_slices
 from esdedup.text.jieba import cut
@@ -42,7 +44,8 @@ _HYPHEN, _ZERO = b"-0"
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     """Split normalised texts into hashed tokens, without stop words: one row a text."""
     if shingling.unit == "word":
-        tokens = _words(texts, seed)
+        long = len(texts) == 1 and len(texts[0]) > PIECE
+        tokens = _long_words(texts[0], seed) if long else _words(texts, seed)
     elif shingling.unit == "char":
         tokens = _characters(texts, seed)
     else:
@@ -63,6 +66,11 @@ def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
     starts, ends = places[shingling.unit](text, shingling)
     keep = ~np.isin(hashes, xxh3(shingling.stop_words, seed))
     return hashes[keep], starts[keep], ends[keep]
+
+
+def _long_words(text: str, seed: int) -> Ragged:
+    hashes = np.concatenate([_words([piece], seed).hashes for piece in pieces(text)])
+    return Ragged(hashes, np.array([0, hashes.size]))
 
 
 def _words(texts: Sequence[str], seed: int) -> Ragged:

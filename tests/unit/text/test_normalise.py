@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
+import tracemalloc
 import unicodedata
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.exceptions import UsageError
-from esdedup.text.characters import unassigned
+from esdedup.text.characters import pieces, unassigned
 from esdedup.text.normalise import Form, Normalisation, normalise
+from esdedup.text.shingles import Shingling
+from esdedup.text.words import tokenise
 
 FORMS: list[Form] = ["NFKC", "NFC", "none"]
 ALL = [Normalisation(form, casefold) for form in FORMS for casefold in (True, False)]
@@ -210,3 +215,27 @@ def test_a_long_run_of_marks_takes_linear_time(chosen: Normalisation) -> None:
     began = time.process_time()
     normalise(texts, chosen)
     assert time.process_time() - began < 10  # In quadratic time, each text takes about as long.
+
+
+@given(st.text(" \n\u0301\u0316éE-1=\ufdfa中かが\u3099+", max_size=60))
+def test_a_long_text_is_handled_in_pieces(text: str) -> None:
+    whole = normalise([text], DEFAULT)
+    tokens = tokenise(whole, Shingling(), 1).hashes.tolist()
+    with mock.patch.multiple("esdedup.text.characters", PIECE=3):
+        assert len(pieces(text)) > 1 or not re.search("[ \n]", text[3:])
+        with (
+            mock.patch("esdedup.text.normalise.PIECE", 3),
+            mock.patch("esdedup.text.words.PIECE", 3),
+        ):
+            assert normalise([text], DEFAULT) == whole
+            assert tokenise(whole, Shingling(), 1).hashes.tolist() == tokens
+
+
+def test_a_text_that_grows_takes_bounded_memory() -> None:
+    texts = ["\ufdfa " * 500_000]
+    tracemalloc.start()
+    tokenise(normalise(texts, DEFAULT), Shingling(), 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # 9.5 million characters; as one piece they took 350 MB.
+    assert peak < 150e6
