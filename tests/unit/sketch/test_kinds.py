@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup import MinHash
 from esdedup.sketch.kinds.base import Block
 from esdedup.sketch.kinds.segments import Segmented
 from esdedup.sketch.limits import Limits
@@ -56,25 +58,28 @@ def test_every_kind_keeps_the_protocol(kind: Any) -> None:
     assert one.token_bytes > 0
 
 
-class Lengths(Segmented):
-    """A kind that a program adds: the number of words, in 64 bits."""
+@dataclass(frozen=True)
+class Bits(Segmented):
+    """A kind that a program adds: 64 bits that a field holds, in hexadecimal digits."""
 
-    kind = "lengths"
-    size = 64
-    segments = 4
+    size: int = 64
+    segments: int = 4
+
+    kind = "bits"
 
     def values(self, block: Block) -> U64:
-        return block.words.counts.astype(np.uint64)[:, None]
-
-    def describe(self) -> str:
-        return "numbers of words"
+        return np.array([[int(text, 16)] for text in block.texts], np.uint64)
 
 
 def test_a_kind_is_one_class_and_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, Lengths.kind, Lengths)
-    with esdedup.open(":memory:", scheme=Scheme([Lengths()])) as index:
-        index.add(["a b c", "d e", "f g h", "i j k l m n o"])
-        found = index.similar("x y z", distance=1)
-        assert [match.distance for match in found.matches] == [0, 0, 1, 1]
-        pairs = {(each.distance) for each in index.pairs(distance=2)}
-        assert pairs == {0, 1, 2}
+    monkeypatch.setitem(KINDS, Bits.kind, Bits)
+    scheme = Scheme([MinHash(), Bits(fields=["phash"])])
+    assert Scheme.from_json(scheme.to_json()) == scheme
+    prints = {"a": 7, "b": 6, "c": 7 << 40, "d": (7 << 40) + 3}
+    with esdedup.open(":memory:", scheme=scheme) as index:
+        index.add({"id": id, "text": f"text {id}", "phash": f"{n:x}"} for id, n in prints.items())
+        found = index.similar("f", sketch="bits", distance=2)
+        assert [(match.id, match.distance) for match in found.matches] == [("a", 1), ("b", 2)]
+        pairs = {(each.left, each.right, each.distance) for each in index.pairs(sketch="bits")}
+        assert pairs == {("a", "b", 1), ("c", "d", 2)}
+        assert index.groups(sketch="bits").duplicates == 2
