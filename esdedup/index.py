@@ -418,12 +418,14 @@ class Index:
         log: str | Path | LogReader,
         *,
         force: bool = False,
+        successor: bool = False,
         on_report: Callable[[UndoReport], None] | None = None,
     ) -> UndoReport:
         """Restore what a run of `dedup` deleted, marked or moved.
 
         A document that another client has changed since is skipped. force: also if the log is
-        of an index at another address, or of another scheme. on_report: as in `Dedup.apply`.
+        of an index at another address, or of another scheme. successor: into this index though the
+        log is of another name. on_report: as in `Dedup.apply`.
 
         Raises UsageError if the log can't be read or is of another index, and the errors of the
         store. The same call again resumes.
@@ -431,17 +433,17 @@ class Index:
         if not isinstance(log, LogReader):
             check_type("log", log, "str | Path")
             log = LogReader(Path(log))
-        self.check_log(log, force=force)
-        to = log.header.to
-        return undo(self.store, log, None if to is None else self.store.beside(to), on_report)
+        self.check_log(log, force=force, successor=successor)
+        to = None if log.header.to is None else self.store.beside(log.header.to)
+        return undo(self.store, log, to, on_report, successor=successor)
 
-    def check_log(self, log: LogReader, *, force: bool = False) -> None:
-        """Raise UsageError if a log is not of this index. force: only if of another name."""
+    def check_log(self, log: LogReader, *, force: bool = False, successor: bool = False) -> None:
+        """Raise UsageError if a log is not of this index. force, successor: as in `undo`."""
         header, place = log.header, self.place
-        if header.index != place.index:
+        if header.index != place.index and not successor:
             raise UsageError(
                 f"log file {log.path} is of index {header.index!r}, not of {place.index!r}: --index"
-                f" {header.index}"
+                f" {header.index}, or --into {place.index} to restore into its successor"
             )
         differing = []
         address = self.store.address

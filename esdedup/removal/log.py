@@ -1,18 +1,16 @@
 """A write-ahead log of a run that removes or marks duplicates, from which it can be undone.
 
-It is lines of JSON: first the run, then for each page of documents the plan, with whole documents,
-and afterwards the result. The plan of a page is on the disk before any of its documents is changed,
-so that a run can be undone even if it was killed. The last line is the end, with a digest of all
-lines before it. It is missing if the run was killed, or if the log was cut off.
+Lines of JSON: the run, then for each page of documents the plan, with whole documents, and the
+result. The plan of a page is on the disk before any of its documents is changed, so a killed run
+can be undone. The last line is a digest of all lines before it; it is missing if the run was killed
+or the log is truncated.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,26 +29,15 @@ Action = Literal["delete", "mark", "move"]
 _KIND = "esdedup dedup"
 _VERSION = 1
 _BLOCK = 1 << 20
-_PIECE = 512
-"""Bytes that are unpacked at once: they may hold 16 MB."""
-_LONGEST_HEADER = 16 << 20
-_PACKINGS: dict[str, tuple[Callable[[bytes], bytes], Callable[[], Any]]] = {
-    ".zst": (
-        lambda block: zstandard.ZstdCompressor(write_checksum=True).compress(block),
-        lambda: zstandard.ZstdDecompressor().decompressobj(),
-    ),
-    ".gz": (gzip.compress, lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
-}
-"""By a name's ending: what packs a block, and what makes an unpacker of one block."""
+_COMPRESSED = ".zst"
 
 
 @dataclass(frozen=True)
 class RunHeader:
     """The first line of a log: the run.
 
-    index: its name. address: a file, or addresses with ", " between them. scheme: its id. field: of
-    our tokens. to: the index that documents were moved to. grouping: how duplicates were found.
-    began: ISO 8601.
+    address: a file, or addresses joined by ", ". scheme: its id. field: of our tokens. to: the
+    index that documents were moved to. grouping: how duplicates were found. began: ISO 8601.
     """
 
     index: str
@@ -64,7 +51,7 @@ class RunHeader:
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> RunHeader:
-        """The run of a log. Raises TypeError or ValueError for another form."""
+        """Parse the first line. Raises TypeError or ValueError for another form."""
         header = RunHeader(**found)
         texts = {name: value for name, value in found.items() if name not in ("grouping", "to")}
         wrong = [name for name, value in texts.items() if not isinstance(value, str)]
@@ -79,10 +66,10 @@ class RunHeader:
 class Entry:
     """A document to change.
 
-    held: as it was, whole; for a document to mark, the log only has the id. original: the id of its
-    representative, None for a representative. value: similarity, or Hamming distance. marks: the
-    values to write below our field. former: the values that these replace. present: the index to
-    move it to has it already, and keeps it when the run is undone.
+    held: the whole document; only its id for one to mark. original: the id of its representative,
+    None for a representative. value: similarity, or Hamming distance. marks: the values to write
+    below our field. former: the values that these replace. present: the index to move it to has the
+    same document already, and keeps it when the run is undone.
     """
 
     held: Held
@@ -128,8 +115,8 @@ class Entry:
 class LogWriter:
     """Writes a new log, which only its owner may read.
 
-    A file whose name ends in .zst or .gz is compressed, each page by itself. Raises UsageError if
-    the file exists or can't be made, StoreError if it can't be written to.
+    A file whose name ends in .zst is compressed, each page by itself. Raises UsageError if the file
+    exists or can't be created, StoreError if it can't be written to.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
@@ -140,8 +127,8 @@ class LogWriter:
             self._file = open_private(path, "xb")
         except FileExistsError as error:
             raise UsageError(
-                f"log file {path}: it exists, and may be needed to restore documents: name"
-                " another (--log)"
+                f"log file {path} exists, and may be needed to restore documents: name another"
+                " (--log)"
             ) from error
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
@@ -175,8 +162,8 @@ class LogWriter:
     def _write(self, lines: Sequence[str]) -> None:
         block = "".join(line + "\n" for line in lines).encode()
         self._digest.update(block)
-        if packing := _PACKINGS.get(self.path.suffix.lower()):
-            block = packing[0](block)
+        if self.path.suffix.lower() == _COMPRESSED:
+            block = zstandard.ZstdCompressor(write_checksum=True).compress(block)
         self._whole = False
         try:
             self._file.write(block)
@@ -184,18 +171,18 @@ class LogWriter:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StoreError(
-                f"log file {self.path}: {error.strerror}: documents that could not be logged were"
-                " left as they are"
+                f"log file {self.path}: {error.strerror}: documents that could not be logged are"
+                " unchanged"
             ) from error
         self._whole = True
 
 
 class LogReader:
-    """Reads a log up to its end or to its first damage.
+    """Reads a log up to its end or its first damage.
 
     damage: after `pages`, a message about the part that could not be read, or None. A log without
-    an end is damaged. Raises UsageError if the file can't be read or is not such a log, StoreError
-    if its first line is damaged.
+    an end is damaged. Raises UsageError if the file can't be read or is no such log, StoreError if
+    its first line is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -209,20 +196,20 @@ class LogReader:
             raise UsageError(f"log file {path}: {error.strerror}") from error
         if found is None:
             raise StoreError(
-                f"log file {path}: its first line can't be read: it was cut off, or is not a log of"
+                f"log file {path}: its first line can't be read: it is truncated, or not a log of"
                 " esdedup dedup"
             )
         if not isinstance(found, dict) or found.pop("log", None) != _KIND:
-            raise UsageError(f"log file {path}: it is not a log of esdedup dedup")
+            raise UsageError(f"log file {path} is not a log of esdedup dedup")
         if found.pop("version", None) != _VERSION:
-            raise UsageError(f"log file {path}: it is of another version of esdedup")
+            raise UsageError(f"log file {path} is of another version of esdedup")
         try:
             self.header = RunHeader.from_json(found)
         except (TypeError, ValueError) as error:
             raise StoreError(f"log file {path}: its first line is damaged: {error}") from error
 
     def pages(self) -> Iterator[list[Entry]]:
-        """Pages of planned documents that were changed, or may have been if the run was killed."""
+        """Yield pages of documents that were changed, or may have been if the run was killed."""
         planned: list[Entry] = []
         read, ended = 0, False
         lines = self._lines()
@@ -230,11 +217,11 @@ class LogReader:
         for number, found in enumerate(lines, 1):
             try:
                 if ended:
-                    raise ValueError("it comes after the end")
+                    raise ValueError("it follows the end")
                 if "end" in found:
                     ended = True
                     if found["end"] != self._digest.hexdigest():
-                        raise ValueError("an earlier line is not as it was written")
+                        raise ValueError("an earlier line has changed")
                     continue
                 if "done" not in found:
                     planned.append(Entry.from_json(found["planned"]))
@@ -242,7 +229,7 @@ class LogReader:
                     continue
                 done = frozenset(found["done"])
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                # The other errors are in words of Python.
+                # The messages of the other errors are Python's.
                 why = f": {error}" if isinstance(error, ValueError) else ""
                 self._damaged(number, f"a line of another form{why}")
                 break
@@ -251,7 +238,7 @@ class LogReader:
         if planned:
             yield planned
         if not ended and self._fault is None:
-            self._fault = "it has no end: the run was killed, or the log was cut off"
+            self._fault = "it has no end: the run was killed, or the log is truncated"
         if self._fault is not None:
             records = f"{read:,} record{'' if read == 1 else 's'}"
             self.damage = f"log file {self.path}: {self._fault}. {records} could be read"
@@ -260,43 +247,32 @@ class LogReader:
         self._fault = f"it is damaged after line {read}: {why}"
 
     def _lines(self) -> Iterator[Any]:
-        """The lines; while one is out, the digest is that of all lines before it."""
+        """Yield the lines; meanwhile the digest is that of all lines before the yielded one."""
         self._fault, self._digest = None, xxhash.xxh3_128()
-        read, size = 0, 0
-        parts: list[bytes] = []
+        read, rest = 0, b""
         with self.path.open("rb") as raw:
             try:
-                for block in _unpacked(self.path, raw):
-                    # A kill may have cut off the last line.
-                    *ends, rest = block.split(b"\n")
-                    for end in ends:
-                        line = b"".join([*parts, end])
-                        parts = []
+                for block in _decompressed(self.path, raw):
+                    # The last line of a killed run may be incomplete.
+                    *lines, rest = (rest + block).split(b"\n")
+                    for line in lines:
                         yield json.loads(line)
                         self._digest.update(line + b"\n")
                         read += 1
-                    parts.append(rest)
-                    size += len(block)
-                    if not read and size > _LONGEST_HEADER:
-                        raise ValueError("it is too long")
-            except (ValueError, RecursionError, zstandard.ZstdError, zlib.error) as error:
+            except (ValueError, RecursionError, zstandard.ZstdError) as error:
                 self._damaged(read, json_fault(error))
 
 
-def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
-    if (packing := _PACKINGS.get(path.suffix.lower())) is None:
-        while block := raw.read(_BLOCK):
-            yield block
-        return
-    unpacker, whole = packing[1](), True
+def _decompressed(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    # A page is a frame of its own: each before a damaged one is read whole.
+    frame = None
     while block := raw.read(_BLOCK):
-        # Block by block, so that nothing before a damaged one is lost. The last may be cut off.
-        for first in range(0, len(block), _PIECE):
-            piece = block[first : first + _PIECE]
-            while piece:
-                yield unpacker.decompress(piece)
-                piece, whole = unpacker.unused_data, unpacker.eof
-                if whole:
-                    unpacker = packing[1]()
-    if not whole:
-        raise ValueError("the rest is cut off, as by a kill")
+        if path.suffix.lower() != _COMPRESSED:
+            yield block
+            continue
+        while block:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(block)
+            block = frame.unused_data
+            if frame.eof:
+                frame = None

@@ -1,8 +1,8 @@
-"""Deletes, marks or moves duplicates, with a log from which that can be undone.
+"""Delete, mark or move duplicates, with a log from which that can be undone.
 
 A document is changed only if its text, and that of its representative, are still the texts that
-were compared. It is logged whole first, and then changed only if nobody changed it since
-(`stores.changes`). A document whose representative vanished at the same time is put back.
+were compared. It is logged whole first, and then changed only if no client has changed it since
+(`stores.changes`). A document whose representative vanishes meanwhile is restored.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ _PAGE = 1_000
 _CHARACTERS = 20_000_000
 """Number of documents, and about the characters, that are held, logged and changed at once."""
 
-
-_PutBack = tuple[set[str], set[str], list[Failure]]
-"""Ids of the documents that were created, of those that were there, and the failures."""
+_Restored = tuple[set[str], set[str], list[Failure]]
+"""Ids of the documents that were created, of those that were present, and the failures."""
 
 
 def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Delete documents that are as they were held; returns a failure for each other one."""
+    """Delete documents that have not changed since they were held; return the other failures."""
     version = {one.id: one.version for one in held}
 
-    def decision(now: Held) -> Decision:
-        return Change(now, None) if now.version == version[now.id] else _changed(now)
+    def decide(some: Sequence[Held]) -> list[Decision]:
+        return [
+            Change(now, None) if now.version == version[now.id] else _changed(now) for now in some
+        ]
 
-    return change_held(store, held, lambda some: [*map(decision, some)], []).failures
+    return change_held(store, held, decide, []).failures
 
 
 def _changed(held: Held) -> Failure:
     return Failure(held.id, CHANGED, conflict=True)
 
 
-def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
-    """Create documents as they were held; equal ones count as present, none is overwritten."""
+def put_back(store: Store, held: Sequence[Held]) -> _Restored:
+    """Create documents as they were held; equal ones are present, and none is overwritten."""
     found = {one.id: one for one in store.hold([one.id for one in held])}
     report = store.restore([one for one in held if one.id not in found])
     refused = {each.id: each for each in report.failures}
     found |= {one.id: one for one in store.hold(list(refused))}
-    taken = f"{store.where} has another document of this id, which was left as it is"
-    result: _PutBack = set(), set(), []
-    created, present, failures = result
+    taken = f"{store.where} has another document of this id, which is unchanged"
+    created, present, failures = set(), set(), []
     for one in held:
         there = found.get(one.id)
         if there is not None and same_json(there.document.source, one.document.source):
@@ -69,14 +69,14 @@ def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
             failures.append(refused[one.id])
         else:
             created.add(one.id)
-    return result
+    return created, present, failures
 
 
 def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Failure]:
     """Create documents in another index, then delete them here; return the failures."""
     held = [entry.held for entry in entries]
     created, present, failures = put_back(destination, [replace(one, index=None) for one in held])
-    # The log says of the others that they are to be deleted there when the run is undone.
+    # By the log, the others are to be deleted there when the run is undone.
     known = {entry.id for entry in entries if entry.present}
     reason = f"it came into {destination.where} just now"
     failures += [Failure(id, reason, conflict=True) for id in sorted(present - known)]
@@ -88,11 +88,11 @@ def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Fai
     return failures + left
 
 
-def move_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> _PutBack:
-    """Put documents back, and then delete them in the index that they were moved to, if any.
+def move_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> _Restored:
+    """Restore documents, and delete them in the index that they were moved to, if any.
 
-    A document that was there before stays. One that was changed there stays there too, and is among
-    the failures.
+    A document that was present there before the run stays. One that was changed there stays there
+    too, and is among the failures.
     """
     created, present, failures = put_back(store, [entry.held for entry in entries])
     if destination is not None:
@@ -103,22 +103,22 @@ def move_back(store: Store, destination: Store | None, entries: Sequence[Entry])
 
 
 def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Delete documents that are there unchanged; returns a failure for each changed one."""
+    """Delete the documents that are unchanged; return a failure for each changed one."""
     wanted = {one.id: one.document.source for one in held}
     found = store.hold(list(wanted))
     same = [one for one in found if same_json(one.document.source, wanted[one.id])]
     changed = {one.id for one in found} - {one.id for one in same}
     changed |= {each.id for each in remove(store, same)}
-    reason = f"it was put back, and stays in {store.where} too, where it was changed"
+    reason = f"it was restored, and stays in {store.where} too, where it was changed"
     return [Failure(id, reason, conflict=True) for id in wanted if id in changed]
 
 
 @dataclass(frozen=True)
 class DedupReport(Counts):
-    """Counts of the documents that were looked at.
+    """Counts of the documents of a run.
 
-    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted by others,
-    or by a run that was killed. failures: left as they were, with the reason; a conflict means that
+    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted by other
+    clients, or by a run that was killed. failures: skipped, with the reason; a conflict means that
     a document changed since it was compared.
     """
 
@@ -129,7 +129,7 @@ class DedupReport(Counts):
 
     @property
     def settled(self) -> int:
-        """The number of documents that were looked at."""
+        """The sum of all counts."""
         return self.done + self.unchanged + self.gone + len(self.failures)
 
 
@@ -140,13 +140,13 @@ def prepare(
     action: Action,
     destination: Store | None = None,
 ) -> None:
-    """Raise an error if a run may not begin; the arguments are those of `dedup`.
+    """Check that a run can begin; the arguments are those of `dedup`.
 
-    It is UsageError if they contradict each other, StoreError if the groups do not suit judgements
-    that were made since they were found, and SchemeMismatch if the destination has another scheme.
+    Raises UsageError if they contradict each other, StoreError if the groups contradict later
+    judgements, and SchemeMismatch if the destination has another scheme.
     """
     if (action == "move") != (destination is not None and destination.where != store.where):
-        raise UsageError("to move documents, and only that, takes another index to move them to")
+        raise UsageError("to move documents, and only then, name another index to move them to")
     if action != "delete":
         require_settled(store, meta)
     _require_judged(store, meta, groups, groups.duplicate_rows)
@@ -164,14 +164,14 @@ def dedup(
     destination: Store | None = None,
     on_report: Callable[[DedupReport], None] | None = None,
 ) -> DedupReport:
-    """Delete, marks, or moves the duplicates among groups of documents, after `prepare`.
+    """Delete, mark, or move the duplicates of groups, after `prepare`.
 
-    destination: an index of the same scheme to move them to; made if there is none. on_report:
+    destination: an index of the same scheme to move them to; created if there is none. on_report:
     called after each page.
 
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
-    can't be written, or if the rest of the groups does not suit a judgement that was made since.
-    Documents that were not logged are not changed, and the same call goes on.
+    can't be written, if the rest of the groups contradicts a later judgement, or if the name means
+    other indices by now. Documents that were not logged are unchanged, and the same call resumes.
     """
     if destination is not None and destination.meta() is None:
         destination.create(replace(meta, next=None, former=None, spent=()))
@@ -180,7 +180,7 @@ def dedup(
         rows = np.union1d(rows, groups.representative[rows])
     # Each representative right before its duplicates.
     rows = rows[np.argsort(groups.representative[rows], kind="stable")]
-    work = _Work(store, meta, groups, action, destination)
+    work = _Work(store, meta, groups, action, destination, {None, store.index, *store.names()})
     total, first, size = DedupReport(), 0, _FIRST_PAGE
     suited = None
     while first < rows.size:
@@ -202,16 +202,14 @@ def dedup(
 def _require_judged(
     store: Store, meta: IndexMeta, groups: Groups, ahead: I64, suited: str | None = None
 ) -> str:
-    """Raise StoreError if groups do not suit the judgements as they are now.
+    """Return the `acting` of the present judgements.
 
-    ahead: the rows of the documents that are not changed yet; the others do not matter. suited: the
-    `acting` of judgements that suit. Returns that of the judgements as they are now.
+    ahead: the rows of the documents that are not changed yet; the others do not matter. suited:
+    that of judgements that were checked. Raises StoreError if groups contradict the judgements.
     """
     now = read_judgements(store, meta)
     acting = now.acting
-    if acting == suited:
-        return acting
-    if (reason := groups.misfit(now, ahead)) is not None:
+    if acting != suited and (reason := groups.misfit(now, ahead)) is not None:
         raise StoreError(f"{reason} since these groups were found: find the groups again")
     return acting
 
@@ -223,19 +221,20 @@ class _Work:
     groups: Groups
     action: Action
     destination: Store | None
+    indices: set[str | None]
 
     def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
-        """Change the documents of some rows; returns the counts, and the number of characters."""
+        """Change the documents of some rows; return the counts, and the number of characters."""
         row_of = {self.groups.ids[row]: row for row in rows}
         held = {one.id: one for one in self.store.hold(list(row_of))}
+        if new := {one.index for one in held.values()} - self.indices:
+            raise StoreError(
+                f"{self.store.where} means {', '.join(map(str, new))} now, and another index when"
+                " this run began: find the groups again"
+            )
         digest_of = _text_digests(held.values(), self.meta)
         originals = self._originals(rows)
-        there = self.destination.hold(list(row_of)) if self.destination is not None else []
-        present = {
-            one.id
-            for one in there
-            if one.id in held and same_json(one.document.source, held[one.id].document.source)
-        }
+        present = self._present(held)
         entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
         for id, one in held.items():
             planned = self._planned(row_of[id], one, digest_of.get(id), originals)
@@ -262,10 +261,17 @@ class _Work:
         texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
         return report, sum(len(text or "") for text in texts) + sum(map(len, lines))
 
+    def _present(self, held: Mapping[str, Held]) -> set[str]:
+        """Return the ids of the documents that the destination has already."""
+        found = [] if self.destination is None else self.destination.hold(list(held))
+        return {
+            one.id for one in found if same_json(one.document.source, held[one.id].document.source)
+        }
+
     def _carry_out(
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
-        """Change logged documents; returns the ids of those that changed, and the failures."""
+        """Change logged documents; return the ids of those that changed, and the failures."""
         if self.action == "mark":
             failures = self._mark(entries)
         elif self.destination is not None:
@@ -276,22 +282,22 @@ class _Work:
         changed = [entry for entry in entries if entry.id not in stayed]
         if self.action == "mark":
             return [entry.id for entry in changed], failures
-        # A representative may have vanished just now, such as by a run that keeps others.
+        # A representative can vanish meanwhile, such as by a run that keeps other documents.
         originals = self._originals([row_of[entry.id] for entry in changed])
         bereft = [entry for entry in changed if entry.original not in originals]
-        if not bereft:
-            return [entry.id for entry in changed], failures
-        created, present, left = move_back(self.store, self.destination, bereft)
-        back = created | present
-        reason = "its original is gone or changed, just as it went: it was put back"
-        returned = {
-            one.id: Failure(one.id, reason, conflict=True) for one in bereft if one.id in back
-        }
-        returned |= {each.id: each for each in left}
-        return [each.id for each in changed if each.id not in back], [*failures, *returned.values()]
+        back: set[str] = set()
+        if bereft:
+            created, present, left = move_back(self.store, self.destination, bereft)
+            back = created | present
+            reason = "its original vanished or changed meanwhile: it was restored"
+            returned = {
+                one.id: Failure(one.id, reason, conflict=True) for one in bereft if one.id in back
+            }
+            failures = [*failures, *(returned | {each.id: each for each in left}).values()]
+        return [each.id for each in changed if each.id not in back], failures
 
     def _originals(self, rows: Sequence[int]) -> set[str]:
-        """The ids of the rows' representatives that still have the text that was compared."""
+        """Return the ids of the rows' representatives that have the text that was compared."""
         heads = self.groups.representative[rows].tolist()
         digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
         held = self.store.hold(list(digest_of), [*self.meta.text_fields])
@@ -301,21 +307,21 @@ class _Work:
     def _planned(
         self, row: int, held: Held, digest: str | None, originals: set[str]
     ) -> Entry | Failure | None:
-        """Its log entry; a failure if it must stay as it is; None if it needs no change."""
+        """Return its entry; a failure if it can't be changed; None if it needs no change."""
         groups, source, name = self.groups, held.document.source, self.meta.field
         head, compared = int(groups.representative[row]), groups.digest(row)
+        original = groups.ids[head]
         reason = None
         if digest != compared:
             reason = "its text changed since it was compared"
             if held.document.tokens_in(name).get("digest") == compared:
-                reason = "its tokens are not of the text that it has now (esdedup backfill --stale)"
-        elif groups.ids[head] not in originals:
-            original = groups.ids[head]
+                reason = "its tokens are not of its present text (esdedup backfill --stale)"
+        elif original not in originals:
             reason = f"its original {original!r} is gone, or its text changed since it was compared"
         if reason is not None:
             return Failure(held.id, reason, conflict=True)
-        alike = (None, None) if head == row else (groups.ids[head], float(groups.value[row]))
-        entry = Entry(held, *alike)
+        similar = (None, None) if head == row else (original, float(groups.value[row]))
+        entry = Entry(held, *similar)
         if self.action != "mark":
             return entry
         marks = differing(source, name, wanted_marks(groups, row))
@@ -338,7 +344,7 @@ class _Work:
 
 
 def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:
-    """The digests of the documents' texts as they are now, by id, if they have a text."""
+    """Return the digests of the documents' present texts, by id, if they have a text."""
     texts = {one.id: text_at(one.document.source, meta.text_fields) for one in held}
     with_text = {id: text for id, text in texts.items() if text is not None}
     return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

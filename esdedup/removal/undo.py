@@ -1,9 +1,9 @@
-"""Undoes a run from its log: puts documents back, or takes marks away."""
+"""Undo a run from its log: restore documents, or remove marks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from esdedup.groups.marks import differing, former, replaced
 from esdedup.models import Change, Counts, Failure, Held
@@ -17,11 +17,11 @@ _GONE = "it is gone"
 
 @dataclass(frozen=True)
 class UndoReport(Counts):
-    """Counts of the documents in a log.
+    """Counts of the documents of a log.
 
-    restored: put back, or given their former marks. present: were as before already. failures: left
-    as they are, with the reason; a conflict means that somebody else has written since. damage: the
-    reason for which the rest of the log could not be read, or may be missing, if any.
+    restored: created, or given their former marks. present: unchanged since before the run.
+    failures: skipped, with the reason; a conflict means that another client has written since.
+    damage: why the rest of the log could not be read, or may be missing, if it is.
     """
 
     restored: int = 0
@@ -40,11 +40,15 @@ def undo(
     log: LogReader,
     destination: Store | None = None,
     on_report: Callable[[UndoReport], None] | None = None,
+    *,
+    successor: bool = False,
 ) -> UndoReport:
-    """Put back the documents that a run deleted or moved, or take its marks away.
+    """Restore the documents that a run deleted or moved, or remove its marks.
 
-    Documents of others are never overwritten. A second call completes one that was stopped.
+    Documents of other clients are never overwritten. A second call completes one that was stopped.
     destination: the index that documents were moved to. on_report: called after each page.
+    successor: the store is another index than that of the log, and its own name decides where in
+    it documents go.
 
     Returns the counts of all documents, and `damage` if the log was not read to its end.
     Raises the errors of the stores.
@@ -54,6 +58,8 @@ def undo(
         if log.header.action == "mark":
             report = _unmark(store, log.header.field, entries)
         else:
+            if successor:
+                entries = [replace(each, held=replace(each.held, index=None)) for each in entries]
             created, present, failures = move_back(store, destination, entries)
             failed = {each.id for each in failures}
             report = UndoReport(len(created - failed), len(present - failed), failures)
@@ -74,9 +80,9 @@ def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
         if former(source, name, entry.marks) == entry.former:
             return "unchanged"
         if differing(source, name, entry.marks):
-            reason = "its marks are not those that were put, and were left as they are"
+            reason = "its marks are not those of the run, and are unchanged"
             return Failure(entry.id, reason, conflict=True)
-        # An update could only put null in the place of a name, and not remove it.
+        # An update can set a name to null, but not remove it.
         return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)
 
     ids = list(entry_of)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from esdedup.removal.remove import DedupReport, dedup, prepare
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
+from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import index_mapping
 from tests.conftest import delete_index
@@ -461,7 +463,65 @@ def test_an_answer_that_was_lost(
     assert whole(store) == before
 
 
+@clusters
+def test_an_alias_that_means_another_index_ends_the_run(
+    request: pytest.FixtureRequest, place: Place, tmp_path: Path
+) -> None:
+    url, names = str(place.target), [f"{place.index}-{n}" for n in (1, 2)]
+    for name in names:
+        request.addfinalizer(partial(delete_index, url, name))
+        with_documents = Place(url, name).open()
+        fill(with_documents, sources(60))
+        with_documents.close()
+
+    def point(old: str | None, new: str) -> None:
+        actions = [{"add": {"index": new, "alias": place.index}}]
+        if old is not None:
+            actions.append({"remove": {"index": old, "alias": place.index}})
+        call(url, "POST", "/_aliases", {"actions": actions})
+
+    point(None, names[0])
+    store = place.open()
+    log = Log(tmp_path / "log.zst", "delete")
+    log.finally_ = lambda: point(*names)
+    groups = find_groups(store, META, Grouping())
+    with pytest.raises(esdedup.StoreError, match=f"means {names[1]} now"), log:
+        dedup(store, META, groups, "delete", log)
+    assert len(whole(store)) == 240
+    store.close()
+    old = Place(url, names[0]).open()
+    assert len(whole(old)) == 140
+    old.close()
+
+
 # What undo finds
+
+
+def test_a_successor_gets_what_was_removed(
+    place: Place, others: Place, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+    (report,) = run(place, "dedup", "--apply", "--action", "delete", "--yes").json
+    there = others.open()
+    fill(there, [one[0] for id, one in whole(store).items() if not id.startswith("s")])
+    refused = run(others, "undo", report["log"], "--yes")
+    assert (refused.status, f"--into {others.index}" in refused.err) == (2, True), refused.err
+    asked: list[str | None] = []
+    takes_creates = indices.takes_creates
+
+    def counted(cluster: Any, index: str | None) -> str | None:
+        asked.append(index)
+        return takes_creates(cluster, index)
+
+    monkeypatch.setattr(indices, "takes_creates", counted)
+    ran = run(place, "undo", report["log"], "--into", others.index, "--yes")
+    assert (ran.status, ran.json[0]["restored"]) == (0, 6), ran.err
+    assert f"of index {place.index!r}" in ran.err
+    expected = {id: one[0] for id, one in before.items() if not id.startswith("s")}
+    assert {id: one[0] for id, one in whole(there).items()} == expected
+    assert len(asked) <= 1
+    there.close()
 
 
 def test_an_id_that_was_taken_meanwhile_is_left_to_whoever_has_it(
@@ -490,12 +550,13 @@ def test_what_was_moved_and_changed_there_stays_there_too(
     (report,) = run(
         place, "dedup", "--apply", "--action", "move", "--to", others.index, "--yes"
     ).json
-    touch(others, "g1-1", {"n": 5})()
+    # As JSON, 1 and 1.0 differ.
+    touch(others, "g1-1", {"n": 1.0})()
     ran = run(place, "undo", report["log"], "--yes")
     assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g1-1"])
     assert whole(store) == before
     moved = others.open()
-    assert {id: one[0]["n"] for id, one in whole(moved).items()} == {"g1-1": 5}
+    assert {id: repr(one[0]["n"]) for id, one in whole(moved).items()} == {"g1-1": "1.0"}
     moved.close()
 
 
@@ -556,7 +617,7 @@ def test_an_alias_of_the_same_index_is_no_place_to_move_to(place: Place, store: 
 
 
 @local
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.zst"])
 def test_a_log_is_read_as_far_as_it_goes(
     place: Place, others: Place, store: Store, tmp_path: Path, ending: str
 ) -> None:
@@ -576,8 +637,12 @@ def test_a_log_is_read_as_far_as_it_goes(
             lost += 1
             continue
         entries = [entry for page in log.pages() for entry in page]
+        if log.damage is None:
+            # Only the checksum behind the last line is missing.
+            assert (len(entries), ending) == (6, "jsonl.zst")
+            continue
         assert log.damage is not None
-        assert "cut off" in log.damage
+        assert "truncated" in log.damage or "damaged" in log.damage
         assert f"{len(entries)} records could be read" in log.damage.replace(
             "record c", "records c"
         )
@@ -585,7 +650,7 @@ def test_a_log_is_read_as_far_as_it_goes(
         restored.add(len(entries))
     assert lost > 3
     cut_off.write_bytes(written[:9])
-    with pytest.raises(esdedup.StoreError, match="its first line can't be read: it was cut off"):
+    with pytest.raises(esdedup.StoreError, match="its first line can't be read: it is truncated"):
         LogReader(cut_off)
     assert {0, 6} <= restored
     cut_off.write_bytes(written[: len(written) // 3])
@@ -602,7 +667,7 @@ def test_a_log_is_read_as_far_as_it_goes(
 
 
 @local
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.zst"])
 def test_what_goes_is_in_the_log_on_the_disk(
     store: Store, others: Place, tmp_path: Path, ending: str
 ) -> None:
@@ -656,7 +721,7 @@ def test_the_log_of_a_run_that_failed_has_an_end(store: Store, others: Place, ap
 def test_a_changed_byte_of_a_log_is_told(
     place: Place, store: Store, at: float, value: int, data: st.DataObject
 ) -> None:
-    ending = data.draw(st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst"]))
+    ending = data.draw(st.sampled_from(["jsonl", "jsonl.zst"]))
     name = Path(f"whole.{ending}")
     if not name.exists():
         if store.statistics(META).documents == 0:
@@ -673,7 +738,7 @@ def test_a_changed_byte_of_a_log_is_told(
     assert "Traceback" not in ran.err
     # Unless the byte says what it said, such as one of a time of packing.
     if ran.status == 0:
-        assert old == value or ending == "jsonl.gz", ran
+        assert old == value, ran
     assert whole(store).items() >= before.items()
 
 
@@ -731,7 +796,7 @@ def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
         (["--apply", "--action", "delete", "--to", "x", "--yes"], "--to"),
         (["--log", "x.jsonl"], "--apply"),
         (["--to", "x"], "--apply"),
-        (["--apply", "--action", "delete", "--yes", "--log", "other.jsonl"], "it exists"),
+        (["--apply", "--action", "delete", "--yes", "--log", "other.jsonl"], "other.jsonl exists"),
         (["--apply", "--action", "delete", "--yes", "--log", "no/x.jsonl"], "No such file"),
         (["--threshold", "0.5", "--sketch", "simhash"], "--threshold"),
         (["--keep", "best"], "best"),

@@ -17,7 +17,6 @@ import pytest
 
 import esdedup
 from esdedup import RecordError, UsageError
-from esdedup.removal.remove import DedupReport
 from tests.helpers.commands import words
 
 TEXTS = [f"{words(1)} {ending}" for ending in ("one", "two", "three")] + [words(2), words(3)]
@@ -109,73 +108,6 @@ def test_near_duplicates_by_a_word(tmp_path: Path) -> None:
         index.add(DOCUMENTS, on_duplicate="group")
         groups = {id: source["esdedup"]["group"] for id, source in sources(index).items()}
     assert groups == {"d0": "d0", "d1": "d0", "d2": "d0", "d3": "d3", "d4": "d4"}
-
-
-def test_groups_are_found_and_written(index: esdedup.Index) -> None:
-    (group,) = index.groups(keep="last")
-    assert (group.representative, [each.id for each in group.members]) == ("d2", ["d1", "d0"])
-    assert not any("group" in source["esdedup"] for source in sources(index).values())
-    assert list(index.groups(threshold=1.0)) == []
-    assert list(index.groups(exact=True)) == []
-    assert index.groups(sketch="simhash", distance=7).grouping.limits.distance == 7
-    report = index.group(work="work")
-    assert not Path("work").exists()
-    assert (report.groups.duplicates, report.marks.written, report.missed) == (2, 3, 0)
-    assert sources(index)["d1"]["esdedup"]["group"] == "d0"
-    for wrong in ({"threshold": 2.0}, {"keep": "best"}, {"method": "average"}):
-        with pytest.raises(UsageError):
-            index.groups(**wrong)
-
-
-@pytest.mark.parametrize("action", ["delete", "mark", "move"])
-def test_duplicates_are_taken_out_and_put_back(index: esdedup.Index, action: Any) -> None:
-    before = sources(index)
-    to = "others" if action == "move" else None
-    plan = index.dedup(action, to=to)
-    assert (plan.groups.duplicates, plan.report) == (2, None)
-    assert sources(index) == before
-    assert not list(Path().glob("*.zst"))
-    done = index.dedup(action, to=to, apply=True, log="log.jsonl")
-    assert done.report is not None
-    assert (done.report.done, done.log) == (3 if action == "mark" else 2, Path("log.jsonl"))
-    assert set(sources(index)) == ({*before} if action == "mark" else {"d0", "d3", "d4"})
-    undone = index.undo("log.jsonl")
-    assert (undone.failures, undone.damage) == ([], [])
-    assert sources(index) == before
-
-
-def test_what_dedup_and_undo_refuse(index: esdedup.Index, tmp_path: Path) -> None:
-    for action, to in (("move", None), ("delete", "others"), ("move", "documents")):
-        with pytest.raises(UsageError):
-            index.dedup(action, to=to)  # type: ignore[arg-type]
-    nothing = index.dedup("delete", threshold=1.0, apply=True)
-    assert nothing.log is None
-    assert nothing.report == DedupReport()
-    index.dedup("delete", apply=True, log="log.jsonl")
-    with esdedup.open(tmp_path / "b.db") as other:
-        other.create()
-        with pytest.raises(UsageError, match="if that is right, esdedup undo --force"):
-            other.undo("log.jsonl")
-        assert other.undo("log.jsonl", force=True).restored == 2
-    with pytest.raises(UsageError, match=r"esdedup\.open"):
-        esdedup.Index(index.store).dedup("delete")
-
-
-def test_a_log_that_is_damaged_is_told(index: esdedup.Index) -> None:
-    index.dedup("delete", apply=True, log="log.jsonl")
-    lines = Path("log.jsonl").read_text().splitlines()
-    Path("log.jsonl").write_text("\n".join([*lines[:2], "{broken", *lines[2:]]) + "\n")
-    undone = index.undo("log.jsonl")
-    assert undone.restored == 1
-    (damage,) = undone.damage
-    assert "damaged after line 2" in damage
-
-
-def test_a_report(index: esdedup.Index) -> None:
-    found = index.report(threshold=0.7, examples=1, sample=0, work="work")
-    assert (found.duplicates, len(found.examples), found.grouping.limits.threshold) == (2, 1, 0.7)
-    assert "<html" in found.html("documents")
-    assert not Path("work").exists()
 
 
 def test_texts_without_an_index() -> None:

@@ -114,6 +114,9 @@ def undo_command(
     target: Target,
     log: Path = setting(..., "The log of a run of esdedup dedup.", argument=True, metavar="LOG"),
     force: bool = setting(False, "Also if the address or the scheme is not that of the log."),
+    into: str | None = setting(
+        None, "Index to restore into, in place of the log's.", metavar="INDEX"
+    ),
     yes: bool = yes(),
     as_json: bool | None = as_json(),
 ) -> None:
@@ -121,21 +124,24 @@ def undo_command(
 
     Example: esdedup undo news.dedup-20260101T120000.000000Z.jsonl.zst
 
-    The index is the log's, unless --index names one. Deleted and moved documents are restored
-    whole, and marks are removed. A document that another client has changed since is skipped.
+    The index is the log's, unless --into names its successor. Deleted and moved documents are
+    restored whole, and marks are removed. A document that another client has changed since is
+    skipped.
     """
     _require_answer(yes, "undo")
     reader = LogReader(log)
     header = reader.header
-    if not typed("index") and "ESDEDUP_INDEX" not in os.environ:
+    if into is not None:
+        target = replace(target, index=into)
+    elif not typed("index") and "ESDEDUP_INDEX" not in os.environ:
         target = replace(target, index=header.index)
     with target.open() as index:
-        index.check_log(reader, force=force)
+        index.check_log(reader, force=force, successor=into is not None)
         scheme = index.scheme.id
         documents = sum(map(len, reader.pages()))
-        into = f" to {header.to!r}" if header.to is not None else ""
-        changed = f"{count(documents, 'document')} {_DONE[header.action]}{into}"
-        message(f"{log}: {changed} at {header.began}")
+        moved = f" to {header.to!r}" if header.to is not None else ""
+        changed = f"{count(documents, 'document')} {_DONE[header.action]}{moved}"
+        message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
         if reader.damage is not None:
             message(f"{reader.damage}; what follows can't be restored")
         _ask(f"Restore them, in {index.store.where}?", yes)
@@ -146,7 +152,9 @@ def undo_command(
             lambda so_far: so_far.settled,
             lambda so_far: f"{count(so_far.restored, 'document')} restored",
         ) as on_report:
-            report = index.undo(reader, force=force, on_report=on_report)
+            report = index.undo(
+                reader, force=force, successor=into is not None, on_report=on_report
+            )
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
     counts = {"restored": report.restored, "present": report.present}
     more = {"log": str(log), "damage": reader.damage, "failures": left}

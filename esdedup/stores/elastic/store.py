@@ -258,7 +258,8 @@ class ClusterStore:
         ids = [one.id for one in held]
         taken = {one.id for one in self._search_held(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
-        names = {one.index: indices.takes_creates(self.cluster, one.index) for one in held}
+        places = {one.index for one in held}
+        names = {index: indices.takes_creates(self.cluster, index) for index in places}
         actions = [
             Action(one.id, lines_to_create(one, names[one.index]))
             for one in held
