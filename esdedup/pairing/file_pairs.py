@@ -62,7 +62,7 @@ class FileDocuments:
         for record in read.bad:
             self._dead_letter(record)
         self.without_words += int(np.count_nonzero(~read.part.filled))
-        self.repeated.add([*read.part.ids], lambda row: f"{read.file}:{read.lines[row]}")
+        self.repeated.add([*read.part.ids])
         self._waiting.append(read.part)
         documents = sum(len(part.ids) for part in self._waiting)
         texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)

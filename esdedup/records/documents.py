@@ -207,10 +207,11 @@ def bad_record(record: Record, reason: str) -> BadRecord:
 class RepeatedIds:
     """The ids of an input so far, as 64-bit hashes, 8 bytes an id.
 
-    first: the first id that an earlier record had, or None.
+    count: number of records with the id of an earlier record. first: the first such id, or None.
     """
 
     def __init__(self) -> None:
+        self.count = 0
         self.first: str | None = None
         self._sorted: list[U64] = []
 
@@ -224,7 +225,8 @@ class RepeatedIds:
             known |= each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
         rows = np.delete(np.arange(len(ids)), first[~known])
         if rows.size and self.first is None:
-            self.first = ids[rows[0]]
+            self.first = repr(ids[rows[0]])
+        self.count += rows.size
         # Each array stays more than twice as long as the next one, or very long.
         new = new[~known]
         while self._sorted and self._sorted[-1].size <= min(2 * new.size, _MOST_MERGED):

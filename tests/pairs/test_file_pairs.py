@@ -112,7 +112,7 @@ def test_files_of_one_name_in_several_folders_keep_all_their_lines() -> None:
 def test_ids_that_come_again_are_counted() -> None:
     write_lines(Path("a.jsonl"), [{"id": n, "text": f"text {n} of a"} for n in range(40)])
     write_lines(Path("b.jsonl"), [{"id": n, "text": f"text {n} of b"} for n in (50, 7, 9, 50)])
-    said = "3 records have the id of an earlier record, and replaced it: first '7' (b.jsonl:2)"
+    said = "3 records have the id of an earlier record, and replaced it: first '7'"
     for workers in ("1", "2"):
         target = ["--db", f"{workers}.db", "--workers", workers, "--json"]
         done = run_command("index", "a.jsonl", "b.jsonl", *target)

@@ -97,7 +97,7 @@ def index_command(
         title=output.capital(opened.store.where),
         more=output.place_of(opened),
     )
-    warn_of_records(report.duplicate_ids, ids.first and repr(ids.first), report.without_words)
+    warn_of_records(ids.count, ids.first, report.without_words)
     if policy.action != "keep":
         limits = Limits(sketch, threshold, distance)
         chosen = sketch_of(used, limits)
