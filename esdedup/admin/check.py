@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
-from esdedup.ingest.renew import digests
-from esdedup.models import tokens_in
+from esdedup.ingest.renew import fields_to_read, renewals
+from esdedup.models import Change, Held
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
-from esdedup.stores.elastic.queries import bare, other_scheme, scan_body, sketched, with_text
+from esdedup.stores.elastic.queries import (
+    bare,
+    held_of,
+    other_scheme,
+    scan_body,
+    sketched,
+    with_text,
+)
 from esdedup.stores.elastic.templates import TemplatePlan, plan_template
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, meta_of
 
 _EXAMPLES = 5
 _PAGE = 2_000
+
+OnScan = Callable[[int], None]
+"""Receives the number of documents that were read since the last call."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +40,24 @@ class Tally:
     count: int = 0
     examples: tuple[str, ...] = ()
 
+    @staticmethod
+    def of(ids: Iterator[str]) -> Tally:
+        """Count ids."""
+        count, examples = 0, list[str]()
+        for count, id in enumerate(ids, 1):
+            if count <= _EXAMPLES:
+                examples.append(id)
+        return Tally(count, tuple(examples))
+
 
 @dataclass(frozen=True)
 class IndexCheck:
     """The findings on one index.
 
-    meta: None if the index is not attached, and then nothing is counted. bare: documents without
-    tokens that may have the text; if they are few, only those that have it. other: with tokens of
-    another scheme. stale: with tokens of another text than they have; None if texts were not read.
+    meta: None if the index is not attached, and then nothing is counted. bare: documents that have
+    the text, and no tokens. unread: documents that searches find by the text field, and that do
+    not hold it, so that they can't get tokens. other: with tokens of another scheme. stale: with
+    tokens of another text than they have; None if texts were not read.
     """
 
     index: str
@@ -48,6 +68,7 @@ class IndexCheck:
     bare: Tally = Tally()
     other: Tally = Tally()
     stale: Tally | None = None
+    unread: int = 0
 
     @property
     def good(self) -> bool:
@@ -85,7 +106,7 @@ def check(
     name: str,
     *,
     stale: bool = True,
-    on_scan: Callable[[int], None] | None = None,
+    on_scan: OnScan = lambda _: None,
 ) -> Check:
     """Check all indices behind a name, without changing anything.
 
@@ -105,65 +126,60 @@ def check(
     return Check(named, checks, template)
 
 
-def _check(
-    cluster: Cluster, state: IndexState, stale: bool, on_scan: Callable[[int], None] | None
-) -> IndexCheck:
+def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) -> IndexCheck:
     meta = meta_of(state.mapping)
     if meta is None:
         # The text field is not known yet.
         return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
-    found = tuple(obstacles(state, meta))
+    in_the_way = tuple(obstacles(state, meta))
     if state.closed:
-        return IndexCheck(state.name, meta, found)
-    path = path_of(state.name)
-    lacking = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
-    readable = not any(each.kind == "source" and "disabled" in each.reason for each in found)
+        return IndexCheck(state.name, meta, in_the_way)
+    path, parts = path_of(state.name), meta.parts
+    searchable = searchable_text(state, meta)
+    readable = not any(each.kind == "source" and "disabled" in each.reason for each in in_the_way)
+
+    def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
+        body = scan_body(query, fields_to_read(parts), _PAGE)
+        for hits in cluster.hits(path, {**body, "seq_no_primary_term": True}):
+            on_scan(len(hits))
+            yield [*map(held_of, hits)]
+
+    lacking = with_text(bare(meta), meta) if searchable else bare(meta)
+    without, unread = _tally(cluster, path, lacking), 0
+    if readable and without.count:
+        found = without.count
+        without = Tally.of(
+            one.id
+            for page in pages(lacking)
+            for one in page
+            if text_at(one.document.source, meta.text_fields) is not None
+        )
+        unread = found - without.count if searchable else 0
+    outdated = None
+    if stale and readable:
+        outdated = Tally.of(
+            one.id
+            for page in pages(sketched(meta))
+            for one, decision in zip(page, renewals(page, parts), strict=True)
+            if isinstance(decision, Change)
+        )
     return IndexCheck(
         state.name,
         meta,
-        found,
+        in_the_way,
         cluster.count(path),
         cluster.count(path, sketched(meta)),
-        _tally(cluster, path, lacking, meta.text_fields if readable else None),
+        without,
         _tally(cluster, path, other_scheme(meta)),
-        _stale(cluster, path, meta, on_scan) if stale and readable else None,
+        outdated,
+        unread,
     )
 
 
-def _tally(
-    cluster: Cluster, path: str, query: Mapping[str, Any], text_fields: Sequence[str] | None = None
-) -> Tally:
-    """Count the documents that match; with text_fields, if they are few, only those with a text."""
+def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
+    """Count the documents that match a query."""
     body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
     whole = {"allow_partial_search_results": "false"}
     _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
-    hits, count = answer["hits"]["hits"], answer["hits"]["total"]["value"]
-    if text_fields is not None and 0 < count <= _PAGE:
-        body |= {"size": _PAGE, "_source": [*text_fields]}
-        _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
-        hits = answer["hits"]["hits"]
-        hits = [hit for hit in hits if text_at(hit.get("_source", {}), text_fields) is not None]
-        count = len(hits)
-    return Tally(count, tuple(hit["_id"] for hit in hits[:_EXAMPLES]))
-
-
-def _stale(
-    cluster: Cluster, path: str, meta: IndexMeta, on_scan: Callable[[int], None] | None
-) -> Tally:
-    count, examples = 0, list[str]()
-    paths = [path for part in meta.parts for path in (*part.text_fields, f"{part.field}.digest")]
-    with cluster.point_in_time(path) as point:
-        for hits in cluster.pages(point, scan_body(sketched(meta), paths, _PAGE)):
-            sources = [hit.get("_source", {}) for hit in hits]
-            stale: set[int] = set()
-            for part in meta.parts:
-                texts = [text_at(source, part.text_fields) for source in sources]
-                fresh = iter(digests([text for text in texts if text is not None], part))
-                wanted = [None if text is None else next(fresh) for text in texts]
-                stored = [tokens_in(source, part.field).get("digest") for source in sources]
-                stale |= {row for row, digest in enumerate(wanted) if digest != stored[row]}
-            count += len(stale)
-            examples = (examples + [hits[row]["_id"] for row in sorted(stale)])[:_EXAMPLES]
-            if on_scan is not None:
-                on_scan(len(hits))
-    return Tally(count, tuple(examples))
+    ids = (hit["_id"] for hit in answer["hits"]["hits"])
+    return Tally(answer["hits"]["total"]["value"], tuple(ids))

@@ -11,7 +11,7 @@ from esdedup.records.documents import is_ours
 from esdedup.stores.elastic.indices import IndexState, source_limits
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
-Kind = Literal["closed", "blocked", "taken", "room", "source", "no updates", "no text", "odd text"]
+Kind = Literal["closed", "blocked", "taken", "source", "no updates", "no text", "odd text"]
 Stops = Literal["attach", "backfill", "nothing"]
 _Found = tuple[Kind, Stops, str]
 """The fields of an `Obstacle` except the index."""
@@ -40,7 +40,7 @@ class Obstacle:
 
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     """Return the obstacles that an index's mapping and settings show."""
-    finders = (_closed_or_blocked, _taken, _room, _source, _unchangeable, _text_fields)
+    finders = (_closed_or_blocked, _taken, _source, _unchangeable, _text_fields)
     every = (found for part in meta.parts for find in finders for found in find(state, part))
     return [Obstacle(state.name, *found) for found in dict.fromkeys(every)]
 
@@ -62,7 +62,10 @@ def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 
 def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """Find a field of our name that another program made."""
+    """Find a field of our name that another program made, or a mapping that can hold none."""
+    if str(state.mapping.get("subobjects", "true")).lower() == "false":
+        reason = "the mapping has subobjects: false, and the tokens are in an object"
+        yield "taken", "attach", f"{reason}: {_COPY}"
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
@@ -71,47 +74,30 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     names = [] if own is None else [*own.spent, own.former, *(one.field for one in own.all)]
     found, wanted = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
     kinds = {name: found[name].get("type", "object") for name in found.keys() & wanted.keys()}
-    differing = [name for name, kind in kinds.items() if kind != wanted[name]["type"]]
+    differing = sorted(name for name, kind in kinds.items() if kind != wanted[name]["type"])
+    # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
+    ours = {"scheme", "digest"} <= found.keys() and all(
+        name in wanted or is_ours(name) for name in found
+    )
     field, how = repr(meta.field), ""
+    advice = f"choose another name (--field {FIELD}_tokens)"
     if (kind := stored.get("type", "object")) != "object":
         how = f", as {kind}"
     elif str(stored.get("enabled", "true")).lower() == "false":
         how = " and is disabled"
+    elif differing and ours:
+        how = ", as text, from documents that were copied with their tokens"
+        advice = (
+            "create the index again, attach it, and copy the documents then, or copy them without"
+            f" {meta.field!r} (_source.excludes of _reindex)"
+        )
     elif differing:
         name = differing[0]
         field, how = f"'{meta.field}.{name}'", f", as {kinds[name]}, not {wanted[name]['type']}"
-    # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
-    elif meta.field not in names and not (
-        {"scheme", "digest"} <= found.keys()
-        and all(name in wanted or is_ours(name) for name in found)
-    ):
+    elif meta.field not in names and not ours:
         how = ", with fields that are not of esdedup"
     if how:
-        advice = f"choose another name (--field {FIELD}_tokens)"
         yield "taken", "attach", f"the field {field} exists already{how}: {advice}"
-
-
-def _room(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """Check the limit of fields, which only some indices behind a name may reach."""
-    limit = int(state.setting("mapping.total_fields.limit", "1000"))
-    properties = state.mapping.get("properties", {})
-    wanted = field_mapping(meta.scheme)["properties"].keys()
-    stored = properties.get(meta.field)
-    missing = wanted - stored.get("properties", {}).keys() if stored else {*wanted, meta.field}
-    taken = _fields(properties) + len(state.mapping.get("runtime", {}))
-    ignores = state.setting("mapping.total_fields.ignore_dynamic_beyond_limit") == "true"
-    if taken + len(missing) > limit and missing and not ignores:
-        raising = f"raise index.mapping.total_fields.limit ({limit})"
-        reason = f"the mapping has {taken} fields and no room for {len(missing)} more: {raising}"
-        yield "room", "attach", reason
-
-
-def _fields(properties: Mapping[str, Any]) -> int:
-    """Count fields as the servers do: objects and multi-fields too."""
-    return sum(
-        1 + _fields(field.get("properties", {})) + len(field.get("fields", {}))
-        for field in properties.values()
-    )
 
 
 def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:

@@ -8,11 +8,11 @@ repeated, so that an interrupted change resumes.
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from esdedup.admin.attach import require_text_field
@@ -27,13 +27,7 @@ from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of,
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.fields import quoted
-from esdedup.stores.mapping import (
-    META_SECONDS,
-    IndexMeta,
-    TextFields,
-    meta_of,
-    names_of,
-)
+from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, meta_of, names_of
 
 WAIT_SECONDS = META_SECONDS + 2.0
 """Seconds until every reader and writer sees a step."""
@@ -75,7 +69,7 @@ class SwitchReport:
 
 Fill = Callable[[BackfillPlan], ChangeReport]
 """Executes a plan, as `backfill` does."""
-Tell = Callable[[str], None]
+OnWait = Callable[[str], None]
 """Receives a sentence before each wait."""
 
 
@@ -87,22 +81,27 @@ def switch(
     *,
     keep: bool = False,
     effort: Effort = Effort(),  # noqa: B008
+    fill: Fill | None = None,
+    on_wait: OnWait = log.info,
 ) -> SwitchReport:
     """Change the scheme or the text field of an index while searches and writers continue.
 
     name: an index, alias or data stream. scheme, text_field: the new ones; None to resume a change.
-    keep: leave the old tokens in the documents for now. After an error the same call resumes.
-    Raises the errors of the steps: `plan_switch`, `fill_next`, `complete` and `empty_former`.
+    keep: leave the old tokens in the documents for now. fill: in place of `backfill` with `effort`.
+    After an error the same call resumes. Raises the errors of `plan_switch`, and StoreError, before
+    any change, if there is an obstacle, and if a document was not updated, or an index left out.
     """
     with reached(target) as cluster:
+        fill = fill or partial(backfill, cluster, effort=effort)
         plan = plan_switch(cluster, name, scheme, text_field)
-        fill = functools.partial(backfill, cluster, effort=effort)
         filled = emptied = None
         if plan.stage in ("begin", "fill"):
-            filled = fill_next(cluster, plan, fill)
-            complete(cluster, plan)
+            filled = _fill_next(cluster, plan, fill, on_wait)
+            _complete(cluster, plan)
         if not keep and plan.stage != "done":
-            emptied = empty_former(cluster, plan, plan_backfill(cluster, name, former=True), fill)
+            on_wait(f"Waiting {WAIT_SECONDS:.0f} s until no reader uses the old tokens")
+            time.sleep(WAIT_SECONDS)
+            emptied = _empty_former(cluster, name, fill)
     return SwitchReport(plan, filled, emptied)
 
 
@@ -156,20 +155,8 @@ def plan_switch(
     return SwitchPlan(name, "begin", meta, following)
 
 
-def _wait(until: str, tell: Tell | None) -> None:
-    if tell is not None:
-        tell(f"Waiting {WAIT_SECONDS:.0f} s until {until}")
-    time.sleep(WAIT_SECONDS)
-
-
-def fill_next(
-    cluster: Cluster, plan: SwitchPlan, fill: Fill, tell: Tell | None = None
-) -> ChangeReport:
-    """Add the next tokens to documents, round after round, until none is left.
-
-    First puts the next field into the mapping, for writers. Raises StoreError if there is an
-    obstacle, before any change, and if an index can't be filled or a document not updated.
-    """
+def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) -> ChangeReport:
+    """Put the next field into the mapping, and add the next tokens until none is missing."""
     if plan.stage == "begin":
         named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
@@ -183,32 +170,35 @@ def fill_next(
                 plan.name,
             )
         _put(cluster, named, found, replace(meta, next=plan.following))
-    _wait("every writer fills both", tell)
+    on_wait(f"Waiting {WAIT_SECONDS:.0f} s until every writer fills both")
+    time.sleep(WAIT_SECONDS)
     total = ChangeReport()
     for _ in range(_ROUNDS):
-        filling = plan_backfill(cluster, plan.name, following=True)
-        if filling.left_out:
-            raise StoreError(
-                f"{plan.name!r} can't change its scheme while indices are left out:"
-                f" {'; '.join(map(str, filling.left_out))}"
-            )
-        report = fill(filling)
+        report = _filled(plan_backfill(cluster, plan.name, following=True), fill)
         total += report
-        if report.failures:
-            raise StoreError(
-                f"{_failed(report)}: searches go on with the old scheme. Switch again to go on"
-            )
         if not report.written:
             break
     return total
 
 
-def complete(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Make the next scheme the one that searches use, when every document has its tokens.
+def _filled(filling: BackfillPlan, fill: Fill) -> ChangeReport:
+    """Execute a plan. Raises StoreError if an index is left out, or a document not updated."""
+    if filling.left_out:
+        raise StoreError(
+            f"{filling.named.name!r} can't change its scheme while indices are left out:"
+            f" {'; '.join(map(str, filling.left_out))}"
+        )
+    report = fill(filling)
+    for failure in report.failures:
+        count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
+        raise StoreError(
+            f"{count} not updated, such as {failure.id}: {failure.reason}. Switch again to go on"
+        )
+    return report
 
-    Raises StoreError if the index is not changing to this scheme, or if documents have tokens of
-    the old scheme and none has tokens of the next one.
-    """
+
+def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
+    """Make the next scheme the one that searches use, when every document has its tokens."""
     named, found, meta = attached(cluster, plan.name)
     if meta.next is None or meta.next.whole.id != plan.following.whole.id:
         raise StoreError(f"{plan.name!r} is not changing to {plan.following.whole.id}")
@@ -221,38 +211,14 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     _put(cluster, named, found, replace(meta.next, former=meta.field, spent=meta.spent))
 
 
-def empty_former(
-    cluster: Cluster,
-    plan: SwitchPlan,
-    forgetting: BackfillPlan,
-    fill: Fill,
-    tell: Tell | None = None,
-) -> ChangeReport:
-    """Remove the old tokens from the documents.
-
-    forgetting: of `plan_backfill(former=True)`. Raises StoreError if an index still has the field,
-    or a document was not updated.
-    """
-    _wait("no reader uses them", tell)
-    report = fill(forgetting)
-    if report.failures:
-        raise StoreError(f"{_failed(report)}. Switch again to go on")
-    if forgetting.left_out:
-        raise StoreError(
-            f"indices were left out and still have the field {forgetting.meta.former!r}:"
-            f" {'; '.join(map(str, forgetting.left_out))}. Switch again to go on"
-        )
-    named, found, meta = attached(cluster, plan.name)
+def _empty_former(cluster: Cluster, name: str, fill: Fill) -> ChangeReport:
+    """Remove the old tokens from the documents."""
+    report = _filled(plan_backfill(cluster, name, former=True), fill)
+    named, found, meta = attached(cluster, name)
     if meta.former is not None:
         spent = (*(name for name in meta.spent if name != meta.former), meta.former)
         _put(cluster, named, found, replace(meta, former=None, spent=spent))
     return report
-
-
-def _failed(report: ChangeReport) -> str:
-    first = report.failures[0]
-    count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
-    return f"{count} not updated, such as {first.id}: {first.reason}"
 
 
 def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -32,12 +33,17 @@ def renew(
     digest matches. Raises the errors of the store.
     """
 
-    def decide(some: Sequence[Held]) -> list[Decision]:
-        first, *others = metas
-        each = [_decisions(some, first, marks_in), *(_decisions(some, one, None) for one in others)]
-        return [*map(_joined, zip(*each, strict=True))]
-
+    decide = partial(renewals, metas=metas, marks_in=marks_in)
     return change_held(store, held, decide, fields_to_read(metas, marks_in))
+
+
+def renewals(
+    held: Sequence[Held], metas: Sequence[IndexMeta], marks_in: str | None = None
+) -> list[Decision]:
+    """Return the change that each document needs to have the tokens of its text, as `renew`."""
+    first, *others = metas
+    each = [_decisions(held, first, marks_in), *(_decisions(held, one, None) for one in others)]
+    return [*map(_joined, zip(*each, strict=True))]
 
 
 def _joined(decisions: Sequence[Decision]) -> Decision:

@@ -132,6 +132,7 @@ def test_an_alias_of_two_indices(url: str, name: str) -> None:
     assert "write index" in refused.err
 
 
+OURS = ("scheme", "digest", "minhash")
 CONFLICTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a keyword of our name": ({"esdedup": {"type": "keyword"}}, {}, "exists already, as keyword"),
     "a text where tokens go": (
@@ -141,6 +142,11 @@ CONFLICTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "no room for fields": ({}, {"index.mapping.total_fields.limit": 3}, "total_fields.limit"),
     "read-only": ({}, {"index.blocks.read_only": True}, "blocks.read_only is set"),
+    "tokens that were copied without their mapping": (
+        {"esdedup": {"properties": {each: {"type": "text"} for each in OURS}}},
+        {},
+        "copied with their tokens: create the index again, attach it",
+    ),
 }
 
 
@@ -157,7 +163,7 @@ def test_conflicts_are_explained_and_change_nothing(url: str, name: str, conflic
     assert words_of_it in ran.err
     assert call(url, "GET", f"/{name}/_mapping") == before
     if "esdedup" in properties:
-        assert "--field" in ran.err
+        assert "--field" in ran.err or "copied" in conflict
         assert esdedup_command(url, "attach", "-i", name, "--field", "esdedup_tokens").status == 0
         fill(url, name, {"1": {"text": words(1)}, "2": {"text": words(1)}})
         assert esdedup_command(url, "backfill", "-i", name).status == 0
@@ -167,6 +173,17 @@ def test_conflicts_are_explained_and_change_nothing(url: str, name: str, conflic
             assert index.statistics().sketched == 2
     if "index.blocks.read_only" in settings:
         call(url, "PUT", f"/{name}/_settings", {"index.blocks.read_only": False})
+
+
+def test_a_mapping_without_objects(url: str, name: str) -> None:
+    mapping = {"subobjects": False, "properties": {"text": {"type": "text"}}}
+    try:
+        call(url, "PUT", f"/{name}", {"mappings": mapping})
+    except AssertionError as error:
+        assert "subobjects" in str(error)  # noqa: PT017
+        pytest.skip("this server has no such mappings")
+    ran = esdedup_command(url, "attach", "-i", name)
+    assert (ran.status, "subobjects: false" in ran.err) == (1, True), ran.err
 
 
 def test_a_closed_index(url: str, name: str) -> None:
@@ -387,38 +404,27 @@ def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
     assert esdedup_command(url, "check", "-i", name).json[0]["with_tokens"] == 200
 
 
-def test_texts_below_a_nested_object_and_texts_that_are_none(url: str, name: str) -> None:
+def test_texts_below_a_nested_object_and_texts_that_are_none(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.admin.check._PAGE", 2)
     nested = {"type": "nested", "properties": {"body": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"n": nested}}})
     fill(url, name, {"1": {"n": {"body": words(1)}}})
     esdedup_command(url, "attach", "-i", name, "--text-field", "n.body")
     call(url, "PUT", f"/{name}-2", {"mappings": {"properties": {"text": {"type": "keyword"}}}})
-    fill(url, f"{name}-2", {"1": {"text": words(1, 4)}, "2": {"text": [1, None]}, "3": {"n": 1}})
+    fill(
+        url,
+        f"{name}-2",
+        {"1": {"text": words(1, 4)}, "2": {"text": [1, None]}, "3": {"n": 1}, "4": {"n": 1}},
+    )
     esdedup_command(url, "attach", "-i", f"{name}-2")
-    for index, without_text in ((name, 0), (f"{name}-2", 2)):
+    for index, without_text in ((name, 0), (f"{name}-2", 3)):
         lacking = esdedup_command(url, "check", "-i", index).json[0]["without_tokens"]
         assert (lacking["count"], lacking["examples"]) == (1, ["1"])
         report = esdedup_command(url, "backfill", "-i", index).json[0]
         assert (report["written"], report["without_text"]) == (1, without_text)
         assert esdedup_command(url, "check", "-i", index).status == 0
-
-
-@pytest.mark.on_every_server
-def test_the_limit_of_fields_is_counted_as_the_server_does(url: str, name: str) -> None:
-    properties = {
-        "text": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
-        "o": {"properties": {"p": {"type": "date"}, "q": {"properties": {"r": {"type": "long"}}}}},
-        "also": {"type": "alias", "path": "o.p"},
-    }
-    taken, ours = 7, 10
-    call(url, "PUT", f"/{name}", {"mappings": {"properties": properties}})
-    limit = "index.mapping.total_fields.limit"
-    call(url, "PUT", f"/{name}/_settings", {limit: taken + ours - 1})
-    ran = esdedup_command(url, "attach", "-i", name)
-    assert ran.status == 1
-    assert f"has {taken} fields and no room for {ours} more" in ran.err
-    call(url, "PUT", f"/{name}/_settings", {limit: taken + ours})
-    assert esdedup_command(url, "attach", "-i", name).status == 0
 
 
 def test_documents_that_keep_something_else_in_our_field(url: str, name: str) -> None:

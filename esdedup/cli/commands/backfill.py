@@ -8,7 +8,7 @@ from pathlib import Path
 from typer import Exit
 
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
-from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
+from esdedup.admin.switch import plan_switch, switch
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import dead_letters
@@ -101,10 +101,9 @@ def switch_command(
             message(f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}")
             message(f"to scheme {following.whole.id} in the field {following.field!r}:")
             message(json.dumps(index_mapping(following)["properties"]))
-        if plan.stage in ("begin", "fill"):
-            total = fill_next(cluster, plan, fill, message)
-            _show(total, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
-            complete(cluster, plan)
+        done = switch(cluster, plan.name, wanted, text_field, keep=True, fill=fill, on_wait=message)
+        if done.filled is not None:
+            _show(done.filled, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
             if plan.meta.stop:
                 message(
                     f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme"
@@ -118,7 +117,7 @@ def switch_command(
         question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
         if not output.agreed(question, yes):
             return
-        report = empty_former(cluster, plan, forgetting, fill, message)
+        report = switch(cluster, plan.name, fill=fill, on_wait=message).emptied or ChangeReport()
         _show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, target, as_json)
 
 

@@ -100,7 +100,7 @@ def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
     return {"function_score": {"query": query, "random_score": score, "boost_mode": "replace"}}
 
 
-def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
+def scan_body(query: Mapping[str, Any], paths: Any, size: int) -> dict[str, Any]:
     """Return the search for one page. paths: names of fields, or another value of `_source`."""
     return {
         "query": query,
