@@ -297,7 +297,7 @@ class Index:
         """
         meta = self.meta_of(limits)
         body = request_body(meta, query, limits)
-        return {**body, "collapse": {"field": f"{meta.field}.group"}} if collapse else body
+        return {**body, "collapse": {"field": f"{meta.marks_field}.group"}} if collapse else body
 
     @accepts(Limits, "pairs")
     def pairs(

@@ -62,23 +62,21 @@ class Encoded(NamedTuple):
     """A document as JSON, to be written without parsing it.
 
     source: its own fields, an object. ours: objects with tokens, by the name of their field. marks:
-    values to add to those of the text, or None. others: the fields of tokens that get no marks.
+    values to add in the field `marks_in`, or None.
     """
 
     id: str
     source: str
     ours: Mapping[str, str]
     marks: Mapping[str, Any] | None = None
-    others: frozenset[str] = frozenset()
+    marks_in: str = FIELD
 
     @property
     def document(self) -> Document:
         """The document that is read after this one was written, with its tokens."""
-        added = self.marks or {}
-        ours = {
-            field: {**json.loads(each), **({} if field in self.others else added)}
-            for field, each in self.ours.items()
-        }
+        ours = {field: json.loads(each) for field, each in self.ours.items()}
+        if self.marks:
+            ours[self.marks_in] = {**ours.get(self.marks_in, {}), **self.marks}
         return Document(self.id, {**json.loads(self.source), **ours})
 
 
@@ -128,7 +126,8 @@ class CandidateQuery:
 
     key: the field of the tokens, or "wordless" to look for the digest of a text without words.
     groups: lists of tokens, one for each band or segment, of which a document holds any.
-    exclude, filters, originals: as in `Query`. field: the object field that holds the tokens.
+    exclude, filters, originals: as in `Query`. field: the object field that holds the tokens;
+    marks_in: that which holds the marks.
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     """
@@ -143,6 +142,7 @@ class CandidateQuery:
     originals: bool = False
     leads: bool = False
     kept: bool = False
+    marks_in: str = FIELD
 
 
 @dataclass(frozen=True)

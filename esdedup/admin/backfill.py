@@ -70,8 +70,8 @@ class BackfillPlan:
     """The indices to fill, those that can't be filled, and the documents to read.
 
     query: matches the documents. work: the change to make. waiting: number of documents that
-    match. marks_in: the field whose groups and marks are copied, or None. whole: by index, the
-    `_source` to request of documents that are written again whole.
+    match. beside: the tokens that the documents have already, if they get others. whole: by index,
+    the `_source` to request of documents that are written again whole.
     """
 
     named: Named
@@ -81,7 +81,7 @@ class BackfillPlan:
     query: dict[str, Any]
     work: Work
     waiting: int
-    marks_in: str | None = None
+    beside: IndexMeta | None = None
     whole: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -102,11 +102,11 @@ def plan_backfill(
     """
     with reached(target) as cluster:
         named, found, meta = attached(cluster, name)
-        marks_in = None
+        beside = None
         if following:
             if meta.next is None:
                 raise StoreError(f"{name!r} is not changing its scheme")
-            meta, marks_in = meta.next, meta.field
+            meta, beside = meta.next, meta
         work: Work = "forget" if former else "renew" if stale else "fill"
         query = any_of(sketched(part) for part in meta.parts)
         if former:
@@ -129,7 +129,7 @@ def plan_backfill(
             for state in found
             if former and state.name in chosen and kept_as_written(state)
         }
-        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in, whole)
+        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, beside, whole)
 
 
 def backfill(
@@ -250,7 +250,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     plan, began = job.plan, time.monotonic()
     rate = (job.effort.rate or math.inf) / job.effort.workers
     forgotten = plan.meta.former if plan.work == "forget" else None
-    names = [forgotten] if forgotten else fields_to_read(plan.meta.parts, plan.marks_in)
+    names = [forgotten] if forgotten else fields_to_read(plan.meta.parts, plan.beside)
     asked = plan.whole.get(job.index, {"includes": names, "excludes": TOKEN_PATHS})
     # At most the documents of one second.
     size = job.size if rate > job.size else math.ceil(rate)
@@ -264,9 +264,10 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
             return ChangeReport(), None
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
         if forgotten:
-            done = forget(store, held, forgotten, whole=job.index in plan.whole)
+            marks = forgotten == plan.meta.marks_field
+            done = forget(store, held, forgotten, marks=marks, whole=job.index in plan.whole)
         else:
-            done = renew(store, held, plan.meta.parts, plan.marks_in)
+            done = renew(store, held, plan.meta.parts, plan.beside)
     except PointInTimeLost as error:
         return error, None
     time.sleep(max(0.0, began + len(hits) / rate - time.monotonic()))

@@ -2,8 +2,8 @@
 
 The new scheme gets a field of its own beside the old one, and `_meta` names it as the next. Writers
 that read `_meta` fill both fields. When every document has the new field, `_meta` makes it the one
-that searches use, and the old field the former one, which is emptied last. Each step can be
-repeated, so that an interrupted change resumes.
+that searches use, and the old field the former one, which is emptied last. Groups and marks stay
+where they are. Each step can be repeated, so that an interrupted change resumes.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def plan_switch(
     taken = taken - {*meta.spent} | {meta.field}
     ours = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
     free = next(name for name in ours if name not in taken)
-    following = IndexMeta(scheme or meta.whole, names or meta.text_fields, free)
+    marks_in = None if free == meta.marks_field else meta.marks_field
+    following = IndexMeta(scheme or meta.whole, names or meta.text_fields, free, marks_in=marks_in)
     if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:

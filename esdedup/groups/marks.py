@@ -40,11 +40,11 @@ class Wanted(NamedTuple):
     digest: str
     marks: Marks
 
-    def lacking(self, source: Mapping[str, Any], field: str) -> dict[str, Any] | None:
+    def lacking(self, source: Mapping[str, Any], meta: IndexMeta) -> dict[str, Any] | None:
         """Return the marks that a document lacks; None if its text is another by now."""
-        if tokens_in(source, field).get("digest") != self.digest:
+        if tokens_in(source, meta.field).get("digest") != self.digest:
             return None
-        return differing(source, field, self.marks)
+        return differing(source, meta.marks_field, self.marks)
 
 
 def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
@@ -92,12 +92,12 @@ def require_settled(store: Store, meta: IndexMeta) -> None:
         raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
 
 
-def mark_paths(field: str) -> list[str]:
+def mark_paths(meta: IndexMeta) -> list[str]:
     """Return the dotted names of the values that `Wanted.lacking` looks at."""
-    return [f"{field}.{name}" for name in ("digest", *MARKS)]
+    return [f"{meta.field}.digest", *(f"{meta.marks_field}.{name}" for name in MARKS)]
 
 
-def write_marks(store: Store, field: str, wanted: Mapping[str, Wanted]) -> ChangeReport:
+def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> ChangeReport:
     """Return documents the marks that they lack. wanted: by id.
 
     Documents that changed or were deleted since they were grouped count as stale and are left as
@@ -105,12 +105,12 @@ def write_marks(store: Store, field: str, wanted: Mapping[str, Wanted]) -> Chang
     """
 
     def decision(held: Held) -> Decision:
-        lacking = wanted[held.id].lacking(held.document.source, field)
+        lacking = wanted[held.id].lacking(held.document.source, meta)
         if lacking is None:
             return "stale"
-        return Change(held, {field: lacking}) if lacking else "unchanged"
+        return Change(held, {meta.marks_field: lacking}) if lacking else "unchanged"
 
-    ids, paths = list(wanted), mark_paths(field)
+    ids, paths = list(wanted), mark_paths(meta)
     held = store.hold(ids, paths)
     report = change_held(store, held, lambda some: [*map(decision, some)], paths)
     gone = report.gone + len(ids) - len(held)
@@ -147,7 +147,7 @@ def mark_groups(
     for first in range(0, rows.size, DOCUMENTS_AT_ONCE):
         some = rows[first : first + DOCUMENTS_AT_ONCE].tolist()
         wanted = {groups.ids[row]: marks.wanted(row) for row in some}
-        report += write_marks(store, meta.field, wanted)
+        report += write_marks(store, meta, wanted)
         if on_step is not None:
             on_step("Writing groups", first + len(some), rows.size)
     store.refresh()
@@ -185,11 +185,11 @@ class _Marks:
         # A run that was stopped may have written marks just before.
         self.store.refresh()
         row_of: dict[str, int] = {}
-        for batch in self.store.scan(mark_paths(self.meta.field), self.meta, marked=True):
+        for batch in self.store.scan(mark_paths(self.meta), self.meta, marked=True):
             row_of = row_of or {id: row for row, id in enumerate(self.groups.ids)}
             for document in batch:
                 if (row := row_of.get(document.id)) is not None:
-                    found = self.wanted(row).lacking(document.source, self.meta.field)
+                    found = self.wanted(row).lacking(document.source, self.meta)
                     lacking[row] = found != {}
         return np.flatnonzero(lacking)
 

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import MARKS, Query, natural, tokens_in, value_in
+from esdedup.models import MARKS, Query, natural, value_in
 from esdedup.search.buckets import bucket_column
 from esdedup.search.candidates import equal_text_queries
 from esdedup.search.similar import similar, with_texts
@@ -104,7 +104,7 @@ class Originals:
         """Read the judgements, and the groups that the judged documents have now."""
         self.policy.limits.for_pairs(meta.scheme)
         self._apart = _apart(read_judgements(self.store, meta))
-        ids, path = [*{id for id, _ in self._apart}], f"{meta.field}.group"
+        ids, path = [*{id for id, _ in self._apart}], f"{meta.marks_field}.group"
         self._group_of: dict[str, str | None] = dict.fromkeys(ids)
         for each in self.store.get(ids, [path]) if ids else ():
             self._group_of[each.id] = value_in(each.source, path)
@@ -167,11 +167,11 @@ class _Arrivals:
 
     def _known(self) -> dict[str, tuple[str, Verdict]]:
         """Return the former digest and verdict of each document that has a group, by id."""
-        field = self.meta.field
-        paths = [f"{field}.{name}" for name in ("digest", *MARKS)]
+        meta = self.meta
+        paths = [f"{meta.field}.digest", *(f"{meta.marks_field}.{name}" for name in MARKS)]
         known = {}
         for document in self.run.store.get(list(self.counts), paths):
-            ours = document.tokens_in(field)
+            ours = meta.ours_in(document.source)
             if ours.get("group") is not None:
                 known[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
         return known
@@ -195,7 +195,7 @@ class _Arrivals:
             some = wanted[first : first + QUERIES_AT_ONCE]
             for found in self.run.store.candidates(some, self.policy.candidates):
                 for document, text in with_texts(self.meta, found):
-                    ours = document.tokens_in(self.meta.field)
+                    ours = self.meta.ours_in(document.source)
                     digest = ours.get("digest", "")
                     # Another client may have changed the text, or another text has this digest.
                     if self.contents.get(digest) == text:
@@ -301,7 +301,7 @@ class _Arrivals:
             for each, result in zip(some, results, strict=True):
                 found = []
                 for match in result.matches:
-                    ours = tokens_in(match.source, self.meta.field)
+                    ours = self.meta.ours_in(match.source)
                     verdict = Verdict.stored(match.id, ours)
                     measure = match.similarity, match.distance
                     found.append(Original(match.id, ours.get("digest", ""), verdict, measure))

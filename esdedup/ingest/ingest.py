@@ -330,38 +330,37 @@ class _Writer:
     def _decision(self, held: Held, document: Document, own: bool) -> Decision:
         """Compare a stored document with the new one."""
         stored, source = held.document.source, document.source
-        fields = [one.field for one in self.batch.meta.all]
-        names = self.batch.meta.text_fields
+        meta = self.batch.meta
+        fields = [*dict.fromkeys([meta.marks_field, *(one.field for one in meta.all)])]
+        names = meta.text_fields
         if text_at(stored, names) != text_at(source, names):
             return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
         before = {field: tokens_in(stored, field) for field in fields}
-        ours = {
-            field: self._kept(held.id, before[field], document.tokens_in(field)) for field in fields
-        }
+        renewed = self._renews(held.id, meta.ours_in(stored))
+        ours = {field: _kept(before[field], document.tokens_in(field), renewed) for field in fields}
+        ours = {field: values for field, values in ours.items() if values}
         if _alike(stored, source, fields) and all(
-            before[field].get(name) == ours[field].get(name)
+            before[field].get(name) == ours.get(field, {}).get(name)
             for field in fields
             for name in ("scheme", "digest", *MARKS)
         ):
             return "unchanged"
         return Change(held, {**source, **ours}, True, True)
 
-    def _kept(self, id: str, before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-        """Add to new tokens what else a document of the same text has below our field."""
-        gone: set[str] = set()
+    def _renews(self, id: str, before: Mapping[str, Any]) -> bool:
+        """Return whether a document of the same text gets new marks. before: its values of ours."""
         wrong = self.originals is not None and not self.originals.may_have(
             id, before.get("digest", ""), Verdict.stored(id, before)
         )
-        if self.renews_marks or wrong or before.get("group") is None:
-            gone |= {*MARKS}
-        else:
-            ours = {name: value for name, value in ours.items() if name not in MARKS}
-        return {
-            **ours,
-            **{
-                name: value for name, value in before.items() if not (is_ours(name) or name in gone)
-            },
-        }
+        return self.renews_marks or wrong or before.get("group") is None
+
+
+def _kept(before: Mapping[str, Any], ours: Mapping[str, Any], renewed: bool) -> dict[str, Any]:
+    """Add to new values what else a document has below a field of ours. renewed: its marks too."""
+    ours = {name: value for name, value in ours.items() if renewed or name not in MARKS}
+    gone = MARKS if renewed else ()
+    kept = {name: value for name, value in before.items() if not (is_ours(name) or name in gone)}
+    return {**ours, **kept}
 
 
 def _alike(stored: Mapping[str, Any], source: Mapping[str, Any], but: Sequence[str]) -> bool:

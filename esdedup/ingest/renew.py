@@ -8,7 +8,7 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-from esdedup.models import Change, Failure, Held
+from esdedup.models import Change, Failure, Held, tokens_in
 from esdedup.records.documents import MARKS, OURS, is_ours, tokens_of
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
@@ -17,32 +17,33 @@ from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 
 
-def fields_to_read(metas: Sequence[IndexMeta], marks_in: str | None = None) -> list[str]:
-    """Return the names of the fields that `renew` reads of a document. marks_in: see there."""
-    names = [name for meta in metas for name in (*meta.text_fields, meta.field)]
-    return [*dict.fromkeys(names if marks_in is None else [*names, marks_in])]
+def fields_to_read(metas: Sequence[IndexMeta], former: IndexMeta | None = None) -> list[str]:
+    """Return the names of the fields that `renew` reads of a document. former: see there."""
+    every = [*metas, *([] if former is None else [former])]
+    names = [name for meta in every for name in (*meta.text_fields, meta.field, meta.marks_field)]
+    return [*dict.fromkeys(names)]
 
 
 def renew(
-    store: Store, held: Sequence[Held], metas: Sequence[IndexMeta], marks_in: str | None = None
+    store: Store, held: Sequence[Held], metas: Sequence[IndexMeta], former: IndexMeta | None = None
 ) -> ChangeReport:
     """Update documents whose tokens are not those of their text.
 
     metas: `IndexMeta.parts`, or `all`. held: with at least `fields_to_read`; the lists of tokens
-    may be missing. marks_in: the field of the former scheme, whose group and mark are kept if its
-    digest matches. Raises the errors of the store.
+    may be missing. former: the tokens that marks were made with, if the documents get other ones
+    beside them. Marks of another text are removed. Raises the errors of the store.
     """
-
-    decide = partial(renewals, metas=metas, marks_in=marks_in)
-    return change_held(store, held, decide, fields_to_read(metas, marks_in))
+    decide = partial(renewals, metas=metas, former=former)
+    return change_held(store, held, decide, fields_to_read(metas, former))
 
 
 def renewals(
-    held: Sequence[Held], metas: Sequence[IndexMeta], marks_in: str | None = None
+    held: Sequence[Held], metas: Sequence[IndexMeta], former: IndexMeta | None = None
 ) -> list[Decision]:
     """Return the change that each document needs to have the tokens of its text, as `renew`."""
     first, *others = metas
-    each = [_decisions(held, first, marks_in), *(_decisions(held, one, None) for one in others)]
+    each = [_decisions(held, first, former or first)]
+    each += [_decisions(held, one, None) for one in others]
     return [*map(_joined, zip(*each, strict=True))]
 
 
@@ -58,25 +59,30 @@ def _joined(decisions: Sequence[Decision]) -> Decision:
     return replace(changes[0], fields=fields)
 
 
-def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True) -> ChangeReport:
+def forget(
+    store: Store, held: Sequence[Held], field: str, *, marks: bool = False, whole: bool = True
+) -> ChangeReport:
     """Remove a field of ours from documents. Values of other programs below it stay.
 
+    marks: leave groups and marks too.
     held: whole documents. They are written again without the field, because an update can't remove
     a key, and servers may forbid scripts. whole: False to leave nulls in place of the values; then
     `held` needs only the field.
     """
+
+    ours = OURS if marks else (*OURS, *MARKS)
 
     def without(one: Held) -> Decision:
         source = one.document.source
         stored = source.get(field)
         others = dict(stored) if isinstance(stored, dict) else {}
         others = {
-            name: value for name, value in others.items() if not (is_ours(name) or name in MARKS)
+            name: value for name, value in others.items() if not (is_ours(name) or name in ours)
         }
         if stored is None or stored == others:
             return "unchanged"
         if not whole:
-            gone = dict.fromkeys((*OURS, *MARKS, *(stored.keys() - others.keys())))
+            gone = dict.fromkeys((*ours, *(stored.keys() - others.keys())))
             return Change(one, {field: gone if others else None})
         rest = {name: value for name, value in source.items() if name != field}
         return Change(one, {**rest, field: others} if others else rest, whole=True)
@@ -90,63 +96,60 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
-def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Decision]:
+def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) -> list[Decision]:
+    """Return the changes of one set of fields. marked: the tokens that marks were made with."""
     texts = [text_at(one.document.source, meta.text_fields) for one in held]
     ours = [one.document.source.get(meta.field) for one in held]
     foreign = {row for row, value in enumerate(ours) if not isinstance(value, (dict, NoneType))}
     found = {row: text for row, text in enumerate(texts) if text is not None and row not in foreign}
     fresh = dict(zip(found, digests([*found.values()], meta), strict=True))
-    stale = [row for row in found if _stored(held[row], meta.field) != (meta.scheme.id, fresh[row])]
+    stale = [row for row in found if _stored(held[row], meta) != (meta.scheme.id, fresh[row])]
     # The next scheme of the index, if there is one, has a run of its own.
     tokens = dict(zip(stale, tokens_of([found[row] for row in stale], meta.scheme), strict=True))
     decisions: list[Decision] = []
     for row, one in enumerate(held):
         if row in foreign:
             reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
-            decisions.append(Failure(one.document.id, reason))
-        elif row in tokens:
-            marks = {} if marks_in is None else _marks(one, marks_in, fresh[row])
-            fields = {**_cleared(one, meta), **marks, **tokens[row]}
-            decisions.append(Change(one, {meta.field: fields}))
-        elif row in fresh:
+            decisions.append(Failure(one.id, reason))
+        elif row not in tokens and row in fresh:
             decisions.append("unchanged")
-        elif _stored(one, meta.field) == (None, None):
+        elif row not in tokens and _stored(one, meta) == (None, None):
             decisions.append("without_text")
         else:
-            decisions.append(Change(one, {meta.field: _cleared(one, meta)}))
+            marks = {} if marked is None else _outdated(one, marked)
+            fields = {**_cleared(one, meta), **tokens.get(row, {})}
+            decisions.append(Change(one, meta.fields_of(fields, marks)))
     return decisions
 
 
-def _stored(held: Held, field: str) -> tuple[Any, Any]:
-    ours = held.document.tokens_in(field)
+def _stored(held: Held, meta: IndexMeta) -> tuple[Any, Any]:
+    ours = held.document.tokens_in(meta.field)
     return ours.get("scheme"), ours.get("digest")
 
 
-def _marks(held: Held, field: str, digest: str) -> dict[str, Any]:
-    """Return the group and mark of a document by its former scheme. digest: of its current text."""
-    stored = held.document.source.get(field)
-    if not isinstance(stored, dict) or stored.get("group") is None:
+def _outdated(held: Held, meta: IndexMeta) -> dict[str, Any]:
+    """Return what takes the place of marks that are of another text than a document has.
+
+    A document that had a group gets one of its own, because `collapse` needs a group.
+    """
+    stored, text = _stored(held, meta)[1], text_at(held.document.source, meta.text_fields)
+    if stored is None or (text is not None and stored == digests([text], meta)[0]):
         return {}
-    if stored.get("digest") != digest:
-        return {"group": held.document.id}
-    return {name: stored[name] for name in MARKS if stored.get(name) is not None}
+    marks, gone = tokens_in(held.document.source, meta.marks_field), dict[str, Any]()
+    if marks.get("original") is not None:
+        gone |= {name: None for name in MARKS if name != "group"}
+    if marks.get("group") is not None:
+        gone["group"] = held.id
+    return gone
 
 
 def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
-    """Nulls for the values to take away, which an update must name because it merges objects.
-
-    Marks of another text go too. A document that had a group gets one of its own, because
-    `collapse` needs a group.
-    """
-    scheme, digest = _stored(held, meta.field)
+    """Return nulls for the values to remove, which an update must name: it merges objects."""
+    scheme, digest = _stored(held, meta)
     if (scheme, digest) == (None, None):
         return {}
-    stored = held.document.tokens_in(meta.field)
-    gone: dict[str, Any] = {name: None for name in stored if is_ours(name)}
+    gone: dict[str, Any] = {
+        name: None for name in held.document.tokens_in(meta.field) if is_ours(name)
+    }
     # Another scheme may have left tokens of any kind, which may not have been read.
-    gone |= dict.fromkeys(meta.scheme.keys if scheme == meta.scheme.id else OURS)
-    if stored.get("original") is not None:
-        gone |= {name: None for name in MARKS if name != "group"}
-    if stored.get("group") is not None:
-        gone["group"] = held.document.id
-    return gone
+    return gone | dict.fromkeys(meta.scheme.keys if scheme == meta.scheme.id else OURS)

@@ -65,7 +65,7 @@ def partial_document(
     RecordError if the id is missing.
     """
     id = id_at(fields, id_field)
-    names = [one.field for one in meta.all]
+    names = [meta.marks_field, *(one.field for one in meta.all)]
     source = {**without(fields, names), **{name: fields[name] for name in names if name in fields}}
     partly = False
     # Marks of the former text go too. The document is a group of its own.
@@ -78,7 +78,9 @@ def partial_document(
             tokens = {} if text is None else tokens_of([text], one.scheme)[0]
             # A merge removes the old tokens.
             old = dict.fromkeys(("scheme", "digest", "wordless", *one.scheme.keys))
-            source[one.field] = {**old, **tokens, **mark}
+            source[one.field] = {**old, **tokens}
+            if one.field == meta.field:
+                source |= meta.fields_of(source[one.field], mark)
     return Document(id, source), partly
 
 
@@ -103,8 +105,7 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     While an index changes its text fields, a document may lack the text of one of them. It gets no
     tokens of that one. Raises RecordError if a value has no form in JSON.
     """
-    fields = frozenset(one.field for one in meta.all)
-    others = fields - {each.field for each in (meta, meta.next) if each is not None}
+    fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
     sources = [
         item.record.json
         if item.record.json and not any(each.startswith(FIELD) for each in item.record.source)
@@ -121,7 +122,7 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
             if text is not None:
                 row[one.field] = next(tokens)
     return [
-        Encoded(item.id, source, fields, others=others)
+        Encoded(item.id, source, fields, marks_in=meta.marks_field)
         for item, source, fields in zip(items, sources, ours, strict=True)
     ]
 

@@ -46,7 +46,7 @@ class Dedup:
             self.store.index,
             self.store.address,
             self.scheme,
-            self.meta.field,
+            self.meta.marks_field,
             self.action,
             self.to,
             self.groups.grouping.to_json(),

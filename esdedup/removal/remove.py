@@ -308,13 +308,13 @@ class _Work:
         self, row: int, held: Held, digest: str | None, originals: set[str]
     ) -> Entry | Failure | None:
         """Return its entry; a failure if it can't be changed; None if it needs no change."""
-        groups, source, name = self.groups, held.document.source, self.meta.field
+        groups, source, name = self.groups, held.document.source, self.meta.marks_field
         head, compared = int(groups.representative[row]), groups.digest(row)
         original = groups.ids[head]
         reason = None
         if digest != compared:
             reason = "its text changed since it was compared"
-            if held.document.tokens_in(name).get("digest") == compared:
+            if held.document.tokens_in(self.meta.field).get("digest") == compared:
                 reason = "its tokens are not of its present text (esdedup backfill --stale)"
         elif original not in originals:
             reason = f"its original {original!r} is gone, or its text changed since it was compared"
@@ -332,11 +332,11 @@ class _Work:
 
         def decision(now: Held) -> Decision:
             source, entry = now.document.source, entry_of[now.id]
-            if not differing(source, self.meta.field, entry.marks):
+            if not differing(source, self.meta.marks_field, entry.marks):
                 return "unchanged"
             if now.version != entry.held.version:
                 return _changed(now)
-            return Change(now, merging(source, self.meta.field, entry.marks))
+            return Change(now, merging(source, self.meta.marks_field, entry.marks))
 
         held = [entry.held for entry in entries]
         report = change_held(self.store, held, lambda some: [*map(decision, some)], gone=CHANGED)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from esdedup.exceptions import EsdedupError
-from esdedup.groups.marks import differing, mark_paths
+from esdedup.groups.marks import differing
 from esdedup.index import Index
+from esdedup.models import MARKS
 from esdedup.removal.log import LogReader, RunHeader
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Review
@@ -102,7 +103,7 @@ def _read(index: Index, log: Log) -> Log:
     reader = LogReader(log.path)
     header, changed, left = reader.header, 0, 0
     marking = header.action == "mark"
-    paths = mark_paths(header.field) if marking else []
+    paths = [f"{header.field}.{name}" for name in MARKS] if marking else []
     for page in reader.pages():
         changed += len(page)
         held = index.store.hold([entry.id for entry in page], paths)

@@ -131,7 +131,7 @@ def measured(similarity: float | None, distance: int | None, *, equal: bool = Fa
 
 def field_names(document: Document, meta: IndexMeta) -> list[str]:
     """Return the names of a document's fields, without those of its text and of our tokens."""
-    hidden = {*meta.text_fields, meta.field, FIELD}
+    hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
     return [name for name in document.source if name not in hidden]
 
 

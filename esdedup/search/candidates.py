@@ -91,6 +91,7 @@ def _queries(
             originals=query.originals,
             leads=leads,
             kept=kept,
+            marks_in=meta.marks_field,
         )
         for own, query in zip(groups, queries, strict=True)
     ]

@@ -139,7 +139,7 @@ def write_groups(
     with opened(connection, index) as store:
         meta = meta_of(store)
         require_settled(store, meta)
-        write = partial(_written, connection, index, meta.field)
+        write = partial(_written, connection, index, meta)
         with executors_errors():
             rows = mapped(wanted.coalesce(writers), write, "report string").collect()
         store.refresh()
@@ -242,7 +242,7 @@ def _strings(values: Iterable[Any]) -> pa.Array:
 
 
 def _written(
-    connection: Connection, index: str, field: str, batches: Iterable[pa.RecordBatch]
+    connection: Connection, index: str, meta: IndexMeta, batches: Iterable[pa.RecordBatch]
 ) -> Batches:
     """Write the marks that documents lack, and yield one report; in an executor."""
     report = ChangeReport()
@@ -255,7 +255,7 @@ def _written(
                     row["id"]: Wanted(row["digest"], marks)
                     for row, marks in zip(rows, own, strict=True)
                 }
-                report = (report + write_marks(store, field, wanted)).telling(_REASONS)
+                report = (report + write_marks(store, meta, wanted)).telling(_REASONS)
     yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
 

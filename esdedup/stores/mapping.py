@@ -11,7 +11,7 @@ from typing import Any
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
-from esdedup.models import FIELD
+from esdedup.models import FIELD, MARKS, tokens_in
 from esdedup.sketch.scheme import KINDS, Scheme
 from esdedup.stores.fields import quoted
 from esdedup.stores.stop_list import stop_entries
@@ -36,8 +36,9 @@ class IndexMeta:
     to be emptied after that. spent: fields that were emptied, and may be used again. stop: tokens
     that searches leave out (`stop_list.stop_entries`). others: sketches of other fields, such as
     the title, one scheme for each set of fields; they are taken out of a scheme that has them.
-    Raises UsageError for names that can't be fields, and for a scheme whose first sketch is of
-    other fields.
+    marks_in: the field that holds groups and marks, if it is not `field`: a change of the scheme
+    leaves them where they are. Raises UsageError for names that can't be fields, and for a scheme
+    whose first sketch is of other fields.
     """
 
     scheme: Scheme
@@ -48,6 +49,7 @@ class IndexMeta:
     spent: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     others: tuple[Scheme, ...] = ()
+    marks_in: str | None = None
 
     def __post_init__(self) -> None:
         by_fields = self.scheme.of_fields()
@@ -73,6 +75,24 @@ class IndexMeta:
         return self.scheme.only(*self.scheme.sketches, *more)
 
     @property
+    def marks_field(self) -> str:
+        """The object field that holds groups and marks."""
+        return self.marks_in or self.field
+
+    def ours_in(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values of ours in a document: tokens and marks."""
+        tokens, marks = (tokens_in(source, each) for each in (self.field, self.marks_field))
+        if self.field == self.marks_field:
+            return tokens
+        return {**tokens, **{name: marks[name] for name in MARKS if name in marks}}
+
+    def fields_of(self, tokens: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a document that hold tokens and marks."""
+        if self.field == self.marks_field:
+            return {self.field: {**tokens, **marks}}
+        return {self.field: {**tokens}, **({self.marks_field: {**marks}} if marks else {})}
+
+    @property
     def parts(self) -> list[IndexMeta]:
         """One for each set of fields. Tokens of other fields are in objects of their own."""
         if not self.others:
@@ -81,7 +101,8 @@ class IndexMeta:
         for scheme in self.others:
             first = scheme.sketches[0]
             field = f"{self.field}_{first.name}"
-            found.append(IndexMeta(scheme, tuple(first.fields), field, self.next, stop=self.stop))
+            own = IndexMeta(scheme, tuple(first.fields), field, self.next, stop=self.stop)
+            found.append(replace(own, marks_in=self.marks_field))
         return found
 
     def of(self, sketch: str | None) -> IndexMeta:
@@ -107,6 +128,7 @@ class IndexMeta:
             "former": self.former,
             "spent": list(self.spent),
             "stop": list(self.stop),
+            "marks_in": self.marks_in,
         }
         return {name: value for name, value in document.items() if value}
 
@@ -126,7 +148,7 @@ class IndexMeta:
             raise UsageError("the index's _meta.esdedup.text_fields is not a list of names")
         if not isinstance(stop, list) or not all(isinstance(entry, str) for entry in stop):
             raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
-        texts = [document["field"], document.get("former", "")]
+        texts = [document["field"], document.get("former", ""), document.get("marks_in", "")]
         spent = document.get("spent", [])
         if not isinstance(spent, list) or not all(isinstance(text, str) for text in texts + spent):
             raise UsageError("the index's _meta.esdedup names a field by something else than text")
@@ -141,6 +163,7 @@ class IndexMeta:
             document.get("former"),
             tuple(spent),
             stop_entries(stop, scheme),
+            marks_in=document.get("marks_in"),
         )
 
     def holds(self, other: IndexMeta) -> bool:
@@ -178,9 +201,17 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
 
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """Return the mapping of the object field that holds our tokens."""
+    document = _mapping()
+    document["properties"] |= {each.key: each.mapping for each in scheme.sketches}
+    return document
+
+
+def _mapping(names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the mapping of a field of ours without tokens. names: of its values; none for all."""
     text = files("esdedup.mappings").joinpath("document.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
-    document["properties"] |= {each.key: each.mapping for each in scheme.sketches}
+    for name in document["properties"].keys() - (names or document["properties"].keys()):
+        del document["properties"][name]
     return document
 
 
@@ -188,7 +219,10 @@ def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) 
     """Return the mapping to put: our fields, and `_meta` with the values of others in it."""
     return {
         "_meta": {**(other_meta or {}), FIELD: meta.to_json()},
-        "properties": {one.field: field_mapping(one.scheme) for one in meta.all},
+        "properties": {
+            meta.marks_field: _mapping(MARKS),
+            **{one.field: field_mapping(one.scheme) for one in meta.all},
+        },
     }
 
 

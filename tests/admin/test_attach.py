@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -407,7 +408,7 @@ def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
 def test_texts_below_a_nested_object_and_texts_that_are_none(
     url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.admin.check._PAGE", 2)
+    monkeypatch.setattr(import_module("esdedup.admin.check"), "_PAGE", 2)
     nested = {"type": "nested", "properties": {"body": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"n": nested}}})
     fill(url, name, {"1": {"n": {"body": words(1)}}})

@@ -161,19 +161,34 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
             assert source["esdedup_2"]["scheme"] == NEW.id
 
 
-def test_groups_and_marks_are_taken_over(url: str, name: str) -> None:
+def test_groups_and_marks_stay_where_they_are(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         documents = [{"id": f"d{n}", "text": words(n // 2)} for n in range(20)]
         index.add(documents, on_duplicate=esdedup.DuplicatePolicy("mark"))
     call(url, "POST", f"/{name}/_update/d5", {"doc": {"text": words(99)}})
-    assert esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", "--yes").status == 0
-    for number in range(20):
-        ours = all_documents(url, name)[f"d{number}"]["esdedup_2"]
-        first = f"d{number - number % 2}" if number != 5 else "d5"
-        assert ours["group"] == first
-        assert ours.get("original") == (None if first == f"d{number}" else first)
-    body = {"size": 30, "collapse": {"field": "esdedup_2.group"}}
-    assert len(call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]) == 11
+    Path("old.json").write_text(json_of(OLD))
+    originals = {"bool": {"must_not": [{"exists": {"field": "esdedup.original"}}]}}
+    for scheme, field, other in (
+        ("new.json", "esdedup_2", "esdedup"),
+        ("old.json", "esdedup", "esdedup_2"),
+    ):
+        ran = esdedup_command(url, "switch", "-i", name, "--scheme", scheme, "--yes")
+        assert ran.status == 0, ran.err
+        for id, source in all_documents(url, name).items():
+            first = "d5" if id == "d5" else f"d{int(id[1:]) // 2 * 2}"
+            assert source["esdedup"]["group"] == first
+            assert source["esdedup"].get("original") == (None if first == id else first)
+            assert source[field]["minhash"]
+            assert "minhash" not in source.get(other, {})
+        body = {"size": 30, "collapse": {"field": "esdedup.group"}}
+        assert len(call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]) == 11
+        assert call(url, "POST", f"/{name}/_count", {"query": originals})["count"] == 11
+        with esdedup.open(url, name) as index:
+            assert index.group(collapse_ready=True).marks.written == 0
+            marked = esdedup.DuplicatePolicy("mark")
+            for text, original in ((words(100), None), (words(3), "d6")):
+                index.add([{"id": "d7", "text": text}], on_duplicate=marked)
+                assert index.get("d7").tokens.get("original") == original
 
 
 def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:

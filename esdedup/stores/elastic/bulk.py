@@ -177,11 +177,11 @@ def document_line(document: Document | Encoded) -> bytes:
     of = f"document {document.id!r}"
     if isinstance(document, Document):
         return line(document.source, of)
-    added = f",{to_json(document.marks, of)[1:-1]}" if document.marks else ""
-    fields = [
-        f'"{field}":{tokens[:-1]}{"" if field in document.others else added}}}'
-        for field, tokens in document.ours.items()
-    ]
+    ours = {**document.ours}
+    if document.marks:
+        tokens, marks = ours.get(document.marks_in, "{}")[:-1], to_json(document.marks, of)[1:]
+        ours[document.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{marks}"
+    fields = [f'"{field}":{each}' for field, each in ours.items()]
     own = [document.source[1:-1]] if len(document.source) > 2 else []
     return f"{{{','.join(own + fields)}}}\n".encode()
 

@@ -35,7 +35,7 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     if query.exclude:
         excluded.append({"ids": {"values": [query.exclude]}})
     if query.originals:
-        excluded.append({"exists": {"field": f"{query.field}.original"}})
+        excluded.append({"exists": {"field": f"{query.marks_in}.original"}})
     if excluded:
         condition["must_not"] = excluded
     kept = f"{query.field}.{query.key}" if query.kept else ""
@@ -56,7 +56,8 @@ def sketched(meta: IndexMeta) -> dict[str, Any]:
 
 def grouped(meta: IndexMeta) -> dict[str, Any]:
     """Return the query for documents with a scheme's tokens and a group."""
-    return {"bool": {"filter": [sketched(meta), {"exists": {"field": f"{meta.field}.group"}}]}}
+    group = {"exists": {"field": f"{meta.marks_field}.group"}}
+    return {"bool": {"filter": [sketched(meta), group]}}
 
 
 def not_sketched(meta: IndexMeta) -> dict[str, Any]:

@@ -197,7 +197,7 @@ class LocalStore:
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
         selected, chosen = columns_for(paths)
-        wanted = f"AND {value_of(meta.field, 'group')} IS NOT NULL" if marked else ""
+        wanted = f"AND {value_of(meta.marks_field, 'group')} IS NOT NULL" if marked else ""
         scheme = value_of(meta.field, "scheme")
         with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.

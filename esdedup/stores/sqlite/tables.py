@@ -348,7 +348,7 @@ class Tables:
         holders = {key: self.holders(key, waiting) for key in keys}
         answers = []
         for query in queries:
-            mark = value_of(query.field, "original")
+            mark = value_of(query.marks_in, "original")
             original = f"(SELECT {mark} FROM {self.marked} WHERE number = document)"
             tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
             exclude = query.exclude if is_unicode(query.exclude or "") else None
