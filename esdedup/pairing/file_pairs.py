@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,32 +24,25 @@ from esdedup.records.documents import RepeatedIds, items_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import U32
 
 _BYTES_A_SHARE = 64 << 20
 """Texts of a share, which is in memory until it is written."""
 
 
-@dataclass(frozen=True)
-class _Read:
-    """The documents of a chunk of one file, with their lines, shape (n,); other records are bad."""
-
-    part: Part
-    bad: list[BadRecord]
-    file: str
-    lines: U32
+_Read = tuple[Part, list[BadRecord]]
+"""The documents of a chunk of one file, and its other records."""
 
 
 class FileDocuments:
     """The documents of files, in a folder.
 
     read: number of records. failed: number of them left out. without_words: number of documents
-    whose texts have no words. repeated: documents whose id came before.
+    whose texts have no words. ids: of all documents. repeated: number of ids that came before.
     """
 
     def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
-        self.read = self.failed = self.without_words = 0
-        self.repeated = RepeatedIds()
+        self.read = self.failed = self.without_words = self.repeated = 0
+        self.ids = RepeatedIds()
         self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
         self._shares = 0
         self._waiting = [sketched(Strings.of([]), [], reading)]
@@ -57,13 +50,14 @@ class FileDocuments:
 
     def add(self, read: _Read) -> None:
         """Add the documents of the next chunk."""
-        self.read += len(read.bad) + read.lines.size
-        self.failed += len(read.bad)
-        for record in read.bad:
+        part, bad = read
+        self.read += len(bad) + len(part.ids)
+        self.failed += len(bad)
+        for record in bad:
             self._dead_letter(record)
-        self.without_words += int(np.count_nonzero(~read.part.filled))
-        self.repeated.add([*read.part.ids])
-        self._waiting.append(read.part)
+        self.without_words += int(np.count_nonzero(~part.filled))
+        self.repeated += self.ids.add([*part.ids])
+        self._waiting.append(part)
         documents = sum(len(part.ids) for part in self._waiting)
         texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)
         if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
@@ -127,6 +121,4 @@ def pairs_in_files(
 def _read(reading: Reading, id_field: str | None, chunk: Chunk) -> _Read:
     items, bad = items_of(chunk.records(), reading.meta.text_fields, id_field)
     ids = Strings.of(item.id for item in items)
-    lines = np.fromiter((item.record.line for item in items), np.uint32, len(items))
-    file = items[0].record.file if items else ""
-    return _Read(sketched(ids, [item.text for item in items], reading), bad, file, lines)
+    return sketched(ids, [item.text for item in items], reading), bad

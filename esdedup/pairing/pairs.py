@@ -1,7 +1,6 @@
-"""Finds all pairs of similar documents of an index, each once, with exact similarity.
+"""Find all pairs of similar documents of an index, each once, with exact similarity.
 
-The parts are those of `groups`. Only the texts of documents that share a token with another are
-fetched. The cost grows with documents plus candidate pairs.
+The cost grows with documents plus candidate pairs.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ class SimilarPairs(Tabular):
         return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in some)
 
     def __iter__(self) -> Iterator[Pair]:
-        for found in self._ordered(self.left, self.right, self.value):
-            yield from self._pairs(*found)
+        return self._pairs(self._ordered(self.left, self.right, self.value))
 
     @property
     def copies(self) -> int:
@@ -85,7 +83,7 @@ class SimilarPairs(Tabular):
         return int(np.count_nonzero(self.first != np.arange(self.first.size)))
 
     def every(self) -> Iterator[Pair]:
-        """Iterates over all pairs, those of documents of equal text too: k (k - 1) / 2 for k.
+        """Iterate over all pairs, also those of documents of equal text: k (k - 1) / 2 for k.
 
         The most similar texts come first. Memory does not grow with the number of pairs.
         """
@@ -96,63 +94,48 @@ class SimilarPairs(Tabular):
             found: list[int] = by_text[starts[first] : starts[first + 1]].tolist()
             return found
 
-        # Each text that several documents have is once a pair with itself.
+        # Each text of several documents is once a pair with itself.
         apart = self.first[self.left] != self.first[self.right]
         many = np.flatnonzero(np.diff(starts) > 1)
         left = np.concatenate([self.left[apart], many])
         right = np.concatenate([self.right[apart], many])
         equal = 1.0 if self.metric == "jaccard" else 0.0
         value = np.concatenate([self.value[apart], np.full(many.size, equal)])
-        apart_or_equal = itertools.chain.from_iterable(
-            zip(*(each.tolist() for each in found), strict=True)
-            for found in self._ordered(left, right, value)
-        )
-        waiting = (
+        return self._pairs(
             (a, b, measure)
-            for one, other, measure in apart_or_equal
+            for one, other, measure in self._ordered(left, right, value)
             for a, b in (
                 itertools.combinations(documents(one), 2)
                 if one == other
                 else itertools.product(documents(one), documents(other))
             )
         )
-        while some := list(itertools.islice(waiting, _AT_ONCE)):
-            lefts, rights, values = zip(*some, strict=True)
-            yield from self._pairs(np.array(lefts), np.array(rights), np.array(values))
 
-    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[_Found]:
+    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[tuple[int, int, float]]:
         near = -value if self.metric == "jaccard" else value
-        lower, higher = _lower_and_higher(left, right)
-        order = np.lexsort((higher, lower, near))
-        # In parts, as Python's own numbers take much more memory.
+        order = np.lexsort((np.maximum(left, right), np.minimum(left, right), near))
+        # In parts, since Python's own numbers take much more memory.
         for start in range(0, order.size, _AT_ONCE):
             rows = order[start : start + _AT_ONCE]
-            yield left[rows], right[rows], value[rows]
+            columns = left[rows].tolist(), right[rows].tolist(), value[rows].tolist()
+            yield from zip(*columns, strict=True)
 
-    def _pairs(self, left: I64, right: I64, value: F64) -> Iterator[Pair]:
+    def _pairs(self, found: Iterable[tuple[int, int, float]]) -> Iterator[Pair]:
         by_jaccard = self.metric == "jaccard"
-        equal = (self.first[left] == self.first[right]).tolist()
-        ids = [map(self.ids.__getitem__, rows.tolist()) for rows in _lower_and_higher(left, right)]
-        for a, b, measure, same in zip(*ids, value.tolist(), equal, strict=True):
-            similarity, distance = (measure, None) if by_jaccard else (None, int(measure))
-            yield Pair(a, b, similarity, distance, same)
-
-
-def _lower_and_higher(left: I64, right: I64) -> tuple[I64, I64]:
-    """The lower and the higher of each pair."""
-    return np.minimum(left, right), np.maximum(left, right)
+        for left, right, value in found:
+            ids = self.ids[min(left, right)], self.ids[max(left, right)]
+            similarity, distance = (value, None) if by_jaccard else (None, int(value))
+            yield Pair(*ids, similarity, distance, bool(self.first[left] == self.first[right]))
 
 
 def similar_pairs(
     store: Store, meta: IndexMeta, limits: Limits, on_step: OnStep | None = None
 ) -> SimilarPairs:
-    """All pairs at or over a Jaccard threshold, or within a Hamming distance.
+    """Return all pairs at or over a Jaccard threshold, or within a Hamming distance.
 
-    Pairs that share too few tokens are not found: the S-curve says how many those are by Jaccard
-    similarity. If the index's bands do not reach the recall asked for, texts are read and sketched
-    with more bands. By Hamming distance every pair is found. A text without any shingle is in no
-    pair, but with documents of an equal text. Raises UsageError if the scheme lacks the tokens of
-    the metric.
+    Texts are sketched again with more bands if the index's bands do not reach the recall. A text
+    without shingles is only paired with equal texts. Raises UsageError if the scheme lacks the
+    tokens of the metric.
     """
     step = on_step or (lambda *_: None)
     reading = reading_for(meta, limits)
