@@ -37,12 +37,13 @@ class FileDocuments:
     """The documents of files, in a folder.
 
     read: number of records. failed: number of them left out. without_words: number of documents
-    whose texts have no words. ids: of all documents. repeated: number of ids that came before.
+    whose texts have no words. repeated: the ids that came
+    before.
     """
 
     def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
-        self.read = self.failed = self.without_words = self.repeated = 0
-        self.ids = RepeatedIds()
+        self.read = self.failed = self.without_words = 0
+        self.repeated = RepeatedIds()
         self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
         self._shares = 0
         self._waiting = [sketched(Strings.of([]), [], reading)]
@@ -56,7 +57,7 @@ class FileDocuments:
         for record in bad:
             self._dead_letter(record)
         self.without_words += int(np.count_nonzero(~part.filled))
-        self.repeated += self.ids.add([*part.ids])
+        self.repeated.add([*part.ids])
         self._waiting.append(part)
         documents = sum(len(part.ids) for part in self._waiting)
         texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)

@@ -368,7 +368,7 @@ def test_judgements_that_change_nothing_ahead_stop_no_run(
 def test_a_move_that_is_refused_makes_no_index(local: esdedup.Index, tmp_path: Path) -> None:
     local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(2)])
     (tmp_path / "log.zst").touch()
-    with pytest.raises(esdedup.UsageError, match="log.zst exists"):
+    with pytest.raises(esdedup.UsageError, match=r"log\.zst exists"):
         local.dedup("move", to="others", log=tmp_path / "log.zst", apply=True)
     assert local.store.beside("others").meta() is None
 

@@ -114,8 +114,7 @@ def _in_files(
                 on_read=progress.show,
                 on_step=progress.step,
             )
-        first = read.ids.first and repr(read.ids.first)
-        warn_of_records(read.repeated, first, read.without_words)
+        warn_of_records(read.repeated.count, read.repeated.first, read.without_words)
         show(found, read.texts_of)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
