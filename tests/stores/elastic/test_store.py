@@ -11,6 +11,7 @@ import pytest
 import esdedup
 from esdedup.exceptions import PermissionDenied, StoreUnavailable
 from esdedup.models import Document
+from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
@@ -102,15 +103,70 @@ def test_documents_that_are_found_take_few_requests(
     assert asked == ["/_mget", "/_mget", "/_bulk", "/_mget", "/_bulk"]
 
 
-def test_a_point_in_time_that_is_gone(index: esdedup.Index) -> None:
-    index.add([{"id": "1", "text": "one two three"}])
+def test_a_lost_point_in_time_is_opened_again(
+    index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add([{"id": f"d{n}", "text": "one two three"} for n in range(4_500)])
     assert isinstance(index.store, ClusterStore)
-    cluster = index.store.cluster
-    with cluster.point_in_time(f"/{index.store.index}") as point:
-        pass
-    body = {"query": {"match_all": {}}, "sort": [{"_shard_doc": "asc"}]}
-    with pytest.raises(esdedup.StoreError, match=r"all shards failed.*No search context found"):
-        list(cluster.pages(point, body))
+    cluster, opened = index.store.cluster, list[str]()
+    open_point = cluster.open_point
+
+    def noted(*arguments: Any) -> str:
+        opened.append(open_point(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(cluster, "open_point", noted)
+    monkeypatch.setattr(cluster.retries, "total", 60.0)
+    pages = index.store.scan([], index.meta)
+    found = [each.id for each in next(pages)]
+    cluster.close_point(opened[0])
+    index.add([{"id": "new", "text": "four five six"}])
+    found += [each.id for page in pages for each in page]
+    assert sorted(found) == sorted(["new", *(f"d{n}" for n in range(4_500))])
+    assert len(opened) == 2
+
+
+def test_an_alias_that_gets_another_index(
+    request: pytest.FixtureRequest, url: str, name: str, index: esdedup.Index
+) -> None:
+    index.add([{"id": f"d{n}", "text": words(n // 2)} for n in range(10)])
+    alias, second = f"{name}-alias", f"{name}-second"
+    request.addfinalizer(lambda: delete_index(url, second))
+    mappings = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
+    old = {"index": name, "alias": alias, "is_write_index": True}
+    call(url, "POST", "/_aliases", {"actions": [{"add": old}]})
+    with esdedup.open(url, alias, retry_for=5) as both:
+        assert [match.id for match in both.similar(id="d2").matches] == ["d3"]
+        call(url, "PUT", f"/{second}", {"mappings": mappings})
+        new = {"index": second, "alias": alias, "is_write_index": True}
+        add = [{"add": {**old, "is_write_index": False}}, {"add": new}]
+        call(url, "POST", "/_aliases", {"actions": add})
+        began = time.monotonic()
+        assert both.get("d2").source["text"] == words(1)
+        assert [match.id for match in both.similar(id="d2").matches] == ["d3"]
+        assert both.update([{"id": "d2", "n": 5}]) == 1
+        both.add([{"id": "e1", "text": words(1)}])
+        assert both.delete(["d3"]) == 1
+        assert [match.id for match in both.similar(id="d2").matches] == ["e1"]
+        # Nothing of it passes by waiting.
+        assert time.monotonic() - began < 5
+    assert call(url, "GET", f"/{second}/_doc/e1")["found"]
+
+
+def test_a_full_disk_ends_a_run_after_the_time_to_retry(url: str, name: str) -> None:
+    records = [{"id": f"d{n}", "text": words(n)} for n in range(60)]
+    policy = BulkPolicy(actions=10)
+    with esdedup.open(url, name, policy=policy, retry_for=1) as index:
+        index.create()
+        # The server sets it above the flood stage watermark.
+        block = "index.blocks.read_only_allow_delete"
+        call(url, "PUT", f"/{name}/_settings", {block: True})
+        began = time.monotonic()
+        with pytest.raises(esdedup.EsdedupError, match=r"read-only.*Gave up after 1s.*0 of these"):
+            index.add(records)
+        assert time.monotonic() - began < 5
+        call(url, "PUT", f"/{name}/_settings", {block: None})
+        assert index.add(records).created == 60
 
 
 def test_an_index_that_keeps_no_source(url: str, name: str, index: esdedup.Index) -> None:
