@@ -1,12 +1,11 @@
 """Constraints on groups: pairs of texts that people judged to be duplicates, or different.
 
-A pair that must link is in one group, however unlike its texts are. A pair that can't link is in
-different groups, however alike they are: Wagstaff and Cardie, "Clustering with instance-level
-constraints", ICML 2000, section 2. If the two contradict each other, the texts stay apart, so that
-nothing is removed by mistake.
+A pair that must link is in one group, and a pair that can't link in different ones, whatever their
+similarity: Wagstaff and Cardie, "Clustering with instance-level constraints", ICML 2000, section 2.
+Where the two contradict each other, texts stay apart, so that nothing is removed by mistake.
 
-A constraint is about two texts, and so about all documents of these texts. Documents of one text
-that were judged different are kept apart by their ids.
+A constraint applies to all documents of two texts. Documents of one text that were judged different
+are kept apart by their ids.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from esdedup.text.arrays import F64, I64, U64, Mask
 class JudgedCounts:
     """Counts of the judgements that groups are formed by.
 
-    different, duplicates: pairs that were kept apart, and joined. contradictory: pairs that were
-    judged duplicates, and are not joined, because others of their texts were judged different.
-    stale: pairs of which a text is gone or has changed, so that they have no effect. elsewhere:
-    other names of the index, for which judgements were made that have no effect.
+    different, duplicates: pairs that were kept apart, and joined. contradictory: duplicates that
+    were not joined, since other texts of their group were judged different. stale: pairs without
+    effect, since a text is gone or has changed. elsewhere: other names of the index, whose
+    judgements have no effect.
     """
 
     different: int = 0
@@ -43,7 +42,7 @@ class JudgedCounts:
         counts = {
             "kept apart": self.different,
             "joined": self.duplicates,
-            "not joined, because others of these texts were judged different": self.contradictory,
+            "not joined, since other texts of these groups were judged different": self.contradictory,
             "without effect, because a text is gone or has changed": self.stale,
         }
         found = [f"{number:,} {what}" for what, number in counts.items() if number]
@@ -69,15 +68,8 @@ class Constraints:
     def __bool__(self) -> bool:
         return bool(self.must.size or self.cannot.size)
 
-    def partition(self, classes: int) -> I64:
-        """Return the partition in which only those are joined that must link."""
-        partition = singletons(classes)
-        must = self.must[self.must[:, 1] < classes]
-        partition[must[:, 1]] = must[:, 0]
-        return partition
-
-    def relink(self, partition: I64) -> None:
-        """Join the groups of classes that must link, in place; they were in one group before."""
+    def link(self, partition: I64) -> None:
+        """Join the groups of classes that must link, in place."""
         must = self.must[self.must[:, 1] < partition.size]
         join(partition, must[:, 0], must[:, 1])
 
@@ -89,14 +81,11 @@ class Constraints:
         return found
 
     def _among(self, classes: int) -> I64:
-        """The pairs of the first classes that can't link."""
+        """Return the pairs of the first classes that can't link."""
         return self.cannot[(self.cannot < classes).all(axis=1)]
 
     def near_cannot(self, partition: I64, left: I64, right: I64) -> Mask:
-        """Mark the pairs that may come to be in one group with a row that can't link with another.
-
-        left, right: shape (pairs,).
-        """
+        """Mark the pairs that could join a group with a row that can't link with another."""
         cannot = self._among(partition.size)
         if not cannot.size:
             return np.zeros(left.size, np.bool_)
@@ -106,10 +95,10 @@ class Constraints:
         return near
 
     def join(self, partition: I64, left: I64, right: I64, nearness: F64) -> None:
-        """Join the groups of pairs as `union_find.join`, but for those that can't link, in place.
+        """Join the groups of pairs, except for those that can't link, in place.
 
-        If a join would bring rows together that can't link, the pairs that lead there are joined
-        one by one, the nearest first, as long as nothing is brought together.
+        Pairs that would bring rows together that can't link are joined one by one, the nearest
+        first, as long as they do not.
         """
         cannot = self._among(partition.size)
         if not cannot.size:
@@ -128,7 +117,7 @@ class Constraints:
 
 
 def _join_one_by_one(partition: I64, touched: Mask, left: I64, right: I64, cannot: I64) -> None:
-    """Join pairs of touched rows in their order, unless their groups can't link, in place."""
+    """Join pairs of touched rows in order, unless their groups can't link, in place."""
     above: dict[int, int] = {}
 
     def first(row: int) -> int:
@@ -174,17 +163,14 @@ def constrained(
         classes.of[_array([(a, b) for each, a, b in present if each.verdict == verdict])]
         for verdict in ("duplicate", "different")
     )
-    # Texts of which nothing is left when they are normalised are in no class.
+    # Texts that are empty once normalised are in no class.
     must, cannot = (each[(each >= 0).all(axis=1)] for each in (must, cannot))
     constraints = _settled(must, cannot, classes.rows.size, len(pairs) - len(present))
     return classes, constraints
 
 
 def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Number for rows of equal texts, so that no two different ones have the same.
-
-    Rows that are not named have the number 0, which as many of the others get as can.
-    """
+    """Number rows of equal texts, so that different ones have different numbers; others have 0."""
     others: dict[int, set[int]] = {}
     for left, right in different:
         others.setdefault(left, set()).add(right)
@@ -203,7 +189,7 @@ def _array(pairs: Sequence[tuple[int, int]]) -> I64:
 def judged_rows(
     pairs: Sequence[Judgement], ids: Sequence[str], digests: U64
 ) -> list[tuple[int, int] | None]:
-    """The rows of each pair: of its documents, or others of their texts; None without both texts.
+    """Return the rows of each pair: of its documents, or other ones of their texts; None without.
 
     Documents of one text are not replaced by others.
     """
@@ -226,7 +212,7 @@ def judged_rows(
 
 
 def _settled(must: I64, cannot: I64, classes: int, stale: int) -> Constraints:
-    """The constraints on classes, without those that must link and can't."""
+    """Return the constraints on classes, without those that contradict each other."""
     root = _roots(must, classes)
     ends = root[cannot]
     wrong = np.unique(ends[ends[:, 0] == ends[:, 1], 0])

@@ -1,10 +1,9 @@
-"""Finds the groups of near-duplicates of a whole index.
+"""Find the groups of near-duplicates of a whole index.
 
-`representative.KeepRule` puts documents in order. The first of a group is its representative, the
-others are its duplicates. `work_folder` reads all tokens once, `candidate_pairs` pairs the
-documents that share enough of them, `verify` computes exact similarities, and `union_find` joins
-similar pairs to groups. Equal texts count as one row from the start, whatever their number. Memory
-grows with the documents, not with their pairs.
+Documents are sorted by the keep rule (`keep_rule`): the first of a group is its representative, the
+others are its duplicates. `scan` reads all tokens once, `candidates` pairs the documents that share
+enough of them, `verify` computes exact similarities, and `union_find` joins similar pairs.
+Equal texts are one row from the start. Memory grows with the documents, not with their pairs.
 """
 
 from __future__ import annotations
@@ -51,18 +50,17 @@ _NONE = GivenPairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 @dataclass(frozen=True)
 class Grouping:
-    """Says how documents are grouped.
+    """How documents are grouped.
 
     limits: which documents are similar.
-    method: "leader" takes documents in their order of precedence. Each joins its nearest leader,
-    or becomes one. Every duplicate is thus similar to its representative. "components" joins all
-    documents that a chain of similar documents connects.
+    method: "leader" processes documents in their order of precedence: each joins its nearest
+    leader, or becomes one, so every duplicate is similar to its representative. "components" joins
+    all documents that a chain of similar documents connects.
     keep: which document of a group is its representative.
-    exact: group only documents of equal normalised text. The limits do not matter then.
-    split_templates: take documents of one template apart that differ in its places, see
-    `templates`.
+    exact: group only equal normalised texts; the limits do not matter then.
+    split_templates: separate documents of one template that differ in its places (`templates`).
 
-    Raises UsageError if the method is unknown, or templates are to be split without similarities.
+    Raises UsageError for an unknown method, and if templates are to be split without similarities.
     """
 
     limits: Limits = setting(Limits(threshold=ACTING), "Which documents are similar.", use="pairs")
@@ -90,11 +88,11 @@ class Grouping:
 
     @property
     def by_distance(self) -> bool:
-        """True if documents were compared by Hamming distance: groups hold the one in use."""
+        """Whether documents are compared by Hamming distance."""
         return self.limits.distance is not None and not self.exact
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that tells two groupings apart."""
+        """Return a JSON object of all parameters."""
         own = {
             "method": self.method,
             "keep": str(self.keep),
@@ -225,14 +223,13 @@ class Groups(Tabular):
         return digest_of_words(self.digests[row])
 
     def misfit(self, now: Judgements, ahead: I64) -> str | None:
-        """Return the reason for which the groups do not suit later judgements; None if they do.
+        """Return how the groups contradict later judgements; None if they don't.
 
-        They do not if a group holds two documents that were judged different, or two that only a
-        judgement joined, which was taken back, or if a document was chosen since and does not
-        represent its group. ahead: the rows that matter, shape (m,).
+        ahead: the rows that matter, shape (m,).
         """
 
         def together(pairs: Sequence[Judgement], rows: I64) -> Judgement | None:
+            """Return the first pair that is in one group, and of which a row is among some."""
             found = zip(pairs, judged_rows(pairs, self.ids, self.digests), strict=True)
             wrong = (
                 each
@@ -396,7 +393,7 @@ class _Job:
         rows, constraints = self.classes.compared, self._constraints
         found = folder.checkpoint(rows.size)
         if not found.rows:
-            found.partition[:] = constraints.partition(rows.size)
+            constraints.link(found.partition)
         leading = self._grouping.method == "leader"
         group = self._follow_leaders if leading else self._join_components
         for done, left, right in candidates.blocks(found.rows):
@@ -409,7 +406,7 @@ class _Job:
             partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
             if leading:
                 self._lead_again(partition)
-            constraints.relink(partition)
+            constraints.link(partition)
         # In a component, the row that a row was compared with may not be the representative.
         unknown = np.flatnonzero(found.partner != partition)
         found.value[unknown] = self._nearness(partition[unknown], unknown)

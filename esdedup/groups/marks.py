@@ -1,14 +1,12 @@
-"""Writes the groups that were found into the documents, beside their tokens.
+"""Write groups into their documents, beside the tokens.
 
-A mark is a value below our field, such as the document's group. Other values stay as they are when
-marks are written or taken away.
+A mark is a value below our field, such as the document's group; other values stay unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +19,6 @@ from esdedup.records.documents import MARKS
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64, Mask
 
 DOCUMENTS_AT_ONCE = 5_000
 """Number of documents that are read again and written at the same time."""
@@ -32,16 +29,16 @@ NO_MARKS: Marks = dict.fromkeys(MARKS)
 
 
 class Wanted(NamedTuple):
-    """The marks that a document is to have if it still has the text that it was grouped by.
+    """The marks of a document that has the text that it was grouped by.
 
-    digest: of that text. marks: all of `MARKS`, with None for one to take away.
+    digest: of that text. marks: all of `MARKS`, with None to remove one.
     """
 
     digest: str
     marks: Marks
 
     def lacking(self, source: Mapping[str, Any], meta: IndexMeta) -> dict[str, Any] | None:
-        """Return the marks that a document lacks; None if its text is another by now."""
+        """Return the marks that a document lacks; None if its text has changed."""
         if tokens_in(source, meta.field).get("digest") != self.digest:
             return None
         return differing(source, meta.marks_field, self.marks)
@@ -67,7 +64,7 @@ def merging(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, An
 
 
 def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> dict[str, Any]:
-    """Return a whole document with the marks `by` in place of others."""
+    """Return a whole document with some marks replaced by others."""
     kept = {name: value for name, value in tokens_in(source, field).items() if name not in marks}
     ours = {**kept, **by}
     return {**source, field: [ours] if isinstance(source.get(field), list) else ours}
@@ -77,8 +74,7 @@ def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> 
 class GroupReport:
     """The groups of an index, and what was written.
 
-    missed: documents with tokens that are in no group. They came or changed while the others were
-    read.
+    missed: number of documents with tokens that came or changed while the others were read.
     """
 
     groups: Groups
@@ -98,10 +94,10 @@ def mark_paths(meta: IndexMeta) -> list[str]:
 
 
 def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> ChangeReport:
-    """Return documents the marks that they lack. wanted: by id.
+    """Write the marks that documents lack. wanted: by id.
 
-    Documents that changed or were deleted since they were grouped count as stale and are left as
-    they are. Returns counts that add up to the documents. Raises the errors of the store.
+    Documents that changed or were deleted since they were grouped are stale and skipped. Returns
+    counts that add up to the documents. Raises the errors of the store.
     """
 
     def decision(held: Held) -> Decision:
@@ -125,13 +121,12 @@ def mark_groups(
     *,
     collapse_ready: bool = False,
 ) -> ChangeReport:
-    """Return documents in groups of two or more their group, and take old marks from all others.
+    """Write the groups of two or more into their documents, and remove the marks of all others.
 
-    The group is the id of the representative. Duplicates also get that id as their original, with
-    the similarity or distance. Only documents whose marks differ are read again. A document is
-    written only if it still has the text that it was grouped by, and has other marks, so that a
-    second call completes a run that was stopped. Documents that changed or were deleted since they
-    were grouped count as stale and are left as they are.
+    The group is the id of the representative, and so is the original of a duplicate, which has the
+    similarity or distance too. Only documents whose marks differ are read again, so that a second
+    call completes a run that was stopped. Documents that changed or were deleted since they were
+    grouped are stale and skipped.
 
     collapse_ready: a document that is alone gets its own id as its group, for searches that
     collapse on it.
@@ -140,14 +135,27 @@ def mark_groups(
     changing its scheme, and the errors of the store.
     """
     require_settled(store, meta)
-    marks = _Marks(store, meta, groups, collapse_ready)
-    rows = marks.lacking()
+    grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1
+    grouped = grouped[groups.representative] | collapse_ready
+
+    def wanted(row: int) -> Wanted:
+        marks = wanted_marks(groups, row) if grouped[row] else NO_MARKS
+        return Wanted(groups.digest(row), marks)
+
+    lacking, row_of = grouped.copy(), dict[str, int]()
+    # A run that was stopped may have written marks just before.
+    store.refresh()
+    for batch in store.scan(mark_paths(meta), meta, marked=True):
+        row_of = row_of or {id: row for row, id in enumerate(groups.ids)}
+        for document in batch:
+            if (row := row_of.get(document.id)) is not None:
+                lacking[row] = wanted(row).lacking(document.source, meta) != {}
+    rows = np.flatnonzero(lacking)
     settled = len(groups.ids) - rows.size
     report = ChangeReport(read=settled, unchanged=settled)
     for first in range(0, rows.size, DOCUMENTS_AT_ONCE):
         some = rows[first : first + DOCUMENTS_AT_ONCE].tolist()
-        wanted = {groups.ids[row]: marks.wanted(row) for row in some}
-        report += write_marks(store, meta, wanted)
+        report += write_marks(store, meta, {groups.ids[row]: wanted(row) for row in some})
         if on_step is not None:
             on_step("Writing groups", first + len(some), rows.size)
     store.refresh()
@@ -163,37 +171,3 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     value = float(groups.value[row])
     similarity, distance = (None, int(value)) if groups.grouping.by_distance else (value, None)
     return {"group": group, "original": group, "similarity": similarity, "distance": distance}
-
-
-@dataclass(frozen=True)
-class _Marks:
-    store: Store
-    meta: IndexMeta
-    groups: Groups
-    collapse_ready: bool
-
-    @cached_property
-    def _grouped(self) -> Mask:
-        """Mark the rows that get a group, shape (n,)."""
-        representative = self.groups.representative
-        sizes = np.bincount(representative, minlength=representative.size)
-        return np.full(sizes.size, True) if self.collapse_ready else sizes[representative] > 1
-
-    def lacking(self) -> I64:
-        """Return the rows of the documents that may lack the right marks, ascending."""
-        lacking = self._grouped.copy()
-        # A run that was stopped may have written marks just before.
-        self.store.refresh()
-        row_of: dict[str, int] = {}
-        for batch in self.store.scan(mark_paths(self.meta), self.meta, marked=True):
-            row_of = row_of or {id: row for row, id in enumerate(self.groups.ids)}
-            for document in batch:
-                if (row := row_of.get(document.id)) is not None:
-                    found = self.wanted(row).lacking(document.source, self.meta)
-                    lacking[row] = found != {}
-        return np.flatnonzero(lacking)
-
-    def wanted(self, row: int) -> Wanted:
-        """Return the marks for the document of a row; none for one that is alone."""
-        marks = wanted_marks(self.groups, row) if self._grouped[row] else NO_MARKS
-        return Wanted(self.groups.digest(row), marks)
