@@ -42,7 +42,7 @@ class JudgedCounts:
         counts = {
             "kept apart": self.different,
             "joined": self.duplicates,
-            "not joined, since other texts of these groups were judged different": self.contradictory,
+            "not joined, since other texts were judged different": self.contradictory,
             "without effect, because a text is gone or has changed": self.stale,
         }
         found = [f"{number:,} {what}" for what, number in counts.items() if number]
