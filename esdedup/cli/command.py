@@ -170,7 +170,10 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     vars(run)["__signature__"] = inspect.Signature([context, *declared])
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command(name, cls=Command, help=inspect.cleandoc(call.__doc__ or ""))(run)
+    # Services are often set up by their environment.
+    settings = {"auto_envvar_prefix": "ESDEDUP_PROXY"} if name == "proxy" else {}
+    help = inspect.cleandoc(call.__doc__ or "")
+    app.command(name, cls=Command, help=help, context_settings=settings)(run)
     return typer.main.get_command(app)
 
 

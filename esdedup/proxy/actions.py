@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ class Action(NamedTuple):
     """The lines of one action as they came, ends of line included.
 
     line: the action line. item: None if the line is not an action. source: the line after it, or
-    nothing. refused: the answer to this action, which must not be sent.
+    empty. refused: the answer to this action, which must not be sent.
     """
 
     line: bytes
@@ -46,10 +45,7 @@ class Action(NamedTuple):
 
 
 class Actions:
-    """The actions of one body, in order. Lines that are no actions are kept as they are.
-
-    Not safe for several threads at a time.
-    """
+    """The actions of one body, in order. Lines that are no actions are kept unchanged."""
 
     def __init__(self, encoding: str, index: str | None, longest: int) -> None:
         """index: of actions that name none. longest: bytes of a document that may be held."""
@@ -64,7 +60,7 @@ class Actions:
         self._last: tuple[bytes, Item | None] = (b"", None)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next chunk, after all before were read."""
+        """Accept the next chunk, after all before were read."""
         self._body.feed(chunk)
 
     @property
@@ -83,30 +79,27 @@ class Actions:
         found: list[Action] = []
         piece = self._rest or self._body.read()
         if piece.isspace() and piece.endswith(b"\n") and not self._size and not self._waiting:
+            # Empty lines pack well: there may be millions.
             self._rest = b""
             return [Action(piece)]
         *whole, last = piece.split(b"\n", _LINES)
         self._rest = last if len(whole) == _LINES else b""
         for end in whole:
             self._keep(end)
-            for action in self._completed(b"\n"):
-                if found and not (action.item or found[-1].item):
-                    # Lines without anything pack well: there may be millions.
-                    found[-1] = Action(found[-1].line + action.line)
-                else:
-                    found.append(action)
+            if (action := self._completed(b"\n")) is not None:
+                found.append(action)
         if not self._rest:
             self._keep(last)
         return found
 
     def end(self) -> list[Action]:
-        """Return the last actions. Raises Unreadable if the body breaks off."""
+        """Return the last actions. Raises Unreadable if the body is truncated."""
         self._body.end()
-        found = list(self._completed(b"")) if self._size else []
-        return found if self._waiting is None else [*found, self._waiting]
+        last = (self._completed(b"") if self._size else None), self._waiting
+        return [action for action in last if action is not None]
 
     def _keep(self, part: bytes) -> None:
-        """Add to the line that is being read. One that is too long is measured only."""
+        """Add to the line that is being read. Of one that is too long, only the size is kept."""
         self._size += len(part)
         if self._size <= _LONGEST_ACTION:
             self._tail.append(part)
@@ -119,40 +112,36 @@ class Actions:
         else:
             self._tail.clear()
 
-    def _completed(self, end: bytes) -> Iterator[Action]:
+    def _completed(self, end: bytes) -> Action | None:
+        """Return the action that the line completes, if any."""
         line = b"".join((*self._tail, end))
         size, self._size = self._size, 0
         self._tail.clear()
-        if self._waiting is not None:
-            if size > self._longest:
-                refused = _too_long("a document", self._longest).answer
-                yield Action(self._waiting.line, self._waiting.item, refused=refused)
-            else:
-                yield Action(self._waiting.line, self._waiting.item, line, self._waiting.refused)
+        if (waiting := self._waiting) is not None:
             self._waiting = None
-        elif not line.strip():
-            yield Action(line)
-        elif (item := self._item(line)) is None:
-            # The next lines may be sources or actions, until one looks like an action.
-            yield Action(line, None if self._lost else Item("index", self._index, None))
-            self._lost = True
-        else:
-            self._lost = False
-            action = Action(line, item, refused=_bad_name(item.index))
-            if item.operation in _WITH_SOURCE:
-                self._waiting = action
-            else:
-                yield action
-
-    def _item(self, line: bytes) -> Item | None:
-        """The item of a line. Many clients send the same line for each document."""
+            if size > self._longest:
+                return waiting._replace(refused=_too_long("a document", self._longest).answer)
+            return waiting._replace(source=line)
+        if not line.strip():
+            return Action(line)
+        # Many clients send the same line for each document.
         if line != self._last[0]:
             self._last = line, _item(line, self._index)
-        return self._last[1]
+        if (item := self._last[1]) is None:
+            # The next lines may be sources or actions, until one looks like an action.
+            action = Action(line, None if self._lost else Item("index", self._index, None))
+            self._lost = True
+            return action
+        self._lost = False
+        action = Action(line, item, refused=_bad_name(item.index))
+        if item.operation not in _WITH_SOURCE:
+            return action
+        self._waiting = action
+        return None
 
 
 def _item(line: bytes, default: str | None) -> Item | None:
-    """The item that an action line asks for, None if it is not an action."""
+    """Return the item that an action line requests, None if it is not an action."""
     try:
         ((operation, target),) = json.loads(line).items()
         index, id = target.get("_index"), target.get("_id")
@@ -164,7 +153,7 @@ def _item(line: bytes, default: str | None) -> Item | None:
 
 
 def _bad_name(index: str | None) -> Answer | None:
-    """The answer to a name with half a surrogate pair, None to others.
+    """Return the answer to a name with half a surrogate pair, None to others.
 
     Elasticsearch 9.5 tries to make such an index, fails to store it, and elects masters for a
     minute.

@@ -1,52 +1,67 @@
-"""The ASGI application: routes each request, and puts tokens into documents."""
+"""The ASGI application: routes each request, and adds tokens to documents."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
+import re
+import shutil
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Literal
 from urllib.parse import unquote
 
 from esdedup.proxy import http
 from esdedup.proxy.bulk import Bulk
-from esdedup.proxy.memory import Budget, Hold, Limits
+from esdedup.proxy.memory import THREADS, Arriving, Limits, Memory
 from esdedup.proxy.metadata import Schemes
+from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 
 _Kind = Literal["own", "pass", "bulk", "document", "update"]
 _OWN = b"/-/"
 """No index has such a name."""
-_MOST_THREADS = 4
 _READY_SECONDS = 1.0
 _READY_ANSWER_SECONDS = 3.0
 _GONE = 499
+_CHANGES_NAMES = re.compile(rb"/_(aliases|mapping|rollover)\b")
 
 log = logging.getLogger(__name__)
 
 
 class Service:
-    """Passes requests to the upstream, documents with their tokens."""
+    """Passes requests to the upstream, documents with their tokens.
+
+    connections: the most clients. head_seconds: for the head of a request.
+    """
+
+    connections = 1000
+    head_seconds = 10.0
 
     def __init__(self, upstream: Upstream, limits: Limits | None = None) -> None:
         """Raise UsageError if the memory does not suffice."""
         self._upstream = upstream
         self._limits = limits or Limits()
-        self.metrics = upstream.metrics
+        self._memory = Memory(self._limits)
         self._schemes = Schemes(upstream)
         self._splicer = Splicer(self._limits.text)
-        self._budget = Budget(self._limits.bodies(), self._limits.wait_seconds)
         self._ready = (0.0, False)
+        self.metrics = upstream.metrics
+        self.metrics.watch(self._memory)
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "lifespan":
             await receive()
-            threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1))
-            asyncio.get_running_loop().set_default_executor(threads)
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(ThreadPoolExecutor(THREADS))
+            if parent := multiprocessing.parent_process():
+                loop.add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await self._upstream.close()
@@ -54,9 +69,9 @@ class Service:
         elif scope["type"] == "http":
             await self._http(http.Request(scope, receive, send, self._limits.body_seconds))
 
-    def watch(self) -> None:
-        """Set the figures of memory."""
-        self.metrics.watch(self._budget)
+    def renew(self) -> None:
+        """Read the authorities of the upstream again. Raises UsageError."""
+        self._upstream.renew()
 
     async def _http(self, request: http.Request) -> None:
         begun = time.monotonic()
@@ -64,7 +79,7 @@ class Service:
         try:
             await request.while_connected(self._answer(request, kind, index))
         except http.ClientGone:
-            log.info("the client hung up: %s %s", request.method, request.path)
+            log.info("the client disconnected: %s %s", request.method, request.path)
         except http.Failed as error:
             if request.status is not None:
                 log.warning("an answer broke off: %s", error)
@@ -80,17 +95,29 @@ class Service:
         finally:
             seconds = time.monotonic() - begun
             self.metrics.request(kind, request.status or _GONE, seconds, request.received)
+            self.metrics.watch(self._memory)
 
     async def _answer(self, request: http.Request, kind: _Kind, index: str | None) -> None:
         try:
-            request.check()
             if kind == "own":
                 await self._own(request)
             elif kind == "pass":
                 await self._pass(request)
+            elif not _is_json(request):
+                await self._pass(request)
+                self._count("not_json", request)
+            elif kind == "bulk":
+                await Bulk(
+                    self._upstream,
+                    self._schemes,
+                    self._splicer,
+                    self.metrics,
+                    self._memory,
+                    request,
+                    index,
+                ).run()
             else:
-                with self._budget.hold() as hold:
-                    await self._written(request, kind, index, hold)
+                await self._document(request, kind, index)
         except http.Failed:
             if request.status is None:
                 await request.drain()
@@ -106,7 +133,7 @@ class Service:
             ready = await self._is_ready()
             answer = _text(200, b"ready\n") if ready else _text(503, b"not ready\n")
         elif path == b"metrics":
-            self.watch()
+            self.metrics.watch(self._memory)
             body, kind = await asyncio.to_thread(self.metrics.page)
             answer = http.Answer.of(200, kind, body)
         else:
@@ -134,81 +161,88 @@ class Service:
         try:
             await self._upstream.forward(request, request.headers, request if has_body else None)
         finally:
-            if _may_change_mappings(request):
+            if request.method in ("PUT", "DELETE") or _CHANGES_NAMES.search(request.path):
                 self._schemes.forget()
 
-    async def _written(
-        self, request: http.Request, kind: _Kind, index: str | None, hold: Hold
-    ) -> None:
-        if kind == "bulk":
-            await Bulk(
-                self._upstream,
-                self._schemes,
-                self._splicer,
-                self.metrics,
-                self._limits,
-                hold,
-                request,
-                index,
-            ).run()
-            return
+    async def _document(self, request: http.Request, kind: _Kind, index: str | None) -> None:
         found = await self._schemes.find(index, request.headers)
-        if found.meta is not None:
-            await hold.reserve(self._limits.need(request.length))
-        raw: list[bytes] = []
-        if found.meta is None or not await self._whole(request, hold, raw):
-            self.metrics.documents(found.reason or "too_large")
-            await self._upstream.forward(request, request.headers, http.chained(raw, request))
+        if found.meta is None:
+            await self._upstream.forward(request, request.headers, request)
+            self._count(found.reason, request)
             return
-        headers, body = request.headers, b"".join(raw)
-        outcome: str | None = "no_text"
-        if (document := await self._unpacked(request, body, hold)) is not None:
-            await hold.grow(2 * len(document))
-            source = Source(document, found.meta, kind == "update")
-            (done,), (outcome,) = await asyncio.to_thread(self._splicer.with_tokens, [source])
-            if done is not document:
-                headers, body = await http.packed(request, done)
-        self.metrics.documents(outcome or found.reason)
-        await self._upstream.forward(request, headers, body)
+        with ExitStack() as held:
+            raw: list[bytes] = []
+            body = await self._whole(request, raw, held)
+            if body is None:
+                chunks = http.chained(raw, request)
+                await self._upstream.forward(request, request.headers, chunks)
+                self._count("too_large", request)
+                return
+            source = Source(body, found.meta, kind == "update")
+            (done,), (outcome,) = await self._splicer.added([source])
+            if done is body:
+                await self._upstream.forward(request, request.headers, b"".join(raw))
+            else:
+                await self._upstream.forward(request, *await http.packed(request, done))
+            self._count(outcome or "failed", request)
 
-    async def _unpacked(self, request: http.Request, body: bytes, hold: Hold) -> bytes | None:
-        """A whole body; None if it is too long, or can't be unpacked: the server reports it."""
-        if request.encoding in http.PLAIN:
-            return body
+    async def _whole(
+        self, request: http.Request, raw: list[bytes], held: ExitStack
+    ) -> bytes | None:
+        """Return the unpacked body; None if it is too long, or can't be unpacked.
+
+        raw: filled with the chunks that were read. held: takes the memory of the body.
+        """
         unpacker = http.Unpacker(request.encoding)
-        unpacker.feed(body)
         pieces: list[bytes] = []
-        try:
+        size = 0
+        long = False
+        arriving = held.enter_context(Arriving(self._memory))
+        async for chunk in request:
+            raw.append(chunk)
+            unpacker.feed(chunk)
             while unpacker.more:
-                pieces.append(await asyncio.to_thread(unpacker.read))
-                await hold.grow(len(pieces[-1]))
-                if sum(map(len, pieces)) > self._limits.line:
+                try:
+                    pieces.append(unpacker.read())
+                except http.Unreadable:
+                    return None  # The server reports it.
+                size += len(pieces[-1])
+                if size > self._limits.line:
                     return None
+                if arriving.hold(size) and not long:
+                    await self._memory.take_long(request.length, held, patient=False)
+                    long = True
+                await asyncio.sleep(0)
+        try:
             unpacker.end()
         except http.Unreadable:
             return None
+        if not long:
+            await self._memory.take(size, 1, held, patient=False)
+        arriving.hold(0)
         return b"".join(pieces)
 
-    async def _whole(self, request: http.Request, hold: Hold, raw: list[bytes]) -> bool:
-        """Read the body, unless it is too long to be held. Returns True if that is all of it."""
-        size = 0
-        async for chunk in request:
-            await hold.grow(len(chunk))
-            raw.append(chunk)
-            size += len(chunk)
-            if size > self._limits.line:
-                return False
-        return True
+    def _count(self, outcome: str, request: http.Request) -> None:
+        if request.accepted:
+            self.metrics.documents.labels(outcome).inc()
+            if outcome == "not_json":
+                kind = request.header(b"content-type")
+                log.warning("documents of type %s %s pass without tokens", kind, request.encoding)
+
+
+def _end_without_parent(sentinel: int) -> None:
+    """End this process, and remove what the parent would have removed."""
+    asyncio.get_running_loop().remove_reader(sentinel)
+    shutil.rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)
+    log.error("the parent process is gone: this one ends")
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _route(request: http.Request) -> tuple[_Kind, str | None]:
-    """The kind of a request, and the index that its path names; "pass" for an unchanged body."""
+    """Return the kind of a request, and the index that its path names."""
     if request.path.startswith(_OWN):
         return "own", None
-    kind = request.header(b"content-type")
-    # The servers take other forms than JSON too, and other encodings.
-    is_json = request.encoding in http.READABLE and ("json" in kind or not kind)
-    if request.method in ("POST", "PUT") and is_json:
+    if request.method in ("POST", "PUT"):
         parts = [unquote(part) for part in request.path.decode("latin-1").split("/") if part]
         match parts:
             case ["_bulk"]:
@@ -222,12 +256,10 @@ def _route(request: http.Request) -> tuple[_Kind, str | None]:
     return "pass", None
 
 
-def _may_change_mappings(request: http.Request) -> bool:
-    path = request.path.rstrip(b"/")
-    if request.method in ("PUT", "DELETE"):
-        return b"/_doc/" not in path
-    named = path.endswith((b"/_aliases", b"/_mapping")) or b"/_rollover" in path
-    return request.method == "POST" and named
+def _is_json(request: http.Request) -> bool:
+    """Return whether the proxy can read a body. The servers accept other forms too."""
+    kind = request.header(b"content-type")
+    return request.encoding in http.READABLE and ("json" in kind or not kind)
 
 
 def _text(status: int, body: bytes) -> http.Answer:

@@ -1,56 +1,59 @@
 """Handles a `_bulk` request: cuts it into parts, sends them in turn, and merges their answers.
 
 One part is on its way at a time, while the next one is made. So actions on the same document stay
-in order, and nothing further is sent after a failure. Lines that can't be understood are kept as
-they are: the servers report them.
+in order, and nothing further is sent after a failure. Lines that can't be parsed are kept
+unchanged: the servers report them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from esdedup.proxy import http
 from esdedup.proxy.actions import Action, Actions, Item
-from esdedup.proxy.memory import Hold, Limits
-from esdedup.proxy.metadata import Found, Schemes
+from esdedup.proxy.memory import Arriving, Memory
+from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.metrics import Metrics
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 
-_PART_ACTIONS = 10_000
+_PART_ACTIONS = 5_000
 """Tokens make a short document several times as long, and a short delete has an answer too."""
-_IN_MEMORY = 1 << 18
+_IN_MEMORY = 1 << 16
 _PIECE = 1 << 16
 _KEPT = (b"content-type", b"x-elastic-product")
 _FORMAT = re.compile(rb"([?&])format=[^&]*")
 _UNSENT = "not sent, because an earlier part of the same request failed: "
 _UNKNOWN = "may be written or not: "
 _TRY_AGAIN = 429
-"""Clients send such an item again; many of them do so for no other status."""
+"""Clients retry such an item; many of them do so for no other status."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Part:
     """Lines for one request, and their items.
 
     refused: the answer to these items, which are not sent. status: of theirs, in place of its own.
-    unsure: the next part is made when this one is answered, which sets `answered`.
+    whole: the body has no other part. outcomes: of the documents. held: the memory of the part.
     """
 
     body: bytes
     items: list[Item]
     refused: http.Answer | None = None
     status: int | None = None
-    unsure: bool = False
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    whole: bool = False
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    held: ExitStack = field(default_factory=ExitStack)
 
 
 @dataclass
@@ -61,173 +64,61 @@ class Bulk:
     _schemes: Schemes
     _splicer: Splicer
     _metrics: Metrics
-    _limits: Limits
-    _hold: Hold
+    _memory: Memory
     _request: http.Request
     _index: str | None
-    _refusal: http.Answer | None = None
-    """The reason to make no further part. Its actions are reported, not sent."""
-    _read: int = 0
-    """Bytes that are held for actions which are in no part yet."""
-    _tried: set[str | None] = field(default_factory=set)
-    """Indices that did not exist before a document for them was sent."""
+    _held: ExitStack = field(default_factory=ExitStack)
+    """The memory of all parts."""
+    _long: ExitStack | None = None
+    """The memory for a long document, which has not arrived as a whole yet."""
+    _begun: bool = False
+    """A part may have been sent."""
+    _refused: http.Answer | None = None
+    """The answer to the first actions that were refused."""
+    _failure: http.Answer | None = None
+    """The reason to send no further part. Clients may retry its actions."""
 
     async def run(self) -> None:
-        """Send the body's actions, and answers. Raises Failed if none was acknowledged."""
-        await self._hold.reserve(self._limits.need(self._request.length))
-        parts = _ahead(self._parts())
+        """Send the body's actions, and answer. Raises Failed if none was acknowledged."""
         try:
-            first = await anext(parts, Part(b"", []))
-            second = None if first.unsure else await anext(parts, None)
-            if second is not None or first.unsure:
-                await self._several(http.chained([first, *([second] if second else [])], parts))
-            elif first.refused is not None:
-                await self._request.reply(first.refused)
-            else:
-                headers, body = await http.packed(self._request, first.body)
-                await self._upstream.forward(self._request, headers, body)
+            with self._held, tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
+                merged = MergedAnswer(items)
+                async with contextlib.aclosing(_ahead(self._parts())) as parts:
+                    async for part in parts:
+                        if part.whole:
+                            await self._only(part)
+                            return
+                        await self._add(part, merged)
+                        part.held.close()
+                if not merged.parts and (answer := self._failure or self._refused) is not None:
+                    await self._request.reply(answer)
+                else:
+                    await self._request.answer(200, merged.headers(), merged.body())
         except OSError as error:
             reason = f"documents may be written: no room to keep the answer: {error.strerror}"
             raise http.Failed.error(503, "io_exception", reason, retry=1) from error
-        finally:
-            await parts.aclose()
 
-    async def _parts(self) -> AsyncGenerator[Part, None]:
-        """The parts in order. If the body can't be read to its end, the last one is refused."""
-        actions: list[Action] = []
-        size = 0
-        body = Actions(self._request.encoding, self._index, self._limits.line)
-        try:
-            async for more in self._actions(body):
-                for action in more:
-                    full = len(actions) == _PART_ACTIONS or size + action.size > self._limits.part
-                    if actions and (full or action.refused is not None):
-                        async for part in self._made(actions):
-                            yield part
-                        actions, size = [], 0
-                    if action.refused is None:
-                        actions.append(action)
-                        size += action.size
-                    elif action.item is not None:
-                        yield Part(b"", [action.item], action.refused)
-                await self._hold_read(size + body.pending)
-            if actions:
-                async for part in self._made(actions):
-                    yield part
-            await self._hold_read(0)
-        except http.Unreadable as error:
-            self._refusal = self._refusal or error.answer
-            # At least one item: an unreadable body must not look like an empty one.
-            actions = actions or [Action(b"", Item("index", self._index, None))]
-            yield Part(b"", [one.item for one in actions if one.item], self._refusal)
+    async def _only(self, part: Part) -> None:
+        """Send all actions in one request, and pass its answer on."""
+        if part.refused is not None:
+            await self._request.reply(part.refused)
+            return
+        headers, body = await http.packed(self._request, part.body)
+        await self._upstream.forward(self._request, headers, body)
+        if self._request.accepted:
+            self._count(part)
 
-    async def _hold_read(self, size: int) -> None:
-        """Set the bytes that are held for actions."""
-        before, self._read = self._read, size
-        if size > before:
-            await self._hold.grow(size - before)
-        else:
-            self._hold.shrink(before - size)
-
-    async def _actions(self, body: Actions) -> AsyncIterator[list[Action]]:
-        """The actions, as they come. They are read in other threads."""
-        async for chunk in self._gathered():
-            body.feed(chunk)
-            while body.more:
-                yield await asyncio.to_thread(body.read)
-            self._hold.shrink(len(chunk))
-        yield body.end()
-
-    async def _gathered(self) -> AsyncIterator[bytes]:
-        """The chunks of the body, joined to pieces that are worth a turn of a thread."""
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in self._request:
-            await self._hold.grow(len(chunk))
-            chunks.append(chunk)
-            size += len(chunk)
-            if size >= http.PIECE:
-                yield b"".join(chunks)
-                chunks, size = [], 0
-        if chunks:
-            yield b"".join(chunks)
-
-    async def _made(self, actions: list[Action]) -> AsyncIterator[Part]:
-        """The parts of some actions: one, unless they make an index of which nobody knows."""
-        while actions and self._refusal is None:
-            try:
-                found = await self._found(actions)
-            except http.Failed as error:
-                self._refusal = error.answer
-                break
-            count = _sure(actions, found, self._tried)
-            taken, actions = actions[:count], actions[count:]
-            body = await asyncio.to_thread(self._enriched, taken, found)
-            await self._hold.grow(len(body))
-            # From here on it waits as long as need be, because a part may have been written.
-            self._hold.patient = True
-            items = [one.item for one in taken if one.item]
-            yield (part := Part(body, items, unsure=bool(actions)))
-            if part.unsure:
-                await part.answered.wait()
-                # If it does not exist now, no document makes it.
-                self._tried.update(one.item.index for one in taken[-1:] if one.item)
-        if actions:
-            items = [one.item for one in actions if one.item]
-            yield Part(b"", items, self._refusal, _TRY_AGAIN)
-
-    async def _found(self, actions: Sequence[Action]) -> dict[str | None, Found]:
-        """The metas of the indices that get documents. Raises Failed."""
-        names = {action.item.index for action in actions if action.item and action.source}
-        return {name: await self._schemes.find(name, self._request.headers) for name in names}
-
-    def _enriched(self, actions: Sequence[Action], found: dict[str | None, Found]) -> bytes:
-        """The lines of actions, with tokens."""
-        sources = []
-        for action in actions:
-            if action.item and action.source:
-                meta = found[action.item.index].meta
-                sources.append(Source(action.source, meta, action.item.operation == "update"))
-            else:
-                sources.append(Source(action.source, None))
-        done, outcomes = self._splicer.with_tokens(sources)
-        counts = Counter(
-            outcome or found[action.item.index].reason
-            for action, outcome in zip(actions, outcomes, strict=True)
-            if action.item and action.source
-        )
-        for reason, count in counts.items():
-            self._metrics.documents(reason, count)
-        lines = zip((action.line for action in actions), done, strict=True)
-        return b"".join(itertools.chain.from_iterable(lines))
-
-    async def _several(self, parts: AsyncIterator[Part]) -> None:
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
-            merged = MergedAnswer(items)
-            refused: http.Answer | None = None
-            failure: http.Answer | None = None
-            async for part in parts:
-                if part.refused is not None:
-                    remark = _UNSENT if part.status and merged.parts else ""
-                    merged.refuse(part.items, part.refused, remark, part.status)
-                    refused = refused or part.refused
-                    # The other actions of the request may come again.
-                    failure = failure or (part.refused if part.status else None)
-                elif failure is not None:
-                    merged.refuse(part.items, failure, _UNSENT, _TRY_AGAIN)
-                else:
-                    failure = await self._send(part, merged)
-                    self._refusal = self._refusal or failure
-                self._hold.shrink(len(part.body))
-                part.answered.set()
-            if not merged.parts and (answer := failure or refused) is not None:
-                await self._request.reply(answer)
-            else:
-                await self._request.answer(200, merged.headers(), merged.body())
-
-    async def _send(self, part: Part, merged: MergedAnswer) -> http.Answer | None:
-        """Send a part and add its answer. Returns the failure, if any."""
-        request = self._request
+    async def _add(self, part: Part, merged: MergedAnswer) -> None:
+        """Send a part, unless it is refused or one before failed, and add its answer."""
+        if part.refused is not None:
+            remark = _UNSENT if part.status and merged.parts else ""
+            merged.refuse(part.items, part.refused, remark, part.status)
+            self._refused = self._refused or part.refused
+            return
+        if self._failure is not None:
+            merged.refuse(part.items, self._failure, _UNSENT, _TRY_AGAIN)
+            return
+        request, remark = self._request, ""
         headers, body = await http.packed(request, part.body)
         # The proxy reads the answer itself, so it must be JSON, and not compressed.
         headers = [
@@ -235,34 +126,106 @@ class Bulk:
             for name, value in headers
             if name != b"accept-encoding" and (name != b"accept" or b"json" in value)
         ]
-        remark = ""
         try:
             target = _FORMAT.sub(rb"\1", request.target)
             answer = await self._upstream.ask(request.method, target, headers, body)
             if answer.status == 200:
                 await asyncio.to_thread(merged.add, answer)
-                return None
+                self._count(part)
+                return
         except http.Failed as error:
             answer, remark = error.answer, _UNKNOWN
         merged.refuse(part.items, answer, remark)
-        return answer
+        self._failure = answer
+
+    def _count(self, part: Part) -> None:
+        for outcome, count in part.outcomes.items():
+            self._metrics.documents.labels(outcome).inc(count)
+
+    async def _parts(self) -> AsyncGenerator[Part, None]:
+        """Yield the parts in order. If the body can't be read to its end, the last is refused."""
+        actions: list[Action] = []
+        size, first = 0, True
+        body = Actions(self._request.encoding, self._index, self._memory.limits.line)
+        try:
+            with Arriving(self._memory) as arriving:
+                async for more in self._read(body):
+                    for action in more:
+                        if actions and (action.refused or len(actions) == _PART_ACTIONS):
+                            yield await self._made(actions)
+                            actions, size, first = [], 0, False
+                        if action.refused is not None:
+                            yield Part(b"", _items([action]), action.refused)
+                            first = False
+                        else:
+                            actions.append(action)
+                            size += action.size
+                    full = arriving.hold(size + body.pending)
+                    if full and actions:
+                        yield await self._made(actions)
+                        actions, size, first = [], 0, False
+                        full = arriving.hold(body.pending)
+                    if full and self._long is None:
+                        self._long = self._held.enter_context(ExitStack())
+                        length = self._request.length
+                        await self._memory.take_long(length, self._long, patient=self._begun)
+            if actions or first:
+                yield await self._made(actions, whole=first)
+        except http.Failed as error:
+            # At least one item: an unreadable body must not look like an empty one.
+            items = _items(actions) or [Item("index", self._index, None)]
+            yield Part(b"", items, self._failure or error.answer)
+
+    async def _read(self, body: Actions) -> AsyncIterator[list[Action]]:
+        """Yield the actions as they arrive."""
+        async for chunk in self._request:
+            body.feed(chunk)
+            while body.more:
+                yield body.read()
+                # A short body may be millions of lines when it is unpacked.
+                await asyncio.sleep(0)
+        yield body.end()
+
+    async def _made(self, actions: Sequence[Action], *, whole: bool = False) -> Part:
+        """Return the part of some actions, with tokens and the memory for it."""
+        held, self._long = self._long, None
+        names = {one.item.index for one in actions if one.item and one.source}
+        try:
+            if self._failure is not None:
+                raise http.Failed("a part before failed", self._failure)
+            found = {name: await self._schemes.find(name, self._request.headers) for name in names}
+            if held is None:
+                held = self._held.enter_context(ExitStack())
+                size = sum(len(one.line) + len(one.source) for one in actions)
+                await self._memory.take(size, len(actions), held, patient=self._begun)
+        except http.Failed as error:
+            self._failure = error.answer
+            return Part(b"", _items(actions), error.answer, _TRY_AGAIN, whole)
+        # From here on it waits as long as need be, because a part may have been written.
+        self._begun = True
+        sources = [
+            Source(one.source, found[one.item.index].meta, one.item.operation == "update")
+            if one.item and one.source
+            else Source(one.source, None)
+            for one in actions
+        ]
+        done, outcomes = await self._splicer.added(sources)
+        counts = Counter(
+            str(outcome or found[one.item.index].reason)
+            for one, outcome in zip(actions, outcomes, strict=True)
+            if one.item and one.source
+        )
+        lines = zip((one.line for one in actions), done, strict=True)
+        body = b"".join(itertools.chain.from_iterable(lines))
+        return Part(body, _items(actions), whole=whole, outcomes=counts, held=held)
 
 
-def _sure(actions: Sequence[Action], found: dict[str | None, Found], tried: Set[str | None]) -> int:
-    """The number of actions up to the first one that makes an index of which nobody knows.
-
-    When that one is answered, the index is there and can be asked. tried: names that are not asked
-    again.
-    """
-    unknown = {name for name, each in found.items() if each.reason == "no_index"} - tried
-    for count, action in enumerate(actions if unknown else (), 1):
-        if action.item and action.source and action.item.index in unknown:
-            return count
-    return len(actions)
+def _items(actions: Sequence[Action]) -> list[Item]:
+    return [action.item for action in actions if action.item]
 
 
 async def _ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]:
-    """The parts. Each is made while the caller works on the one before."""
+    """Yield the parts. Each is made while the caller works on the one before."""
 
     async def following() -> Part | None:
         return await anext(parts, None)
@@ -279,7 +242,7 @@ async def _ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None
 
 
 class MergedAnswer:
-    """Several answers to `_bulk` made one. file: for their items, empty."""
+    """Several answers to `_bulk`, merged. file: for their items, empty."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._items = file
@@ -288,7 +251,7 @@ class MergedAnswer:
         self.parts = 0
 
     def add(self, answer: http.Answer) -> None:
-        """Add an answer of the upstream. Raises Failed if it can't be read."""
+        """Add an answer of the upstream. Raises Failed if it can't be parsed."""
         try:
             fields = json.loads(answer.body)
             self._write(fields.pop("items", []))
@@ -308,11 +271,7 @@ class MergedAnswer:
         self.parts += 1
 
     def refuse(
-        self,
-        items: Sequence[Item],
-        failure: http.Answer,
-        remark: str = "",
-        status: int | None = None,
+        self, items: Sequence[Item], failure: http.Answer, remark: str, status: int | None = None
     ) -> None:
         """Add items that failed for the reason of an answer. status: in place of its own."""
         try:
@@ -328,12 +287,12 @@ class MergedAnswer:
         self._fields["errors"] = True
 
     def headers(self) -> http.Headers:
-        """The headers of the merged answer."""
+        """Return the headers of the merged answer."""
         length = len(self._opening()) + self._items.tell() + len(b"]}")
         return [(b"content-length", str(length).encode()), *self._headers]
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body of the merged answer, in pieces."""
+        """Yield the body of the merged answer, in pieces."""
         yield self._opening()
         self._items.seek(0)
         while piece := self._items.read(_PIECE):

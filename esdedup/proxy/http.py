@@ -9,24 +9,24 @@ import json
 import sys
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
-T = TypeVar("T")
+Header = tuple[bytes, bytes]
+Headers = list[Header]
 
 PLAIN = ("", "identity")
 READABLE = (*PLAIN, "gzip", "x-gzip", "deflate")
 """Content encodings that `Unpacker` reads."""
 PIECE = 1 << 18
-"""Bytes of a body that are unpacked and read at a time."""
+"""Bytes of a body that are unpacked at a time."""
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class ClientGone(Exception):
-    """The client hung up: nobody waits for an answer."""
+    """The client disconnected before it got its answer."""
 
 
 class Answer(NamedTuple):
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
     @classmethod
     def of(cls, status: int, kind: bytes, body: bytes) -> Self:
-        """An answer of our own. kind: its content type."""
+        """Return an answer of the proxy. kind: its content type."""
         length = str(len(body)).encode()
         return cls(status, [(b"content-type", kind), (b"content-length", length)], body)
 
@@ -52,7 +52,7 @@ class Failed(Exception):
 
     @classmethod
     def error(cls, status: int, kind: str, reason: str, *, retry: int | None = None) -> Self:
-        """A failure that is answered in the form of the servers' errors.
+        """Return a failure that is answered in the form of the servers' errors.
 
         retry: seconds after which the client may try again.
         """
@@ -69,16 +69,17 @@ class Unreadable(Failed):
 
 
 class Request:
-    """A client's request. Iterating goes on through the chunks of its body. Raises ClientGone.
+    """A client's request. Iterating yields the next chunks of its body. Raises ClientGone.
 
     target: path and query string as the client wrote them. encoding: the body's content encoding,
-    in lower case. seconds: that the client may be silent before the end of the body. status: of the
-    answer, None until it begins. received: bytes of the body so far.
+    in lower case. status: of the answer, None until it begins. received: bytes of the body so far.
+    finished: set at the end of the body.
     """
 
     def __init__(
         self, scope: Message, receive: Receive, send: Send, seconds: float | None = None
     ) -> None:
+        """seconds: that the client may be silent before the end of the body."""
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
@@ -87,42 +88,33 @@ class Request:
         self.encoding = self.header(b"content-encoding")
         self.status: int | None = None
         self.received = 0
+        self.finished = asyncio.Event()
         self._seconds = seconds
         self._receive = receive
         self._send = send
-        self._finished = asyncio.Event()
 
     def header(self, name: bytes) -> str:
-        """The value of a header in lower case, or an empty string."""
+        """Return the value of a header in lower case, or an empty string."""
         return b", ".join(v for n, v in self.headers if n == name).decode("latin-1").lower()
 
     @property
+    def accepted(self) -> bool:
+        """True if it was answered, and not by an error."""
+        return self.status is not None and self.status < 400
+
+    @property
     def length(self) -> int:
-        """Bytes of the body when it is unpacked, or a very large number if nobody knows."""
+        """Bytes of the unpacked body, or a very large number if the headers don't tell."""
         given = self.header(b"content-length")
         return int(given) if given.isdigit() and self.encoding in PLAIN else sys.maxsize
 
-    def check(self) -> None:
-        """Raise Failed (400) if the request could be read in two ways, or names a host."""
-        lengths = {value for name, value in self.headers if name == b"content-length"}
-        chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
-        if len(lengths) > 1 or (lengths and chunked):
-            reason = "give one length of the body: Content-Length or Transfer-Encoding"
-        elif self.method == "CONNECT":
-            reason = "the method CONNECT is for other proxies"
-        elif not self.path.startswith(b"/"):
-            reason = "the target must be a path"
-        else:
-            return
-        raise Unreadable.error(400, "illegal_argument_exception", reason)
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while not self._finished.is_set():
+        while not self.finished.is_set():
             try:
                 async with asyncio.timeout(self._seconds):
                     message = await self._receive()
             except TimeoutError:
-                self._finished.set()
+                self.finished.set()
                 reason = f"the body did not go on for {self._seconds:g} s"
                 failed = Unreadable.error(408, "request_timeout", reason)
                 # Later bytes would be taken for the rest of this body.
@@ -131,7 +123,7 @@ class Request:
             if message["type"] == "http.disconnect":
                 raise ClientGone
             if not message.get("more_body", False):
-                self._finished.set()
+                self.finished.set()
             if chunk := message.get("body", b""):
                 self.received += len(chunk)
                 yield chunk
@@ -143,8 +135,8 @@ class Request:
                 pass
 
     async def while_connected(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work. Cancel it and raise ClientGone if the client hangs up."""
-        task, watch = asyncio.create_task(work), asyncio.create_task(self._hung_up())
+        """Do the work. Cancel it and raise ClientGone if the client disconnects."""
+        task, watch = asyncio.create_task(work), asyncio.create_task(self._disconnected())
         try:
             await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -155,13 +147,13 @@ class Request:
             task.cancel()
             await asyncio.wait({task, watch})
 
-    async def _hung_up(self) -> None:
-        await self._finished.wait()
+    async def _disconnected(self) -> None:
+        await self.finished.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def answer(self, status: int, headers: Headers, chunks: AsyncIterable[bytes]) -> None:
-        """Send an answer while its body is made."""
+        """Send an answer while its body is produced."""
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         async for chunk in chunks:
@@ -173,8 +165,10 @@ class Request:
         await self.answer(answer.status, answer.headers, chained([answer.body]))
 
 
-async def chained(first: list[T], rest: AsyncIterable[T] | None = None) -> AsyncIterator[T]:
-    """All of a list, which is emptied on the way, then all of an iterator."""
+async def chained(
+    first: list[bytes], rest: AsyncIterable[bytes] | None = None
+) -> AsyncIterator[bytes]:
+    """Yield all of a list, which is emptied on the way, then all of an iterator."""
     while first:
         yield first.pop(0)
     if rest is not None:
@@ -183,7 +177,7 @@ async def chained(first: list[T], rest: AsyncIterable[T] | None = None) -> Async
 
 
 async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
-    """A request's headers, and another body, in light gzip if the request's own is compressed."""
+    """Return a request's headers, and another body, compressed if the request's own is."""
     if request.encoding in PLAIN:
         return request.headers, body
     kept = [pair for pair in request.headers if pair[0] != b"content-encoding"]
@@ -192,16 +186,15 @@ async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
 
 
 class Unpacker:
-    """Unpacks a body of gzip, zlib or bare deflate, in bounded pieces. For one thread at a time."""
+    """Unpacks a body of gzip or zlib, in bounded pieces."""
 
     def __init__(self, encoding: str) -> None:
         self._stream = None if encoding in PLAIN else zlib.decompressobj(_GZIP_OR_ZLIB)
-        self._begun = False
         self._chunk = b""
         self._more = False
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes, after all before were read."""
+        """Accept the next bytes, after all before were read."""
         self._chunk = chunk
 
     @property
@@ -214,27 +207,17 @@ class Unpacker:
         if self._stream is None:
             piece, self._chunk = self._chunk, b""
             return piece
-        # After a full piece there may be more, even if all input is taken in.
-        while self.more:
-            if self._stream.eof:
-                self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
-            try:
-                piece = self._stream.decompress(self._chunk, PIECE)
-                self._chunk = self._stream.unconsumed_tail or self._stream.unused_data
-            except zlib.error as error:
-                if self._begun:
-                    reason = f"the compressed body can't be unpacked: {error}"
-                    raise Unreadable.error(400, "parse_exception", reason) from error
-                # Many clients call bare deflate, without zlib's header, "deflate".
-                self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-                piece = b""
-            self._begun = True
-            self._more = len(piece) == PIECE
-            if piece:
-                return piece
-        return b""
+        try:
+            piece = self._stream.decompress(self._chunk, PIECE)
+        except zlib.error as error:
+            reason = f"the compressed body can't be unpacked: {error}"
+            raise Unreadable.error(400, "parse_exception", reason) from error
+        self._chunk = self._stream.unconsumed_tail
+        # After a full piece there may be more, even if all input is consumed.
+        self._more = len(piece) == PIECE
+        return piece
 
     def end(self) -> None:
-        """Raise Unreadable if the body breaks off."""
-        if self._stream is not None and self._begun and not self._stream.eof:
-            raise Unreadable.error(400, "parse_exception", "the compressed body breaks off")
+        """Raise Unreadable if the body is truncated."""
+        if self._stream is not None and not self._stream.eof:
+            raise Unreadable.error(400, "parse_exception", "the compressed body is truncated")

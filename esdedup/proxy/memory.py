@@ -1,12 +1,16 @@
-"""The memory that bodies may take together, and the limits that follow from it."""
+"""The memory that bodies may take: bytes that arrive, and lanes for what is sent on.
+
+Bytes count as they arrive. A `_bulk` body is sent on in parts, and when memory is tight a part is
+cut early, so slow clients hold little. What is made for the upstream takes its turn in a lane;
+short bodies have a lane of their own, so that they never wait for long ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +18,19 @@ from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed
 from esdedup.proxy.splice import WORK
 
+THREADS = min(2, os.cpu_count() or 1)
+"""Threads that add tokens. Python runs one at a time but for numpy and hashing."""
 _MB = 1 << 20
 _USUAL = 80 * _MB
 _LEAST_FOR_BODIES = 6 * _MB
-_PARTS = 16
-"""Parts of memory beside bodies: some for the one request that may take more than is free, and some
-for each thread that makes tokens."""
-_SLOW_SECONDS = 5.0
-_SLOW_BYTES = 1 << 18
-"""A client that sends less in this time is slow."""
+_PARTS = 6
+"""Memory of a thread that adds tokens, in parts."""
+_LEAST_PART = 1 << 16
+_SHORT = 1 << 16
+_TOKENS = 1000
+"""Bytes that the tokens and the answer of a document take, at most."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -49,23 +57,19 @@ class Limits:
         """Bytes of lines that are sent in one request. While one is written, the next is made."""
         return min(2 * _MB, self.memory >> 7)
 
-    def need(self, length: int) -> int:
-        """Bytes for a `_bulk` body of a length: two parts, as they come and with tokens."""
-        return min(3 * length, 6 * self.part)
-
     @property
     def line(self) -> int:
         """Bytes of a document that is held as a whole."""
         return max(self.memory >> 4, 2 * self.text)
 
     def bodies(self) -> int:
-        """Bytes for all bodies that this process holds at a time, beside all else.
+        """Return the bytes for all bodies of this process, beside all else.
 
         Raises UsageError if the memory does not suffice for one long text.
         """
         # What 250 clients have sent before they are asked to wait is 16 MB, of 256.
         connections = self.memory >> 4
-        others = _resident() + WORK * self.text + _PARTS * self.part + connections
+        others = _resident() + WORK * self.text + THREADS * _PARTS * self.part + connections
         if self.memory < others + _LEAST_FOR_BODIES:
             least = (others + _LEAST_FOR_BODIES) // _MB + 1
             raise UsageError(
@@ -75,140 +79,102 @@ class Limits:
         return self.memory - others
 
 
-class Budget:
-    """Bytes that all requests share. A request that does not fit waits for its turn.
+class Lane:
+    """Bytes that requests share, each in its turn. A request larger than the lane has it alone."""
 
-    If all is taken, the first request that needs more gets it nevertheless, until it ends. So one
-    request always goes on, and frees its share.
-    """
+    def __init__(self, size: int) -> None:
+        self.used = self.waiting = 0
+        self._size = size
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
 
-    def __init__(self, size: int, wait_seconds: float) -> None:
-        self.size = size
-        self.used = 0
-        self._seconds = wait_seconds
-        self._first: Hold | None = None
-        self._waiting: deque[tuple[Hold, int, asyncio.Future[None]]] = deque()
-
-    @contextmanager
-    def hold(self) -> Iterator[Hold]:
-        """Yield the share of one request, which begins with nothing, and frees it at the end."""
-        hold = Hold(self)
+    async def take(self, size: int, held: ExitStack, seconds: float | None) -> None:
+        """Take bytes until `held` is closed, when there is room. Raises Failed (503) if late."""
+        self.waiting += 1
         try:
-            yield hold
+            async with asyncio.timeout(seconds), self._turn:
+                while self.used and self.used + size > self._size:
+                    self._freed.clear()
+                    await self._freed.wait()
+                self.used += size
+        except TimeoutError:
+            reason = f"no memory for a body was free for {seconds:g} s (--max-memory)"
+            log.warning("refused a request: %s", reason)
+            raise Failed.error(503, "circuit_breaking_exception", reason, retry=1) from None
         finally:
-            if self._first is hold:
-                self._first = None
-            hold.end()
-            self.free(hold, hold.taken)
+            self.waiting -= 1
+        held.callback(self._give, size)
+
+    def _give(self, size: int) -> None:
+        self.used -= size
+        self._freed.set()
+
+
+class Memory:
+    """The memory of all bodies. arrived: bytes that no lane counts yet."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Raise UsageError if the memory does not suffice."""
+        self.limits = limits
+        self.size = limits.bodies()
+        self.arrived = 0
+        self._short = Lane(self.size // 8)
+        self._parts = Lane(3 * self.size // 8)
+        self._long = Lane(self.size // 4)
+        self._lanes = (self._short, self._parts, self._long)
+
+    @property
+    def used(self) -> int:
+        """Bytes that are held."""
+        return self.arrived + sum(lane.used for lane in self._lanes)
 
     @property
     def waiting(self) -> int:
         """The number of requests that wait."""
-        return len(self._waiting)
+        return sum(lane.waiting for lane in self._lanes)
 
-    async def take(self, hold: Hold, size: int) -> None:
-        """Take bytes for a share, when there is room. Raises Failed (503) if there is none."""
-        if hold is self._first or (not self._waiting and self._fits(hold, size)):
-            self.used += size
-            hold.taken += size
-            return
-        turn = (hold, size, asyncio.get_running_loop().create_future())
-        self._waiting.append(turn)
-        try:
-            async with asyncio.timeout(None if hold.patient else self._seconds):
-                await turn[2]
-        except TimeoutError:
-            reason = f"no memory for a body was free for {self._seconds:g} s (--max-memory)"
-            raise Failed.error(503, "circuit_breaking_exception", reason, retry=1) from None
-        finally:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-                self._go_on()
+    def full(self, size: int) -> bool:
+        """Return whether a body of which so many bytes have arrived may hold no more."""
+        tight = self.arrived > self.size // 4
+        return size >= self.limits.part or (tight and size >= _LEAST_PART)
 
-    def free(self, hold: Hold, size: int) -> None:
-        """Return bytes of a share back, and let others go on."""
-        self.used -= size
-        hold.taken -= size
-        if self.used <= self.size:
-            self._first = None
-        self._go_on()
+    async def take(self, size: int, documents: int, held: ExitStack, *, patient: bool) -> None:
+        """Take the memory to send documents.
 
-    def _fits(self, hold: Hold, size: int) -> bool:
-        if self.used + size > self.size and self._first is None:
-            self._first = hold
-        return hold is self._first or self.used + size <= self.size
+        size: of their lines. patient: wait as long as it takes. Raises Failed (503).
+        """
+        needed = 2 * size + _TOKENS * documents
+        lane = self._short if needed <= _SHORT else self._parts
+        await lane.take(needed, held, None if patient else self.limits.wait_seconds)
 
-    def _go_on(self) -> None:
-        while self._waiting:
-            hold, size, turn = self._waiting[0]
-            if not turn.done():
-                if not self._fits(hold, size):
-                    return
-                self.used += size
-                hold.taken += size
-                turn.set_result(None)
-            self._waiting.popleft()
+    async def take_long(self, length: int, held: ExitStack, *, patient: bool) -> None:
+        """Take the memory for a long document, before it has arrived. Raises Failed (503)."""
+        size = 2 * min(length, self.limits.line)
+        await self._long.take(size, held, None if patient else self.limits.wait_seconds)
 
 
-class Hold:
-    """The bytes that one request holds.
+class Arriving:
+    """The bytes of one body that have arrived and are not sent yet. Use it in a `with` block."""
 
-    A request reserves memory for its body before it reads it. So requests wait before they hold
-    anything, and those that have begun can end. If a client sends little for seconds, the bytes
-    that it does not use yet become free. taken: bytes of the budget. patient: it waits as long as
-    need be.
-    """
+    def __init__(self, memory: Memory) -> None:
+        self.size = 0
+        self._memory = memory
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._used = 0
-        self._reserved = 0
-        self._grown = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self.taken = 0
-        self.patient = False
+    def hold(self, size: int) -> bool:
+        """Set the bytes that are held. Returns whether the body may hold no more."""
+        self._memory.arrived += size - self.size
+        self.size = size
+        return self._memory.full(size)
 
-    async def reserve(self, size: int) -> None:
-        """Take bytes ahead of use. Raises Failed (503)."""
-        await self._budget.take(self, size)
-        self._reserved = size
-        self._watch()
+    def __enter__(self) -> Arriving:
+        return self
 
-    async def grow(self, size: int) -> None:
-        """Use more bytes, and wait for them if need be. Raises Failed (503)."""
-        self._used += size
-        self._grown += size
-        if self._used > self.taken:
-            await self._budget.take(self, self._used - self.taken)
-
-    def shrink(self, size: int) -> None:
-        """Return bytes back."""
-        self._used -= size
-        self._free()
-
-    def end(self) -> None:
-        """End the watch over a slow client."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _watch(self) -> None:
-        self._grown = 0
-        self._timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._judge)
-
-    def _judge(self) -> None:
-        if self._grown < _SLOW_BYTES:
-            self._reserved = 0
-            self._free()
-        else:
-            self._watch()
-
-    def _free(self) -> None:
-        if (unused := self.taken - max(self._used, self._reserved)) > 0:
-            self._budget.free(self, unused)
+    def __exit__(self, *_: object) -> None:
+        self.hold(0)
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has now; a usual figure if the system does not tell.
+    """Return the bytes of memory that this process has now, or a usual figure.
 
     A proxy has 75 MB. If it runs within a larger program, the rest is not its own.
     """

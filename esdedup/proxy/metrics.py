@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import get_args
 
 from prometheus_client import (
@@ -14,11 +15,13 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from esdedup.proxy.memory import Budget
+from esdedup.proxy.memory import Memory
 from esdedup.proxy.splice import Outcome
 
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Where the figures of several processes meet."""
 _PREFIX = "esdedup_proxy_"
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
@@ -29,37 +32,31 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._documents = self._counter(
+        self.documents = self._counter(
             "documents",
-            "Documents that passed, by what became of their tokens: added, removed with the text,"
-            " or why there are none.",
+            "Documents of requests that the upstream accepted, by what became of their tokens:"
+            " added, removed with the text, or why there are none.",
             "tokens",
         )
         for outcome in get_args(Outcome):
-            self._documents.labels(outcome)  # From 0 on, or the first of a kind is no increase.
+            self.documents.labels(outcome)  # From 0 on, or the first of a kind is no increase.
         self._requests = self._counter("requests", "Requests, by status.", "kind", "status")
         self._received = self._counter("received_bytes", "Bytes of the bodies of requests.")
-        self._upstream_errors = self._counter(
+        self.upstream_errors = self._counter(
             "upstream_errors", "Requests that the upstream did not answer, by reason.", "reason"
         )
-        self._refused = self._counter(
+        self.refused = self._counter(
             "refused_connections", "Connections that were closed, by status.", "status"
         )
         self._request_seconds = self._histogram(
-            "request_seconds",
-            "Seconds from a request to the end of its answer.",
-            "kind",
+            "request_seconds", "Seconds from a request to the end of its answer.", "kind"
         )
-        self._upstream_seconds = self._histogram(
+        self.upstream_seconds = self._histogram(
             "upstream_seconds", "Seconds until the upstream began its answer."
         )
         self._memory = self._gauge("memory_bytes", "Bytes of bodies that are held now.")
         self._limit = self._gauge("memory_limit_bytes", "Bytes of bodies that may be held.")
         self._waiting = self._gauge("waiting_requests", "Requests that wait for memory.")
-
-    def documents(self, tokens: str, count: int = 1) -> None:
-        """Count documents. tokens: their outcome."""
-        self._documents.labels(tokens).inc(count)
 
     def request(self, kind: str, status: int, seconds: float, received: int) -> None:
         """Count a request that has ended. status: 499 if the client hung up before its answer."""
@@ -67,28 +64,20 @@ class Metrics:
         self._request_seconds.labels(kind).observe(seconds)
         self._received.inc(received)
 
-    def answered(self, seconds: float) -> None:
-        """Count an answer of the upstream."""
-        self._upstream_seconds.observe(seconds)
-
-    def upstream_error(self, reason: str) -> None:
-        """Count a request that the upstream did not answer."""
-        self._upstream_errors.labels(reason).inc()
-
-    def refused(self, status: str) -> None:
-        """Count a connection that was closed for a limit, or for what can't be read."""
-        self._refused.labels(status).inc()
-
-    def watch(self, budget: Budget) -> None:
+    def watch(self, memory: Memory) -> None:
         """Set the figures of memory."""
-        self._memory.set(budget.used)
-        self._limit.set(budget.size)
-        self._waiting.set(budget.waiting)
+        self._memory.set(memory.used)
+        self._limit.set(memory.size)
+        self._waiting.set(memory.waiting)
 
     def page(self) -> tuple[bytes, bytes]:
         """Return the page and its content type."""
         registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        if folder := os.environ.get(METRICS_FOLDER):
+            for file in Path(folder).glob("gauge_live*.db"):
+                pid = int(file.stem.rpartition("_")[2])
+                if not Path(f"/proc/{pid}").exists():
+                    mark_process_dead(pid)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry), CONTENT_TYPE_LATEST.encode()

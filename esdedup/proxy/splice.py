@@ -6,6 +6,7 @@ is inserted before the last brace of the document's own text.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -28,8 +29,10 @@ from esdedup.stores.mapping import IndexMeta
 # more than 4,300 digits.
 _JSON = json.JSONDecoder(parse_int=bool, parse_float=bool)
 _BLANK = " \t\n\r"
-_BLOCK = 1 << 20
-"""Characters of text that are sketched at once."""
+_LITTLE = 1 << 14
+"""Bytes of documents that get their tokens without another thread."""
+_SMALL = 2 << 20
+"""Bytes to read a source, up to which threads need not take turns."""
 WORK = 32
 """Bytes that tokens take while they are made, for each byte of a text: of Chinese 25."""
 
@@ -45,13 +48,14 @@ Outcome = Literal[
     "part",
     "too_long",
     "too_large",
+    "not_json",
     "failed",
 ]
 """added: it has tokens. removed: it has no text any more. no_scheme: its index has no tokens.
 no_right: the client may not see the mapping. no_index: the index is made by this document, and no
 template tells its mapping. no_text: it has no text, or the servers refuse it. part: an update of
 some of the text fields. too_long: its text is longer than --max-text. too_large: to read it takes
-too much memory. failed: see the log."""
+too much memory. not_json: a request whose documents the proxy can't read. failed: see the log."""
 
 
 class Source(NamedTuple):
@@ -78,7 +82,7 @@ class _Spot(NamedTuple):
 
 
 class Splicer:
-    """Puts tokens into sources. longest: bytes of a text that gets tokens.
+    """Adds tokens to sources. longest: bytes of a text that gets tokens.
 
     Threads may share it. They take turns at sources that need much memory.
     """
@@ -86,6 +90,12 @@ class Splicer:
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._large_ones = threading.Lock()
+
+    async def added(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
+        """Return what `with_tokens` does, computed in a thread unless it is little."""
+        if sum(len(source.body) for source in sources if source.meta) < _LITTLE:
+            return self.with_tokens(sources)
+        return await asyncio.to_thread(self.with_tokens, sources)
 
     def with_tokens(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
         """Return the sources with their tokens, and the outcome of each that has a scheme.
@@ -98,14 +108,15 @@ class Splicer:
         for row, (body, meta, _) in enumerate(sources):
             if meta is None:
                 continue
-            if (needed := _memory(body)) <= 2 * _BLOCK:
+            if (needed := _memory(body)) <= _SMALL:
                 small.append(row)
             elif needed <= WORK * self._longest:
                 with self._large_ones:
-                    _splice(sources, [row], done, outcomes, self._longest)
+                    self._splice(sources, [row], done, outcomes)
             else:
                 outcomes[row] = "too_large"
-        _splice(sources, small, done, outcomes, self._longest)
+        self._splice(sources, small, done, outcomes)
+        warn_of_parts(outcomes.count("part"))
         if too_large := outcomes.count("too_large"):
             log.warning(
                 "%d documents that take more than %d MB to be read pass without tokens"
@@ -121,81 +132,60 @@ class Splicer:
             )
         return done, outcomes
 
+    def _splice(
+        self,
+        sources: Sequence[Source],
+        rows: Iterable[int],
+        done: list[bytes],
+        outcomes: list[Outcome | None],
+    ) -> None:
+        """Replace the rows that get tokens, and set their outcomes."""
+        decoded: dict[int, str] = {}
+        spots: dict[str, list[_Spot]] = {}
+        put: dict[int, list[tuple[_Spot, str]]] = {}
+        for row in rows:
+            body, meta, update = sources[row]
+            assert meta is not None
+            outcomes[row] = "no_text"
+            try:
+                decoded[row] = body.decode()
+                found, part = _spots(row, decoded[row], meta, update)
+            except ValueError:
+                continue  # Not valid JSON: the server reports it.
+            except Exception as error:
+                log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
+                outcomes[row] = "failed"
+                continue
+            if part:
+                outcomes[row] = "part"
+            for spot in found:
+                if spot.text is None:
+                    put.setdefault(row, []).append((spot, "null"))
+                    outcomes[row] = "removed"
+                elif 4 * len(spot.text) > self._longest and _bytes(spot.text) > self._longest:
+                    outcomes[row] = "too_long"
+                else:
+                    spots.setdefault(spot.scheme.id, []).append(spot)
+        for group in spots.values():
+            for spot, tokens in _sketched(group, group[0].scheme):
+                outcomes[spot.row] = "failed" if tokens is None else "added"
+                if tokens is not None:
+                    put.setdefault(spot.row, []).append((spot, tokens))
+        for row, places in put.items():
+            parts, at = [], 0
+            for spot, tokens in sorted(places, key=lambda pair: pair[0].start):
+                parts += [decoded[row][at : spot.start], spot.glue, tokens]
+                at = spot.end
+            done[row] = "".join([*parts, decoded[row][at:]]).encode()
+
 
 def _memory(body: bytes) -> int:
-    """An estimate of the bytes that it takes to read a source."""
+    """Estimate the bytes that it takes to read a source."""
     return 3 * len(body) + 64 * (body.count(b",") + body.count(b"[") + body.count(b"{"))
 
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _splice(
-    sources: Sequence[Source],
-    rows: Iterable[int],
-    done: list[bytes],
-    outcomes: list[Outcome | None],
-    longest: int,
-) -> None:
-    """Replace the rows that get tokens, and sets their outcomes."""
-    decoded: dict[int, str] = {}
-    spots: dict[str, list[_Spot]] = {}
-    cleared: list[_Spot] = []
-    for row in rows:
-        body, meta, update = sources[row]
-        assert meta is not None
-        outcomes[row] = "no_text"
-        try:
-            decoded[row] = body.decode()
-            found, part = _spots(row, decoded[row], meta, update)
-        except ValueError:
-            continue  # Not valid JSON: the server reports it.
-        except Exception as error:
-            log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
-            outcomes[row] = "failed"
-            continue
-        if part:
-            outcomes[row] = "part"
-        for spot in found:
-            if spot.text and 4 * len(spot.text) > longest and _bytes(spot.text) > longest:
-                outcomes[row] = "too_long"
-            elif spot.text is None:
-                cleared.append(spot)
-            else:
-                spots.setdefault(spot.scheme.id, []).append(spot)
-    warn_of_parts(sum(outcomes[row] == "part" for row in decoded))
-    put: dict[int, list[tuple[_Spot, str]]] = {}
-    for spot in cleared:
-        put.setdefault(spot.row, []).append((spot, "null"))
-        outcomes[spot.row] = "removed"
-    for group in spots.values():
-        for block in _blocks(group):
-            for spot, tokens in _sketched(block, block[0].scheme):
-                put.setdefault(spot.row, []).append((spot, tokens))
-                outcomes[spot.row] = "added"
-            for spot in block:
-                if outcomes[spot.row] != "added":
-                    outcomes[spot.row] = "failed"
-    for row, places in put.items():
-        parts, at = [], 0
-        for spot, tokens in sorted(places, key=lambda pair: pair[0].start):
-            parts += [decoded[row][at : spot.start], spot.glue, tokens]
-            at = spot.end
-        done[row] = "".join([*parts, decoded[row][at:]]).encode()
-
-
-def _blocks(spots: list[_Spot]) -> Iterator[list[_Spot]]:
-    """Yield the spots in lists whose texts are short together."""
-    block: list[_Spot] = []
-    size = 0
-    for spot in spots:
-        if block and size + len(spot.text or "") > _BLOCK:
-            yield block
-            block, size = [], 0
-        block.append(spot)
-        size += len(spot.text or "")
-    yield block
 
 
 def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_Spot], bool]:
@@ -253,8 +243,8 @@ def _skip(whole: str, at: int) -> int:
     return at
 
 
-def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]:
-    """Yield each spot with its tokens as JSON. A spot that fails is logged and left out."""
+def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str | None]]:
+    """Yield each spot with its tokens as JSON, or None if that fails, which is logged."""
     try:
         done = token_json(sketch([spot.text or "" for spot in spots], scheme), scheme)
         for row, spot in enumerate(spots):
@@ -262,11 +252,13 @@ def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]
                 merged = merged_fields(json.loads(done[row]), scheme)
                 done[row] = json.dumps(merged, separators=(",", ":"))
     except Exception as error:
-        if len(spots) == 1 or isinstance(error, EsdedupError):
-            what = f"{len(spots)} documents pass" if len(spots) > 1 else "a document passes"
-            log.warning("%s without tokens: %s: %s", what, type(error).__name__, error)
+        if len(spots) > 1 and not isinstance(error, EsdedupError):
+            for spot in spots:
+                yield from _sketched([spot], scheme)
             return
-        for spot in spots:
-            yield from _sketched([spot], scheme)
+        log.warning(
+            "%d documents pass without tokens: %s: %s", len(spots), type(error).__name__, error
+        )
+        yield from ((spot, None) for spot in spots)
     else:
         yield from zip(spots, done, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator
@@ -46,11 +47,16 @@ class Upstream:
         self._prefix = self.url.raw_path.rstrip(b"/")
         silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
         self._extensions = {"timeout": silent.as_dict()}
+        self._ca_certs = ca_certs
+        self.renew()
+
+    def renew(self) -> None:
+        """Read the authorities again, for new connections. Raises UsageError."""
         limits = httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30)
         try:
-            trusted = ssl.create_default_context(cafile=ca_certs)
+            trusted = ssl.create_default_context(cafile=self._ca_certs)
         except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"certificate authorities {ca_certs}: {error}") from error
+            raise UsageError(f"certificate authorities {self._ca_certs}: {error}") from error
         # The transport alone: a client above it would add headers, cookies and proxies.
         self._transport = httpx.AsyncHTTPTransport(verify=trusted, limits=limits, trust_env=False)
 
@@ -66,13 +72,16 @@ class Upstream:
         headers: Headers,
         body: bytes | AsyncIterable[bytes] | None = None,
     ) -> AsyncIterator[httpx.Response]:
-        """An answer whose body is still to be read.
+        """Yield an answer whose body is still to be read.
 
         A body in chunks is sent with the client's content-length, or chunked. Raises Failed if the
         upstream can't be reached, breaks off (502), or is late (504), or if the target leaves the
         path of the upstream (400).
         """
-        self._check(target)
+        path = unquote(target.partition(b"?")[0].decode("latin-1"))
+        if self._prefix and ".." in re.split(r"[/\\]", path):
+            reason = "the path could leave that of the upstream"
+            raise Failed.error(400, "illegal_argument_exception", reason)
         # httpx names the host and the length. Uvicorn has answered an expectation already.
         replaced = {b"host", b"expect"}
         if isinstance(body, bytes):
@@ -87,7 +96,7 @@ class Upstream:
         begun = time.monotonic()
         try:
             response = await self._transport.handle_async_request(request)
-            self.metrics.answered(time.monotonic() - begun)
+            self.metrics.upstream_seconds.observe(time.monotonic() - begun)
             try:
                 yield response
             finally:
@@ -97,25 +106,15 @@ class Upstream:
             status, kind, what = 502, "bad_gateway", "gave no answer"
             if isinstance(error, httpx.TimeoutException):
                 status, kind, what = 504, "gateway_timeout", "did not answer in time"
-            self.metrics.upstream_error(kind)
+            self.metrics.upstream_errors.labels(kind).inc()
             reason = f"the upstream {self.url} {what} ({name})"
-            log.warning(reason, extra={"upstream": str(self.url), "status": status, "error": name})
+            log.warning("%s", reason)
             raise Failed.error(status, kind, reason) from error
-
-    def _check(self, target: bytes) -> None:
-        """Raise Failed if a server that resolves `..` would leave the upstream's own path."""
-        depth = 0
-        path = unquote(target.partition(b"?")[0].decode("latin-1"))
-        for step in path.replace("\\", "/").split("/") if self._prefix else ():
-            depth += {"": 0, ".": 0, "..": -1}.get(step, 1)
-            if depth < 0:
-                reason = "the path leaves that of the upstream"
-                raise Failed.error(400, "illegal_argument_exception", reason)
 
     async def forward(
         self, request: Request, headers: Headers, content: bytes | AsyncIterable[bytes] | None
     ) -> None:
-        """Send a client's request on, and pass the answer back while it comes. Raises Failed.
+        """Send a client's request on, and pass the answer back while it arrives. Raises Failed.
 
         headers, content: sent in place of the request's own, which is read to its end first.
         """
@@ -127,14 +126,14 @@ class Upstream:
     async def ask(
         self, method: str, target: bytes, headers: Headers, body: bytes | None = None
     ) -> Answer:
-        """A whole answer, its body as it came. Raises Failed."""
+        """Return a whole answer, its body as it came. Raises Failed."""
         async with self.exchange(method, target, headers, body) as response:
             whole = b"".join([chunk async for chunk in response.aiter_raw()])
             return Answer(response.status_code, _end_to_end(response.headers.raw), whole)
 
 
 def _end_to_end(headers: Headers) -> Headers:
-    """The headers without those that concern a single connection."""
+    """Return the headers without those that concern a single connection."""
     named = {
         token.strip().lower()
         for name, value in headers
@@ -147,7 +146,9 @@ def _end_to_end(headers: Headers) -> Headers:
 def _checked(url: str) -> httpx.URL:
     address = url if "://" in url else f"http://{url}"
     if "@" in split_address(address, url).netloc:
-        raise UsageError("the upstream's address holds credentials: they come from the clients")
+        raise UsageError(
+            "the upstream's address has credentials: the proxy uses those of its clients"
+        )
     try:
         return httpx.URL(address)
     except httpx.InvalidURL as error:

@@ -6,10 +6,12 @@ import asyncio
 import gzip
 import json
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ import esdedup
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
 from esdedup.proxy.http import Failed
-from esdedup.proxy.memory import Budget, Limits
+from esdedup.proxy.memory import Lane, Limits
 from tests.conftest import delete_index
 from tests.helpers.http import HTTP
+from tests.servers.credentials import Credentials
 from tests.servers.enriching import Enriching
 from tests.servers.proxy import Proxy
 
@@ -178,14 +181,6 @@ def test_packed_documents_of_many_clients_share_the_memory(proxy: Enriching, nam
     assert proxy.peak_mb < 256
 
 
-def test_an_index_that_can_not_be_made_costs_few_requests(proxy: Enriching, name: str) -> None:
-    before = metric(proxy, "upstream_seconds_count")
-    body = b'{"index":{}}\n{"text":"a b c"}\n' * 400
-    answer = post(f"{proxy.url}/Upper-{name}/_bulk", body)
-    assert [one["status"] for one in items(answer)] == [400] * 400
-    assert metric(proxy, "upstream_seconds_count") < before + 10
-
-
 def test_a_failure_that_may_pass_counts_before_one_that_stays(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
@@ -231,23 +226,6 @@ def test_a_body_that_stops_is_told(proxy: Enriching, name: str) -> None:
         assert answer.startswith(b"HTTP/1.1 408 "), answer
 
 
-@pytest.mark.parametrize(
-    "request_line",
-    [
-        b"CONNECT 127.0.0.1:1 HTTP/1.1",
-        b"GET http://127.0.0.1/_search HTTP/1.1",
-        b"POST /_bulk HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked",
-        b"POST /_bulk HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4",
-    ],
-)
-def test_requests_that_can_be_read_in_two_ways(proxy: Enriching, request_line: bytes) -> None:
-    with socket.create_connection(proxy.address, 30) as client:
-        client.sendall(request_line + b"\r\nhost: x\r\n\r\n")
-        answer = client.recv(1 << 16)
-    assert answer.startswith(b"HTTP/1.1 400 "), answer
-    assert b'"status": 400' in answer
-
-
 def test_paths_do_not_leave_the_path_of_the_upstream(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
@@ -282,92 +260,174 @@ def test_the_proxy_tells_how_it_is(proxy: Enriching, name: str, tmp_path: Path) 
         assert f"the upstream {nowhere} gave no answer" in lost.log
 
 
-def test_users_of_other_headers_do_not_share_lookups(proxy: Enriching, name: str) -> None:
-    """What one user may not see, another one may."""
-    before = metric(proxy, "upstream_seconds_count")
-    for user in ("a", "b"):
-        headers = {"x-proxy-user": user, "x-request-id": uuid.uuid4().hex}
-        HTTP.put(f"{proxy.url}/{name}/_doc/{user}", json={"text": "a b c d"}, headers=headers)
-        assert FIELD in source(proxy.url, name, user)
-    # Each asked for the mapping, wrote, and was read.
-    assert metric(proxy, "upstream_seconds_count") == before + 6
-
-
-def test_too_little_memory_is_told() -> None:
+def test_too_little_memory_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"--max-memory of 32 MB .* need \d+ MB"):
         Limits(memory=32 * MB).bodies()
 
 
-def test_requests_wait_for_memory_in_turn() -> None:
+def test_a_lane_is_taken_in_turn_and_a_request_larger_than_it_has_it_alone() -> None:
     async def run() -> None:
-        budget = Budget(100, 5)
-        order: list[str] = []
+        lane, order = Lane(100), list[str]()
+        ends = {name: asyncio.Event() for name in "abcd"}
 
-        async def work(name: str, size: int, done: asyncio.Event) -> None:
-            with budget.hold() as hold:
-                await hold.reserve(size)
+        async def work(name: str, size: int) -> None:
+            with ExitStack() as held:
+                await lane.take(size, held, 30)
                 order.append(name)
-                await done.wait()
+                await ends[name].wait()
 
-        events = {name: asyncio.Event() for name in "abcd"}
-        sizes = {"a": 60, "b": 60, "c": 60, "d": 10}
-        tasks = []
-        for name, size in sizes.items():
-            tasks.append(asyncio.create_task(work(name, size, events[name])))
-            await asyncio.sleep(0)
-        # b is the one that may take more than there is; c waits, and d behind it.
-        assert order == ["a", "b"]
-        assert budget.waiting == 2
-        events["a"].set()
-        await tasks[0]
-        await tasks_begun(order, 3)
-        # c takes more than there is in its turn, and d still waits.
-        assert order == ["a", "b", "c"]
-        assert budget.waiting == 1
-        events["b"].set()
-        await tasks[1]
-        await tasks_begun(order, 4)
-        assert order == ["a", "b", "c", "d"]
-        events["c"].set()
-        events["d"].set()
+        sizes = {"a": 60, "b": 200, "c": 60, "d": 10}
+        tasks = [asyncio.create_task(work(*each)) for each in sizes.items()]
+        for done, expected in (("", "a"), ("a", "ab"), ("b", "abcd")):
+            if done:
+                ends[done].set()
+            while order != list(expected):
+                await asyncio.sleep(0)
+            assert lane.waiting == 4 - len(expected)
+        ends["c"].set()
+        ends["d"].set()
         await asyncio.gather(*tasks)
-        assert budget.used == 0
-
-    async def tasks_begun(order: list[str], count: int) -> None:
-        while len(order) < count:
-            await asyncio.sleep(0)
-
-    asyncio.run(asyncio.wait_for(run(), 30))
-
-
-def test_who_may_take_more_than_there_is_may_not_for_ever() -> None:
-    async def run() -> None:
-        budget = Budget(100, 5)
-        with budget.hold() as slow, budget.hold() as second, budget.hold() as third:
-            second.patient = third.patient = True
-            await second.grow(50)
-            await third.grow(49)
-            await slow.grow(2)
-            slow.shrink(2)
-            waiting = asyncio.create_task(second.grow(2))
-            await asyncio.sleep(0)
-            assert waiting.done()
-        assert budget.used == 0
+        assert lane.used == 0
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
 def test_a_request_that_waits_too_long_is_to_come_again() -> None:
     async def run() -> None:
-        budget = Budget(100, 0.01)
-        with budget.hold() as first, budget.hold() as second, budget.hold() as third:
-            await first.reserve(100)
-            await second.reserve(100)
+        lane = Lane(100)
+        with ExitStack() as held:
+            await lane.take(100, held, 1)
             with pytest.raises(Failed) as caught:
-                await third.grow(1)
+                await lane.take(1, held, 0.01)
             assert caught.value.answer.status == 503
             assert (b"retry-after", b"1") in caught.value.answer.headers
-            assert budget.waiting == 0
-        assert budget.used == 0
+        assert lane.used == lane.waiting == 0
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(run())
+
+
+SHORT = b'{"index":{}}\n{"text":"one two three four five six seven eight nine ten"}\n'
+
+
+@pytest.fixture
+def other(tmp_path: Path, elasticsearch_url: str) -> Iterator[Enriching]:
+    """A proxy with little memory."""
+    with Enriching(elasticsearch_url, tmp_path, "--max-memory", "128MB") as started:
+        yield started
+
+
+def upload_slowly(address: tuple[str, int], name: str, ended: threading.Event) -> int:
+    """Send 5 MB of documents at 200 kB/s. Return the bytes that were sent before the end."""
+    head = b"POST /%s/_bulk HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\n"
+    with socket.create_connection(address, 60) as client:
+        client.sendall(head % name.encode() + b"content-length: 5000000\r\n\r\n")
+        lines, sent = SHORT * (50_000 // len(SHORT)), 0
+        while not ended.wait(0.25) and sent + len(lines) < 5_000_000:
+            client.sendall(lines)
+            sent += len(lines)
+    return sent
+
+
+def test_slow_uploaders_shut_nobody_out(other: Enriching, name: str) -> None:
+    """24 were enough to fill the memory that they had reserved."""
+    ended = threading.Event()
+    with ThreadPoolExecutor(60) as clients:
+        slow = [clients.submit(upload_slowly, other.address, name, ended) for _ in range(60)]
+        try:
+            waits: list[float] = []
+            while len(waits) < 20:
+                begun = time.monotonic()
+                assert post(f"{other.url}/{name}/_bulk", SHORT).status_code == 200
+                waits.append(time.monotonic() - begun)
+                time.sleep(0.3)
+        finally:
+            ended.set()
+        assert min(each.result() for each in slow) > 500_000
+    assert max(waits) < 10
+    assert other.peak_mb < 128
+
+
+def test_a_slow_cluster_takes_no_more_memory_and_leaves_short_bodies_their_turn(
+    name: str, tmp_path: Path, elasticsearch_url: str
+) -> None:
+    body = SHORT * (3 * MB // len(SHORT))
+    with (
+        Proxy(elasticsearch_url) as guard,
+        Enriching(guard.url, tmp_path, "--max-memory", "128MB") as proxy,
+        ThreadPoolExecutor(40) as clients,
+    ):
+        guard.delay_bulks(1.0)
+        sent = [clients.submit(post, f"{proxy.url}/{name}/_bulk", body) for _ in range(40)]
+        begun = time.monotonic()
+        for _ in range(3):
+            assert post(f"{proxy.url}/{name}/_bulk", SHORT).status_code == 200
+        assert time.monotonic() - begun < 15
+        guard.delay_bulks(0)
+        assert {each.result().status_code for each in sent} <= {200, 429, 503}
+        assert proxy.peak_mb < 128
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\u0301\u0316" * (MB // 4), "a " * (MB // 2), "\U0001f600 " * (MB // 5)],
+    ids=["combining", "short words", "emoji"],
+)
+def test_long_texts_stay_within_the_memory(
+    elasticsearch_url: str, name: str, tmp_path: Path, text: str
+) -> None:
+    body = json.dumps({"text": f"a {text}"[: MB - 9]}, ensure_ascii=False).encode()
+    with Enriching(elasticsearch_url, tmp_path) as proxy, ThreadPoolExecutor(4) as clients:
+        url = f"{proxy.url}/{name}/_doc"
+        sent = [clients.submit(post, url, body, **JSON) for _ in range(8)]
+        assert {each.result().status_code for each in sent} == {201}
+        assert metric(proxy, 'documents_total{tokens="added"}') == 8
+        assert proxy.peak_mb < 256
+
+
+def test_a_wrong_password_is_tried_once_and_is_the_clients(
+    elasticsearch_url: str, name: str, tmp_path: Path
+) -> None:
+    body = b"".join(b'{"index":{"_index":"i%d"}}\n{"text":"a b c"}\n' % n for n in range(20))
+    with (
+        Proxy(elasticsearch_url, credentials=Credentials(basic=("u", "p"))) as guard,
+        Enriching(guard.url, tmp_path) as proxy,
+    ):
+        for path, sent in (("_bulk", body), (f"{name}/_doc/1", b'{"text":"a b c"}')):
+            before = guard.requests
+            answer = httpx.post(f"{proxy.url}/{path}", content=sent, headers=JSON, auth=("u", "x"))
+            assert answer.status_code == 401
+            assert "basic" in answer.headers["www-authenticate"].lower()
+            assert guard.requests == before + 1
+        assert metric(proxy, "documents_total") == 0
+        assert metric(proxy, 'requests_total{kind="bulk",status="401"}') == 1
+
+
+def test_documents_of_refused_requests_are_not_counted_as_having_tokens(
+    elasticsearch_url: str, name: str, tmp_path: Path
+) -> None:
+    with Proxy(elasticsearch_url) as guard, Enriching(guard.url, tmp_path) as proxy:
+        guard.fail_next(1, 429)
+        assert post(f"{proxy.url}/{name}/_bulk", SHORT).status_code == 429
+        assert metric(proxy, 'documents_total{tokens="added"}') == 0
+        assert post(f"{proxy.url}/{name}/_bulk", SHORT).status_code == 200
+        assert metric(proxy, 'documents_total{tokens="added"}') == 1
+
+
+def test_documents_that_are_not_json_are_counted_and_logged(proxy: Enriching, name: str) -> None:
+    before = metric(proxy, 'documents_total{tokens="not_json"}')
+    yaml = {"content-type": "application/yaml"}
+    assert post(f"{proxy.url}/{name}/_doc/1", b"text: a b c d\n", **yaml).status_code == 201
+    assert metric(proxy, 'documents_total{tokens="not_json"}') == before + 1
+    assert "documents of type application/yaml" in proxy.log
+
+
+def test_an_attached_index_has_tokens_from_its_next_document_on(
+    proxy: Enriching, elasticsearch_url: str
+) -> None:
+    name = f"esdedup-limits-{uuid.uuid4().hex[:12]}"
+    for id, expected in (("1", False), ("2", True)):
+        HTTP.put(f"{proxy.url}/{name}/_doc/{id}", json={"text": "a b c"}).raise_for_status()
+        assert (FIELD in source(elasticsearch_url, name, id)) is expected
+        with esdedup.open(elasticsearch_url, name) as index:
+            index.create()
+    delete_index(elasticsearch_url, name)

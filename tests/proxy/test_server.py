@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -25,11 +23,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from esdedup.proxy import logs, server
+from esdedup.proxy import logs
 from tests.helpers.commands import run_command
 from tests.helpers.processes import await_ended, await_true, children
 from tests.servers.enriching import Enriching
 from tests.servers.ports import free_port
+from tests.servers.proxy import Proxy
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 HALF = b"POST /_bulk HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
@@ -78,7 +77,6 @@ def hasty(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
     [
         (b"garbage\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
-        (b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 400),
         (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
@@ -88,11 +86,9 @@ def hasty(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n", 400),
         (b"GET / HTTP/1.1\nHost: a\n\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\n b: folded\r\n\r\n", 400),
-        (b"GET /" + b"x" * 70_000, 431),
-        (b"GET / HTTP/1.1\r\na: " + b"x" * 70_000 + b"\r\n\r\n", 431),
-        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 11_000, 431),
+        (b"GET /" + b"x" * 40_000, 431),
+        (b"GET / HTTP/1.1\r\na: " + b"x" * 40_000 + b"\r\n\r\n", 431),
         (SLOW, 408),
-        (b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 2000, 431),
         (b"\r\n", 408),
         (b"", 408),
     ],
@@ -108,9 +104,6 @@ def test_headers_after_a_body_are_dropped(hasty: Enriching) -> None:
     # The server would try to unpack the body.
     with connect(hasty, head + body + b"content-encoding: gzip\r\n\r\n") as connection:
         assert answer(connection)[0] == 200
-    many = b"".join(b"x-%d: y\r\n" % number for number in range(2000))
-    with connect(hasty, head + body + many) as connection:
-        assert answer(connection)[0] == 431
 
 
 def test_a_connection_may_be_idle_but_each_further_head_has_its_time(hasty: Enriching) -> None:
@@ -124,14 +117,6 @@ def test_a_connection_may_be_idle_but_each_further_head_has_its_time(hasty: Enri
     idle.sendall(GET)
     answer(idle)
     idle.close()
-
-
-def test_a_whole_request_is_answered_before_bytes_after_it_are_refused(hasty: Enriching) -> None:
-    connection = connect(hasty, GET + b"garbage\r\n\r\n")
-    _, headers, _ = answer(connection)
-    assert headers["connection"] == "close"
-    assert connection.recv(1) == b""
-    connection.close()
 
 
 def test_many_slow_heads_are_closed_and_told_in_few_lines(hasty: Enriching) -> None:
@@ -162,42 +147,20 @@ def test_too_many_connections(elasticsearch_url: str, tmp_path: Path) -> None:
 
 def test_few_descriptors(elasticsearch_url: str, tmp_path: Path) -> None:
     with Enriching(elasticsearch_url, tmp_path, most_files=128) as proxy:
-        idle = [connect(proxy) for _ in range(200)]
+        idle = [connect(proxy) for _ in range(49)]
         assert refused(idle.pop())[0] == 503
-        served = idle.pop(0)
-        served.sendall(GET)
-        assert answer(served)[0] != 503
-        for each in (served, *idle):
+        idle[0].sendall(GET)
+        assert answer(idle[0])[0] != 503
+        for each in idle:
             each.close()
     assert "at most 48 connections" in proxy.log
-    assert proxy.log.count("\n") < 8, proxy.log
-
-
-def test_answers_are_not_held_back() -> None:
-    """Nagle's algorithm would wait for the client to confirm the head."""
-
-    async def without_delay() -> bool:
-        made: asyncio.Future[asyncio.StreamWriter] = asyncio.Future()
-        listener = server._Listener(socket.create_server(("127.0.0.1", 0)))
-        address = listener.getsockname()
-        listening = await asyncio.start_server(lambda _, to: made.set_result(to), sock=listener)
-        async with listening:
-            _, client = await asyncio.open_connection(*address)
-            found: socket.socket = (await made).get_extra_info("socket")
-            set = bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            for writer in (client, await made):
-                writer.close()
-                await writer.wait_closed()
-        return set
-
-    assert asyncio.run(without_delay())
 
 
 class Certificates:
     """An authority and the files of a certificate of 127.0.0.1 that it has signed."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority = trustme.CA()
+        self.authority = self.client = trustme.CA()
         self.ca, self.chain, self.key = (folder / name for name in ("ca.pem", "c.pem", "k.pem"))
         self.authority.cert_pem.write_to_path(str(self.ca))
         self.renew()
@@ -224,7 +187,9 @@ class Certificates:
 
     def connect(self, proxy: Enriching) -> ssl.SSLSocket:
         plain = socket.create_connection(proxy.address, timeout=SECONDS)
-        return self.trusting().wrap_socket(plain, server_hostname="127.0.0.1")
+        context = self.trusting()
+        self.client.issue_cert("client@example.org").configure_cert(context)
+        return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
     def shown(self, proxy: Enriching) -> bytes | None:
         """The certificate that a new connection sees."""
@@ -237,23 +202,36 @@ def certificates(tmp_path: Path) -> Certificates:
     return Certificates(tmp_path)
 
 
-def test_a_certificate_is_read_again_at_sighup(
+def test_certificates_and_authorities_are_read_again_at_sighup(
     elasticsearch_url: str, tmp_path: Path, certificates: Certificates
 ) -> None:
-    with Enriching(elasticsearch_url, tmp_path, *certificates.options) as proxy:
-        first = certificates.shown(proxy)
-        with certificates.connect(proxy) as kept:
-            kept.sendall(GET)
-            answer(kept)
-            certificates.key.write_text("no key", "ascii")
-            proxy.process.send_signal(signal.SIGHUP)
-            await_true("told", lambda: "the old certificate stays" in proxy.log, SECONDS)
-            assert certificates.shown(proxy) == first
-            certificates.renew()
-            proxy.process.send_signal(signal.SIGHUP)
-            await_true("renewed", lambda: certificates.shown(proxy) != first, SECONDS)
-            kept.sendall(GET)
-            answer(kept)
+    """The certificate, the authority of clients, and that of a cluster which gets another one."""
+    options = *certificates.options, "--client-ca", str(certificates.ca)
+    trusted = tmp_path / "upstream.pem"
+    with Proxy(elasticsearch_url, tls=True) as old, Proxy(elasticsearch_url, tls=True) as new:
+        trusted.write_text(Path(old.ca_file).read_text())
+        upstream = ("--ca-certs", str(trusted))
+        with Enriching(new.url, tmp_path, *options, *upstream) as proxy:
+            other = trustme.CA()
+            first = certificates.shown(proxy)
+            with certificates.connect(proxy) as kept:
+                kept.sendall(GET)
+                assert answer(kept)[0] == 502
+                certificates.key.write_text("no key", "ascii")
+                proxy.process.send_signal(signal.SIGHUP)
+                await_true("told", lambda: "the old certificates stay" in proxy.log, SECONDS)
+                assert certificates.shown(proxy) == first
+                certificates.renew()
+                other.cert_pem.write_to_path(str(certificates.ca))
+                trusted.write_text(Path(new.ca_file).read_text())
+                proxy.process.send_signal(signal.SIGHUP)
+                await_true("renewed", lambda: certificates.shown(proxy) != first, SECONDS)
+                kept.sendall(GET)
+                assert answer(kept)[0] != 502
+            certificates.client = other
+            with certificates.connect(proxy) as connection:
+                connection.sendall(GET)
+                assert answer(connection)[0] != 502
 
 
 def test_client_certificates(
@@ -284,9 +262,8 @@ def test_client_certificates(
         (["--certificate", "c.pem"], "--certificate c.pem: "),
         (["--certificate", "c.pem", "--key", "locked.pem"], "--key locked.pem: "),
         (["--certificate", "c.pem", "--key", "k.pem", "--client-ca", "k.pem"], "--client-ca k.pem"),
-        (["--key", "k.pem"], "go with --certificate"),
+        (["--key", "k.pem"], "require --certificate"),
         (["--max-memory", "1XB"], "'1XB' is not a size"),
-        (["--settings", "none.toml"], "settings file none.toml: No such file"),
     ],
 )
 def test_options_that_cannot_be_used(
@@ -314,45 +291,42 @@ def test_processes_share_the_address_and_are_replaced(
             connection.sendall(GET)
             return answer(connection)[0]
 
-    def both_run() -> bool:
-        return len(children(proxy.process)) == 2 and proxy.log.count("started") == started
+    def two_others(than: set[int]) -> bool:
+        now = children(proxy.process)
+        return len(now) == 2 and not now & than
 
     options = *certificates.options, "--processes", "2", "--grace-seconds", "5"
     with Enriching(elasticsearch_url, tmp_path, *options) as proxy:
-        started = 2
-        await_true("both run", both_run, SECONDS)
+        await_true("both run", lambda: two_others(set()), SECONDS)
         first = children(proxy.process)
-        for pid in first:
-            # The other one answers.
-            os.kill(pid, signal.SIGSTOP)
-            status()
-            os.kill(pid, signal.SIGCONT)
         os.kill(killed := min(first), signal.SIGKILL)
-        started = 3
-        await_true("another one runs", both_run, SECONDS)
-        status()
-        now = children(proxy.process)
-        assert killed not in now
-        old = certificates.shown(proxy)
-        (new,) = now - first
-        os.kill(stopped := min(now - {new}), signal.SIGSTOP)
-        status()  # The new one listens, and can be told.
-        os.kill(stopped, signal.SIGCONT)
+        await_true("another one runs", lambda: two_others({killed}), SECONDS)
+        assert status() != 503
+        assert f"[{killed}] died" in proxy.log
+        old, before = certificates.shown(proxy), children(proxy.process)
         certificates.renew()
         proxy.process.send_signal(signal.SIGHUP)
-        await_true("all know", lambda: proxy.log.count("read again") == 2, SECONDS)
+        await_true("both are new", lambda: two_others(before), SECONDS)
         assert certificates.shown(proxy) != old
+        now = children(proxy.process)
     await_ended(now)
-    assert proxy.process.returncode == -signal.SIGTERM
+    assert proxy.process.returncode == 0
 
 
 def test_processes_end_with_their_parent(elasticsearch_url: str, tmp_path: Path) -> None:
-    proxy = Enriching(elasticsearch_url, tmp_path, "--processes", "2")
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    os.environ["TMPDIR"] = str(folder)
+    try:
+        proxy = Enriching(elasticsearch_url, tmp_path, "--processes", "2")
+    finally:
+        del os.environ["TMPDIR"]
     await_true("both run", lambda: len(children(proxy.process)) == 2, SECONDS)
     left = children(proxy.process)
     proxy.process.kill()
     proxy.process.wait()
     await_ended(left)
+    assert not list(folder.iterdir())
 
 
 def test_requests_in_progress_end_first(elasticsearch_url: str, tmp_path: Path) -> None:
@@ -366,7 +340,7 @@ def test_requests_in_progress_end_first(elasticsearch_url: str, tmp_path: Path) 
         busy.sendall(b"\n")
         status, headers, _ = answer(busy)
         assert (status, headers["connection"]) == (400, "close")
-        assert proxy.process.wait(SECONDS) == -signal.SIGTERM
+        assert proxy.process.wait(SECONDS) == 0
         for each in (idle, busy):
             each.close()
 
@@ -377,51 +351,19 @@ def test_the_end_does_not_wait_for_ever(elasticsearch_url: str, tmp_path: Path) 
         answer(busy)
         busy.sendall(HALF)
         proxy.process.terminate()
-        assert proxy.process.wait(SECONDS) == -signal.SIGTERM
+        assert proxy.process.wait(SECONDS) == 0
         # Clients send again what is answered so.
         assert answer(busy)[0] == 503
         busy.close()
     assert "Traceback" not in proxy.log
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("ports = 1", "ports is not a setting"),
-        ("help = true", "help is not a setting"),
-        ("port = '1'", "port must be a whole number, and is '1'"),
-        ("port = 1.5", "port must be a whole number, and is 1.5"),
-        ("port = true", "port must be a whole number, and is True"),
-        ("port = 0", "port: "),
-        ("timeout = []", "timeout must be a number"),
-        ("upstream = 1", "upstream must be a string"),
-        ("max_memory = 'much'", "max_memory: 'much' is not a size"),
-        ("log_format = 'xml'", "log_format: "),
-        ("port = ", "Invalid value"),
-    ],
-)
-def test_settings_that_are_wrong(line: str, said: str, tmp_path: Path) -> None:
-    file = tmp_path / "proxy.toml"
-    file.write_text(line, "utf-8")
-    done = run_command("proxy", "--settings", str(file), "--upstream", "http://127.0.0.1:1")
-    assert (done.status, done.out) == (2, "")
-    assert f"settings file {file}: {said}" in done.err
-
-
-def test_settings_come_from_the_command_line_then_the_environment_then_the_file(
-    elasticsearch_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_settings_come_from_the_command_line_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "proxy.toml"
-    settings: dict[str, Any] = {
-        "upstream": "http://127.0.0.1:1",
-        "port": 1,
-        "max_memory": "128MB",
-        "timeout": 30,
-        "head_timeout": 1,
-        "log_format": "json",
-    }
-    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
-    with Enriching("http://127.0.0.1:1", tmp_path, "--settings", str(file)) as proxy:
+    for name, value in {"UPSTREAM": "ftp://x", "HEAD_TIMEOUT": "1", "LOG_FORMAT": "json"}.items():
+        monkeypatch.setenv(f"ESDEDUP_PROXY_{name}", value)
+    with Enriching("http://127.0.0.1:1", tmp_path) as proxy:
         assert refused(connect(proxy, SLOW))[0] == 408
         for _ in range(5):
             refused(connect(proxy, b"garbage\r\n\r\n"))
@@ -429,20 +371,12 @@ def test_settings_come_from_the_command_line_then_the_environment_then_the_file(
     assert lines[0]["message"].startswith(f"Listening on {proxy.url}, ")
     assert {"level": "info", "logger": "esdedup.proxy.server"}.items() <= lines[0].items()
     assert lines[0]["time"].endswith("Z")
-    same = [line for line in lines if line["message"].startswith("Invalid HTTP request")]
-    assert sum(1 + line.get("suppressed", 0) for line in same) == 5
-    assert len(same) == 2
-    monkeypatch.setenv("ESDEDUP_UPSTREAM", elasticsearch_url)
-    port = str(free_port())
-    file.write_text(f"upstream = 'ftp://x'\nhost = '203.0.113.1'\nport = {port}\n", "utf-8")
-    done = run_command("proxy", "--settings", str(file))
-    assert done.status == 1
-    assert f"can't listen on 203.0.113.1, port {port}" in done.err
+    assert len([line for line in lines if "Invalid HTTP request" in line["message"]]) == 1
 
 
-def record(message: str, level: int = logging.WARNING, **extra: Any) -> logging.LogRecord:
+def record(message: str, level: int = logging.WARNING) -> logging.LogRecord:
     return logging.getLogger("esdedup.proxy").makeRecord(
-        "esdedup.proxy", level, __file__, 1, message, ("x",), None, extra=extra
+        "esdedup.proxy", level, __file__, 1, message, ("x",), None
     )
 
 
@@ -450,41 +384,36 @@ def test_lines_of_the_same_kind_are_counted() -> None:
     now = 0.0
     repeats = logs.Repeats(10, lambda: now)
     assert [repeats.filter(record("a %s")) for _ in range(3)] == [True, False, False]
-    assert repeats.filter(record("a %s", logging.ERROR))
     assert repeats.filter(record("b %s"))
-    assert not list(repeats.due())
+    assert all(repeats.filter(record("c %s", logging.INFO)) for _ in range(3))
     now = 10.0
-    (line,) = repeats.due()
-    assert line.msg == "a %s"
-    assert line.suppressed == 1  # type: ignore[attr-defined]
-    assert not repeats.filter(record("a %s"))
-    now = 20.0
     last = record("a %s")
     assert repeats.filter(last)
-    assert last.suppressed == 1  # type: ignore[attr-defined]
-    passed = [repeats.filter(record(f"{n} %s")) for n in range(1000)]
-    assert sum(passed) < 300
-    (rest,) = repeats.due(all=True)
-    assert rest.suppressed + 1 == passed.count(False)  # type: ignore[attr-defined]
+    assert last.suppressed == 2  # type: ignore[attr-defined]
+    for number in range(1000):
+        repeats.filter(record(f"{number} %s"))
+    assert len(repeats._passed) < 300
 
 
 def test_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    line = record("no answer from \x1b%s\nError: b", upstream="http://a", status=502)
+    line = record("no answer from \x1b%s\nError: b")
     line.suppressed = 1312
-    for form in ("text", "json"):
-        logs.Handler(form).emit(line)
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        for form in ("text", "json"):
+            logs.configure(form)
+            logging.getLogger().handlers[0].emit(line)
+    finally:
+        logging.getLogger().handlers[:], logging.getLogger().level = before
     text, whole = capsys.readouterr().err.split("\n  ", 1)
     assert " WARNING no answer from " in text
     assert "\x1b" not in text
     end, _, form = whole.partition("\n")
-    assert end == "Error: b (and 1,312 more like it in 10 s)"
+    assert end == "Error: b (and 1,312 more before it)"
     fields = json.loads(form)
     assert fields.pop("time").endswith("Z")
     assert fields == {
         "level": "warning",
         "logger": "esdedup.proxy",
-        "message": "no answer from \x1bx\nError: b",
-        "upstream": "http://a",
-        "status": 502,
-        "suppressed": 1312,
+        "message": "no answer from \x1bx\nError: b (and 1,312 more before it)",
     }

@@ -10,6 +10,7 @@ import json
 import ssl
 import tempfile
 import threading
+import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,10 +49,13 @@ class _Faults:
     passes_until_drop: int = 0
     bulk_requests: int = 0
     mappings_left: int | None = None
+    requests: int = 0
+    bulk_seconds: float = 0.0
 
     def arrived(self, path: str) -> Answer | None:
         """Count a request; the answer if it shall not be passed on."""
         with self.lock:
+            self.requests += 1
             self.bulk_requests += path.endswith("/_bulk")
             if not self.failures_left or not path.endswith(self.failing):
                 return None
@@ -109,6 +113,15 @@ class Proxy:
     def bulk_requests(self) -> int:
         """How many _bulk requests have come in so far, refused ones included."""
         return self.faults.bulk_requests
+
+    @property
+    def requests(self) -> int:
+        """How many requests have come in so far, refused ones included."""
+        return self.faults.requests
+
+    def delay_bulks(self, seconds: float) -> None:
+        """Answer _bulk requests so much later, from now on."""
+        self.faults.bulk_seconds = seconds
 
     def fail_next(self, n: int, status: int) -> None:
         """Answer the next n _bulk requests with this status; the server does not see them."""
@@ -200,6 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bytes) -> Answer:
         proxy = self.server.proxy
         if not proxy.credentials.accept(self.headers.get("Authorization")):
+            proxy.faults.requests += 1
             return _unauthorized(self._product, self.path)
         bulk = urlsplit(self.path).path.endswith("/_bulk")
         mapping = self.command == "PUT" and urlsplit(self.path).path.endswith("/_mapping")
@@ -208,6 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
         failure = proxy.faults.arrived(urlsplit(self.path).path)
         if failure is not None:
             return failure
+        if bulk:
+            time.sleep(proxy.faults.bulk_seconds)
         answer = self._pass_on(body)
         answer.cut = bulk and proxy.faults.answered()
         return answer

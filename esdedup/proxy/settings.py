@@ -1,0 +1,55 @@
+"""The settings of a proxy, which are the options of `esdedup proxy`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from esdedup.arguments import setting
+from esdedup.exceptions import UsageError
+
+_SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+
+
+def size(text: str | int) -> int:
+    """Return the bytes of a size such as 256MB; a KB is 1024 bytes. Raises UsageError."""
+    found = _SIZE.fullmatch(str(text).strip())
+    if found is None or not int(found[1]):
+        raise UsageError(f"{text!r} is not a size such as 256MB or 1GB")
+    return int(found[1]) << _UNITS[found[2].upper()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Sizes are bytes, times seconds. max_memory and max_connections are of all processes."""
+
+    upstream: str = setting(..., "Elasticsearch or OpenSearch, http(s)://host:port.")
+    host: str = setting("127.0.0.1", "Address to listen on.")
+    port: int = setting(9280, "Port to listen on.", min=1, max=65535)
+    ca_certs: str | None = setting(None, "File of authorities to trust.")
+    timeout: float = setting(3600.0, "Seconds that the upstream may be silent.", min=0.1)
+    certificate: Path | None = setting(None, "Certificate chain for clients, PEM.", dir_okay=False)
+    key: Path | None = setting(None, "Its key, if not in the same file.", dir_okay=False)
+    client_ca: Path | None = setting(
+        None, "Require client certificates of these.", dir_okay=False, rare=True
+    )
+    max_memory: int = setting(
+        256 << 20, "Memory of all processes.", parser=size, metavar="SIZE", show_default="256MB"
+    )
+    max_text: int | None = setting(
+        None,
+        "Longest text that gets tokens.",
+        parser=size,
+        metavar="SIZE",
+        rare=True,
+        show_default="1/256 of the memory",
+    )
+    max_connections: int = setting(1000, "Maximum number of clients.", min=1)
+    head_timeout: float = setting(10.0, "Seconds to send a request's head.", min=0.1, rare=True)
+    body_timeout: float = setting(60.0, "Seconds of silence in a body.", min=0.1, rare=True)
+    processes: int = setting(1, "Processes on this machine.", min=1)
+    grace_seconds: int = setting(30, "Seconds to finish requests at the end.", min=0, rare=True)
+    log_format: Literal["text", "json"] = setting("text", "Format of the log.")
