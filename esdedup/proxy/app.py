@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from esdedup.proxy import http
 from esdedup.proxy.bulk import Bulk
-from esdedup.proxy.memory import THREADS, Arriving, Limits, Memory
+from esdedup.proxy.memory import THREADS, Arriving, Memory
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.splice import Source, Splicer
@@ -26,8 +26,7 @@ from esdedup.proxy.upstream import Upstream
 _Kind = Literal["own", "pass", "bulk", "document", "update"]
 _OWN = b"/-/"
 """No index has such a name."""
-_READY_SECONDS = 1.0
-_READY_ANSWER_SECONDS = 3.0
+_READY_SECONDS = 3.0
 _GONE = 499
 _CHANGES_NAMES = re.compile(rb"/_(aliases|mapping|rollover)\b")
 
@@ -43,14 +42,13 @@ class Service:
     connections = 1000
     head_seconds = 10.0
 
-    def __init__(self, upstream: Upstream, limits: Limits | None = None) -> None:
-        """Raise UsageError if the memory does not suffice."""
+    def __init__(self, upstream: Upstream, memory: Memory, body_seconds: float = 60.0) -> None:
+        """body_seconds: that a client may be silent before the end of a body."""
         self._upstream = upstream
-        self._limits = limits or Limits()
-        self._memory = Memory(self._limits)
+        self._memory = memory
+        self._body_seconds = body_seconds
         self._schemes = Schemes(upstream)
-        self._splicer = Splicer(self._limits.text)
-        self._ready = (0.0, False)
+        self._splicer = Splicer(memory.text)
         self.metrics = upstream.metrics
         self.metrics.watch(self._memory)
 
@@ -67,7 +65,7 @@ class Service:
             await self._upstream.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._http(http.Request(scope, receive, send, self._limits.body_seconds))
+            await self._http(http.Request(scope, receive, send, self._body_seconds))
 
     def renew(self) -> None:
         """Read the authorities of the upstream again. Raises UsageError."""
@@ -142,16 +140,12 @@ class Service:
         await request.reply(answer)
 
     async def _is_ready(self) -> bool:
-        """Return whether the upstream answers, asked at most once a second, and without a user."""
-        until, ready = self._ready
-        if time.monotonic() > until:
-            try:
-                async with asyncio.timeout(_READY_ANSWER_SECONDS):
-                    ready = (await self._upstream.ask("GET", b"/", [])).status < 500
-            except (TimeoutError, http.Failed):
-                ready = False
-            self._ready = time.monotonic() + _READY_SECONDS, ready
-        return ready
+        """Return whether the upstream answers a request without a user."""
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                return (await self._upstream.ask("GET", b"/", [])).status < 500
+        except (TimeoutError, http.Failed):
+            return False
 
     async def _pass(self, request: http.Request) -> None:
         # A request may have an empty body, or none.
@@ -207,7 +201,7 @@ class Service:
                 except http.Unreadable:
                     return None  # The server reports it.
                 size += len(pieces[-1])
-                if size > self._limits.line:
+                if size > self._memory.line:
                     return None
                 if arriving.hold(size) and not long:
                     await self._memory.take_long(request.length, held, patient=False)

@@ -31,6 +31,8 @@ _PART_ACTIONS = 5_000
 """Tokens make a short document several times as long, and a short delete has an answer too."""
 _IN_MEMORY = 1 << 16
 _PIECE = 1 << 16
+_SHORT = 1 << 16
+_ALWAYS = contextlib.nullcontext()
 _KEPT = (b"content-type", b"x-elastic-product")
 _FORMAT = re.compile(rb"([?&])format=[^&]*")
 _UNSENT = "not sent, because an earlier part of the same request failed: "
@@ -146,7 +148,7 @@ class Bulk:
         """Yield the parts in order. If the body can't be read to its end, the last is refused."""
         actions: list[Action] = []
         size, first = 0, True
-        body = Actions(self._request.encoding, self._index, self._memory.limits.line)
+        body = Actions(self._request.encoding, self._index, self._memory.line)
         try:
             with Arriving(self._memory) as arriving:
                 async for more in self._read(body):
@@ -181,9 +183,11 @@ class Bulk:
         async for chunk in self._request:
             body.feed(chunk)
             while body.more:
-                yield body.read()
-                # A short body may be millions of lines when it is unpacked.
-                await asyncio.sleep(0)
+                # Long bodies take turns, or short ones would wait for a turn of each.
+                async with self._memory.turns if self._request.received > _SHORT else _ALWAYS:
+                    more = body.read()
+                    await asyncio.sleep(0)
+                yield more
         yield body.end()
 
     async def _made(self, actions: Sequence[Action], *, whole: bool = False) -> Part:

@@ -23,13 +23,15 @@ from esdedup.ingest.parallel import be_a_program
 from esdedup.proxy import logs
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed
-from esdedup.proxy.memory import Limits
+from esdedup.proxy.memory import Memory
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.settings import Settings
 from esdedup.proxy.upstream import Upstream
 
-_LARGEST_HEAD = 32 << 10
-"""Bytes of a request line and headers. Elasticsearch accepts 16 KB."""
+_LARGEST_HEAD = 16 << 10
+"""Bytes of a request line and headers. After more, the servers read nothing further from the
+connection, which the next client's request would use."""
+_TOO_LARGE = f"the head is larger than {_LARGEST_HEAD >> 10} KB"
 _READ = 64 << 10
 """Bytes that are read from a client at a time."""
 _IDLE_SECONDS = 3600
@@ -99,6 +101,7 @@ def serve(settings: Settings) -> None:
 def _application(settings: Settings) -> Service:
     """Set up a process that serves, and return its application."""
     be_a_program()
+    sys.setswitchinterval(0.001)
     logs.configure(settings.log_format)
     return _service(settings)
 
@@ -106,9 +109,7 @@ def _application(settings: Settings) -> Service:
 def _service(settings: Settings) -> Service:
     """Return the application. Raises UsageError."""
     upstream = Upstream(settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout)
-    service = Service(
-        upstream, Limits(settings.max_memory, settings.max_text, settings.body_timeout)
-    )
+    service = Service(upstream, Memory(settings.max_memory), settings.body_timeout)
     service.connections = _connections(settings.max_connections)
     service.head_seconds = settings.head_timeout
     return service
@@ -194,15 +195,13 @@ def _connections(wanted: int) -> int:
 
     needed = 2 * wanted + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    infinite = resource.RLIM_INFINITY
-    if soft != infinite and soft < needed:
-        soft = needed if hard == infinite else min(needed, hard)
+    if 0 <= soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == infinite or soft >= needed:
-        return wanted
-    allowed = max(1, (soft - _OTHER_DESCRIPTORS) // 2)
-    log.warning("at most %d connections: the process may open %d files", allowed, soft)
-    return allowed
+    if 0 <= soft < needed:
+        wanted = max(1, (soft - _OTHER_DESCRIPTORS) // 2)
+        log.warning("at most %d connections: the process may open %d files", wanted, soft)
+    return wanted
 
 
 class _Connection(HttpToolsProtocol):
@@ -238,12 +237,14 @@ class _Connection(HttpToolsProtocol):
             return
         if not self._in_body:
             self._head += len(data)
-            if self._head_timer is None:
-                self._time_head()
         super().data_received(data)
         if not self._in_body and self._head > _LARGEST_HEAD:
-            reason = f"the head is larger than {_LARGEST_HEAD >> 10} KB"
-            self._refuse(431, "request_header_fields_too_large", reason)
+            self._refuse(431, "request_header_fields_too_large", _TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._head_timer is None:
+            self._time_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers would be taken for headers, which a server in front may have removed.
@@ -251,6 +252,10 @@ class _Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if not self.url.startswith(b"/"):
+            raise ValueError("the target of the request is not a path")
+        if sum(len(name) + len(value) for name, value in self.headers) > _LARGEST_HEAD:
+            raise ValueError(_TOO_LARGE)
         self._stop_timer()
         self._head, self._in_body = 0, True
         super().on_headers_complete()
@@ -266,8 +271,10 @@ class _Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        error = sys.exc_info()[1]
-        self._refuse(400, "bad_request", f"the request can't be parsed: {error}")
+        error: Any = sys.exc_info()[1]
+        self._refuse(
+            400, "bad_request", f"the request can't be parsed: {error.__context__ or error}"
+        )
 
     def _unsupported_upgrade_warning(self) -> None:
         """Ignore it: such clients expect the answer in HTTP/1.1."""

@@ -39,14 +39,6 @@ class Settings:
     max_memory: int = setting(
         256 << 20, "Memory of all processes.", parser=size, metavar="SIZE", show_default="256MB"
     )
-    max_text: int | None = setting(
-        None,
-        "Longest text that gets tokens.",
-        parser=size,
-        metavar="SIZE",
-        rare=True,
-        show_default="1/256 of the memory",
-    )
     max_connections: int = setting(1000, "Maximum number of clients.", min=1)
     head_timeout: float = setting(10.0, "Seconds to send a request's head.", min=0.1, rare=True)
     body_timeout: float = setting(60.0, "Seconds of silence in a body.", min=0.1, rare=True)

@@ -52,10 +52,11 @@ Outcome = Literal[
     "failed",
 ]
 """added: it has tokens. removed: it has no text any more. no_scheme: its index has no tokens.
-no_right: the client may not see the mapping. no_index: the index is made by this document, and no
-template tells its mapping. no_text: it has no text, or the servers refuse it. part: an update of
-some of the text fields. too_long: its text is longer than --max-text. too_large: to read it takes
-too much memory. not_json: a request whose documents the proxy can't read. failed: see the log."""
+no_right: the client may not see the mapping. no_index: its request creates the index, and no
+template has its mapping. no_text: it has no text, or the servers reject it. part: an update of some
+of the text fields. too_long: its text is longer than 1/256 of the memory. too_large: to parse it
+takes too much memory. not_json: a request whose documents the proxy can't read. failed: see the
+log."""
 
 
 class Source(NamedTuple):
@@ -117,19 +118,15 @@ class Splicer:
                 outcomes[row] = "too_large"
         self._splice(sources, small, done, outcomes)
         warn_of_parts(outcomes.count("part"))
-        if too_large := outcomes.count("too_large"):
-            log.warning(
-                "%d documents that take more than %d MB to be read pass without tokens"
-                " (--max-memory)",
-                too_large,
-                WORK * self._longest >> 20,
-            )
-        if too_long := outcomes.count("too_long"):
-            log.warning(
-                "%d documents with a text of more than %d bytes pass without tokens (--max-text)",
-                too_long,
-                self._longest,
-            )
+        for reason, limit in ("too_large", WORK * self._longest), ("too_long", self._longest):
+            if count := sum(each == reason for each in outcomes):
+                log.warning(
+                    "%d documents are %s, and pass without tokens: the limit is %d bytes of"
+                    " memory or text (--max-memory)",
+                    count,
+                    reason.replace("_", " "),
+                    limit,
+                )
         return done, outcomes
 
     def _splice(

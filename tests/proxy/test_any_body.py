@@ -18,7 +18,7 @@ import esdedup
 from esdedup.proxy import bulk
 from esdedup.proxy.actions import Action, Actions
 from esdedup.proxy.app import Service
-from esdedup.proxy.memory import Limits
+from esdedup.proxy.memory import Memory
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
@@ -28,8 +28,6 @@ from tests.servers.ports import free_port
 
 SPLICER = Splicer(1 << 20)
 META = IndexMeta(esdedup.Scheme())
-LIMITS = Limits(memory=8 << 30)
-"""The process of the tests takes much more than a proxy."""
 NDJSON = {"content-type": "application/x-ndjson"}
 TEXTS = st.text(max_size=8) | st.sampled_from(["one two three four", "\u202e", "\ud83d"])
 VALUES = st.recursive(
@@ -117,7 +115,7 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
 
     async def exchange() -> httpx.Response:
         upstream = Upstream(url)
-        transport = httpx.ASGITransport(Service(upstream, LIMITS))  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(Service(upstream, Memory()))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
             answer = await client.post(f"/{name}/_bulk", content=body, headers=NDJSON)
         await upstream.close()

@@ -77,6 +77,7 @@ def hasty(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
     [
         (b"garbage\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
+        (b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 400),
         (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
@@ -87,7 +88,8 @@ def hasty(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
         (b"GET / HTTP/1.1\nHost: a\n\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\n b: folded\r\n\r\n", 400),
         (b"GET /" + b"x" * 40_000, 431),
-        (b"GET / HTTP/1.1\r\na: " + b"x" * 40_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\na: " + b"x" * 40_000 + b"\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\na: " + b"x" * 40_000, 431),
         (SLOW, 408),
         (b"\r\n", 408),
         (b"", 408),
