@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 import kubernetes_validate
@@ -18,7 +17,10 @@ OBJECTS: dict[str, Any] = {
 }
 POD: dict[str, Any] = OBJECTS["Deployment"]["spec"]["template"]["spec"]
 PROXY: dict[str, Any] = POD["containers"][0]
-SETTINGS = tomllib.loads(OBJECTS["ConfigMap"]["data"]["proxy.toml"])
+SETTINGS = {
+    name.removeprefix("ESDEDUP_PROXY_").lower(): value
+    for name, value in OBJECTS["ConfigMap"]["data"].items()
+}
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
@@ -35,7 +37,7 @@ def test_settings_are_options_of_the_proxy() -> None:
 def test_the_pod_has_the_memory_and_the_time_that_the_settings_need() -> None:
     memory = int(PROXY["resources"]["limits"]["memory"].removesuffix("Mi"))
     assert memory >= 2 * int(SETTINGS["max_memory"].removesuffix("MB"))
-    assert POD["terminationGracePeriodSeconds"] > SETTINGS["grace_seconds"] + 5
+    assert POD["terminationGracePeriodSeconds"] > int(SETTINGS["grace_seconds"]) + 5
 
 
 def test_the_pod_has_no_rights() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import get_args
 
 import yaml
@@ -51,4 +50,5 @@ def test_each_outcome_is_counted_from_zero() -> None:
 
 def test_settings_are_options() -> None:
     options = {option.name for option in COMMANDS["proxy"].params}
-    assert set(tomllib.loads(file("proxy.toml").body)) <= options
+    named = re.findall(r"^ESDEDUP_PROXY_(\w+)=", file("proxy.env").body, re.MULTILINE)
+    assert {name.lower() for name in named} <= options
