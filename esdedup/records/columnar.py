@@ -1,6 +1,6 @@
 """Reads tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
 
-Only the requested columns are read, in pieces, so memory does not grow with the file. Values become
+Only the requested columns are read, in parts, so memory does not grow with the file. Values become
 those of JSON: dates and times are ISO 8601, in UTC if they have a zone; durations are integers in
 their unit; decimals of at most 15 digits are numbers, longer ones text, so that no digit is lost;
 maps are objects; bytes are UTF-8 text. A row with another value is rejected alone.
@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
-from esdedup.records.streams import grouped
 from esdedup.tabular import TableFormat, require_pyarrow
 
 _ARROW_FILE = b"ARROW1"
@@ -33,6 +30,7 @@ _BUFFER_BYTES = 1 << 20
 _SLICE_BYTES = 32 << 20
 _FEW_ROWS = 32
 """Rows of Parquet that are always read together. Reading one by one takes ten times as long."""
+_Batches = Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
 _NAMES = 20
 """Names of columns in a message."""
 _NOT_TEXT = "holds bytes that are not text in UTF-8"
@@ -40,90 +38,59 @@ _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
 
-@dataclass(frozen=True)
-class TableRows:
-    """Some rows of a table, which can be sent to another process.
-
-    data: the rows as an Arrow stream. first: number of the first row, from 1. read: bytes of the
-    file read for them. names: all columns of the file, including those not read.
-    """
-
-    data: bytes
-    first: int
-    read: int
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class BadRow:
+class BadRow(NamedTuple):
     """A row that can't be used. raw: its other columns as JSON."""
 
     raw: str
     reason: str
 
 
-def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> None:
-    """Raise UsageError if the file can't be opened, is not of the format, or lacks a column.
+def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the columns of a file.
 
-    Raises MissingExtra without pyarrow, and UsageError if two columns have one name.
+    Raises UsageError if the file can't be opened, is not of the format, lacks one of `columns`, or
+    has two columns of one name; MissingExtra without pyarrow.
     """
-    with _opened(path, kind) as table:
-        there = table.schema.names
+    with _opened(path, kind) as (schema, _):
         for name in columns:
-            if _column(table.schema, name) is None:
-                listed = ", ".join(there[:_NAMES]) + ", ..." * (len(there) > _NAMES)
+            if _column(schema, name) is None:
+                there = ", ".join(schema.names[:_NAMES]) + ", ..." * (len(schema.names) > _NAMES)
                 raise UsageError(
-                    f"{path}: there is no column {name!r}. There are: {listed or 'none'}"
+                    f"{path}: there is no column {name!r}. There are: {there or 'none'}"
                 )
+        return tuple(schema.names)
 
 
 def rows_in(
-    path: str, kind: TableFormat, columns: Sequence[str] | None, size: int, most: int
-) -> Iterator[TableRows]:
-    """Yield the rows of a file in pieces of at most `most` rows and about `size` bytes.
+    path: str,
+    kind: TableFormat,
+    columns: Sequence[str] | None,
+    size: int,
+    most: int,
+    on_bytes: Callable[[int], None],
+) -> Iterator[dict[str, Any] | BadRow]:
+    """Yield the rows of a file, converted in parts of at most `most` rows and about `size` bytes.
 
     columns: the columns to read, None for all; "a.b" is in the column "a". Columns that the file
-    lacks are ignored. Raises the errors of `check_columns`, and InputError if the file breaks
-    off.
+    lacks are ignored. on_bytes: called with the number of bytes read since the last call. Raises
+    the errors of `check_columns`, and InputError if the file breaks off.
     """
-    with _opened(path, kind) as table:
-        first = 1
-        names = table.schema.names
+    with _opened(path, kind) as (schema, batches):
+        names = schema.names
         if columns is not None:
-            found = (_column(table.schema, column) for column in columns)
+            found = (_column(schema, column) for column in columns)
             names = [*dict.fromkeys(name for name in found if name is not None)]
         for name in names:
-            _check_type(path, table.schema.field(name))
-        parts = (
-            (_plain(part), read * len(part) / len(batch))
-            for batch, read in table.batches(names, size, most)
-            for part in _cut(batch.select(names), size, most)
-        )
-        for group in grouped(parts, lambda part: (_weight(part[0]), len(part[0])), size, most):
-            rows = group[0][0]
-            if len(group) > 1:
-                whole = require_pyarrow().Table.from_batches([batch for batch, _ in group])
-                (rows,) = whole.combine_chunks().to_batches()
-            read = int(sum(each for _, each in group))
-            yield TableRows(_packed(rows), first, read, tuple(table.schema.names))
-            first += len(rows)
-
-
-def objects_of(rows: TableRows) -> Iterator[dict[str, Any] | BadRow]:
-    """Yield the rows as objects, in order."""
-    return _rows(_unpacked(rows.data))
-
-
-@dataclass(frozen=True)
-class _Table:
-    """An open file. batches: yields its record batches, each with the bytes read for it."""
-
-    schema: Any
-    batches: Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
+            _check_type(path, schema.field(name))
+        for batch, read in batches(names, size, most):
+            for part in _cut(batch.select(names), size, most):
+                yield from _rows(_plain(part))
+            on_bytes(int(read))
 
 
 @contextmanager
-def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
+def _opened(path: str, kind: TableFormat) -> Iterator[tuple[Any, _Batches]]:
+    """Open a file: return its schema, and a function that yields its batches and their bytes."""
     damage = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
     try:
         file = Path(path).open("rb")  # noqa: SIM115
@@ -131,15 +98,15 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
         raise UsageError(f"{path}: {error.strerror}") from error
     with file:
         try:
-            table = _parquet(file) if kind == "parquet" else _arrow(file)
-            names = table.schema.names
+            schema, batches = _parquet(file) if kind == "parquet" else _arrow(file)
+            names = schema.names
         except damage as error:
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
         if repeated := Counter(names) - Counter(set(names)):
             raise UsageError(f"{path}: two columns have the name {next(iter(repeated))!r}")
         try:
-            yield table
+            yield schema, batches
         except EsdedupError:
             raise
         except damage as error:
@@ -150,7 +117,7 @@ def _said(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
-def _parquet(file: BinaryIO) -> _Table:
+def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
     opened = require_pyarrow().parquet.ParquetFile(
         file, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
     )
@@ -172,10 +139,10 @@ def _parquet(file: BinaryIO) -> _Table:
             for batch in opened.iter_batches(rows, [number], names, use_threads=False):
                 yield batch, size_of_file * len(batch) / metadata.num_rows
 
-    return _Table(opened.schema_arrow, batches)
+    return opened.schema_arrow, batches
 
 
-def _arrow(file: BinaryIO) -> _Table:
+def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
     ipc = require_pyarrow().ipc
     is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
     size = file.seek(0, 2)
@@ -206,7 +173,7 @@ def _arrow(file: BinaryIO) -> _Table:
         if is_marked and file.read() != _STREAM_END:
             raise EOFError("the mark of the end is missing, so rows may be missing too")
 
-    return _Table(opened.schema, batches)
+    return opened.schema, batches
 
 
 def _sound(batch: Any) -> Any:
@@ -251,18 +218,13 @@ def _check_type(path: str, field: Any) -> None:
 
 def _cut(batch: Any, size: int, most: int) -> Iterator[Any]:
     """Yield parts of a batch that have at most `most` rows and about `size` bytes, or one row."""
-    fits = not batch.num_columns or _weight(batch) <= size
-    if len(batch) == 1 or (0 < len(batch) <= most and fits):
+    fits = len(batch) <= most and sum(map(_expanded, batch.columns)) <= size
+    if len(batch) == 1 or (len(batch) and fits):
         yield batch
     elif len(batch):
         half = len(batch) // 2
         yield from _cut(batch[:half], size, most)
         yield from _cut(batch[half:], size, most)
-
-
-def _weight(batch: Any) -> int:
-    """Return the bytes of a batch. One without columns can't be joined with others."""
-    return sum(map(_expanded, batch.columns)) if batch.num_columns else sys.maxsize
 
 
 def _expanded(array: Any) -> int:
@@ -303,20 +265,6 @@ def _plain(batch: Any) -> Any:
     return pa.record_batch(columns, batch.schema.names) if columns else batch
 
 
-def _packed(batch: Any) -> bytes:
-    pa = require_pyarrow()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def _unpacked(data: bytes) -> Any:
-    with require_pyarrow().ipc.open_stream(data) as stream:
-        return stream.read_next_batch()
-
-
 def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
     """Yield rows, of which bad ones are found one by one."""
     names = batch.schema.names
@@ -327,8 +275,8 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
         columns = [*map(_sound_values, batch.columns)]
     except _bad():
         for row in range(len(batch)):
-            # A packed batch has no values of other rows, which may be the bad ones.
-            yield _row(_unpacked(_packed(batch.slice(row, 1))))
+            # A copy refers to no values of other rows, which may be the bad ones.
+            yield _row(batch.take([row]))
     else:
         yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.records import streams
-from esdedup.records.columnar import BadRow, TableRows, check_columns, objects_of, rows_in
+from esdedup.records.columnar import BadRow, check_columns, rows_in
 from esdedup.records.streams import (
     COMPRESSED,
     LONGEST,
@@ -172,10 +172,10 @@ def chunks_in(
     kind = format or format_of(path)
     if kind == "parquet" or kind == "arrow":
         _check_table(path, encoding)
-        for rows in rows_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS):
-            if on_bytes is not None:
-                on_bytes(rows.read)
-            yield Chunk(partial(_read_table, name_of(path), rows), rows.names)
+        names, report = check_columns(path, kind), on_bytes or (lambda _: None)
+        rows = rows_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS, report)
+        for some in batches(_read_table(name_of(path), rows), CHUNK_BYTES):
+            yield Chunk(partial(list, some), names)
         return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
@@ -210,6 +210,8 @@ def batches(
     def weigh(record: Record | BadRecord) -> tuple[int, int]:
         if isinstance(record, BadRecord):
             return len(record.raw), 1
+        if record.json is not None:
+            return len(record.json), 1
         return sum(len(value) for value in record.source.values() if isinstance(value, str)), 1
 
     return grouped(records, weigh, characters, BATCH_DOCUMENTS)
@@ -234,10 +236,10 @@ def _read_lines(
             yield _object(name, number, line, decoder)
 
 
-def _read_table(name: str, rows: TableRows) -> Iterator[Record | BadRecord]:
-    for number, row in enumerate(objects_of(rows), rows.first):
+def _read_table(name: str, rows: Iterable[dict[str, Any] | BadRow]) -> Iterator[Record | BadRecord]:
+    for number, row in enumerate(rows, 1):
         if isinstance(row, BadRow):
-            yield BadRecord(name, number, row.raw, row.reason)
+            yield BadRecord(name, number, *row)
         else:
             yield _checked(name, number, row)
 
