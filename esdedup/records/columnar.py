@@ -8,13 +8,13 @@ maps are objects; bytes are UTF-8 text. A row with another value is rejected alo
 
 from __future__ import annotations
 
-import itertools
+import datetime
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -33,7 +33,6 @@ _FEW_ROWS = 32
 _Batches = Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
 _NAMES = 20
 """Names of columns in a message."""
-_NOT_TEXT = "holds bytes that are not text in UTF-8"
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
@@ -80,11 +79,9 @@ def rows_in(
         if columns is not None:
             found = (_column(schema, column) for column in columns)
             names = [*dict.fromkeys(name for name in found if name is not None)]
-        for name in names:
-            _check_type(path, schema.field(name))
         for batch, read in batches(names, size, most):
             for part in _cut(batch.select(names), size, most):
-                yield from _rows(_plain(part))
+                yield from _rows(part)
             on_bytes(int(read))
 
 
@@ -197,25 +194,6 @@ def _column(schema: Any, path: str) -> str | None:
     return next((name for name in ends if name in schema.names), None)
 
 
-def _types_in(kind: Any) -> Iterator[Any]:
-    """Yield a type, and all types within it."""
-    yield kind
-    for at in range(kind.num_fields):
-        yield from _types_in(kind.field(at).type)
-
-
-def _check_type(path: str, field: Any) -> None:
-    """Raise UsageError for a column of a type that few writers use."""
-    types = require_pyarrow().types
-    for kind in _types_in(field.type):
-        views = types.is_list_view(kind) or types.is_large_list_view(kind)
-        if views or types.is_run_end_encoded(kind):
-            raise UsageError(
-                f"{path}: the column {field.name!r} has the type {field.type}: write it as lists or"
-                " plain values"
-            )
-
-
 def _cut(batch: Any, size: int, most: int) -> Iterator[Any]:
     """Yield parts of a batch that have at most `most` rows and about `size` bytes, or one row."""
     fits = len(batch) <= most and sum(map(_expanded, batch.columns)) <= size
@@ -242,27 +220,14 @@ def _expanded(array: Any) -> int:
         # A view has 16 bytes: its length is in the first four.
         lengths = np.frombuffer(array.buffers()[1], np.int32)[::4]
         return int(lengths[array.offset : array.offset + len(array)].sum(dtype=np.int64))
+    if types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_run_end_encoded(kind):
+        return len(array) * int(array.values.nbytes)
     if types.is_struct(kind):
         return sum(map(_expanded, array.flatten()))
     if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
         some = slice(array.offsets[0].as_py(), array.offsets[-1].as_py())
         return int(array.offsets.nbytes) + _expanded(array.values[some])
     return int(array.nbytes)
-
-
-def _plain(batch: Any) -> Any:
-    """Return a batch whose columns refer to their own rows only."""
-    pa = require_pyarrow()
-    columns = []
-    for column in batch.columns:
-        kind = column.type
-        if pa.types.is_dictionary(kind):
-            column = column.dictionary_decode()
-        elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-            is_text = pa.types.is_string_view(kind)
-            column = column.cast(pa.large_string() if is_text else pa.large_binary())
-        columns.append(column)
-    return pa.record_batch(columns, batch.schema.names) if columns else batch
 
 
 def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
@@ -272,7 +237,7 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
         yield from ({} for _ in range(len(batch)))
         return
     try:
-        columns = [*map(_sound_values, batch.columns)]
+        columns = [*map(_values, batch.columns)]
     except _bad():
         for row in range(len(batch)):
             # A copy refers to no values of other rows, which may be the bad ones.
@@ -287,9 +252,13 @@ def _row(batch: Any) -> dict[str, Any] | BadRow:
     reasons = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            (good[name],) = _sound_values(column)
+            (good[name],) = _values(column)
         except _bad() as error:
-            reason = _NOT_TEXT if "UTF8" in str(error) else _said(error)
+            reason = _said(error)
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
+                reason = "holds bytes that are not text in UTF-8"
+            elif isinstance(error, ArithmeticError):
+                reason = "holds a time that is out of range"
             reasons.append(f"the column {name!r} {reason}")
     return BadRow(json.dumps(good, ensure_ascii=False), "; ".join(reasons)) if reasons else good
 
@@ -298,84 +267,63 @@ def _bad() -> tuple[type[Exception], ...]:
     return ValueError, ArithmeticError, require_pyarrow().ArrowException
 
 
-def _sound_values(array: Any) -> list[Any]:
-    array.validate(full=True)
-    return _values(array)
-
-
 def _values(array: Any) -> list[Any]:
     """Return the values of an array as values of JSON.
 
-    Raises RecordError or ArrowInvalid, which are ValueErrors, for a value without such a form.
+    Raises an error of `_bad` if an array is damaged, or for a value without such a form.
     """
     pa = require_pyarrow()
-    types, kind = pa.types, array.type
-    values: list[Any]
-    if isinstance(kind, pa.BaseExtensionType):
-        if kind.extension_name != "arrow.uuid":
-            return _values(array.storage)
-        return [None if value is None else str(value) for value in array.to_pylist()]
-    if types.is_dictionary(kind):
-        return _values(array.dictionary_decode())
-    if types.is_struct(kind):
-        names = [field.name for field in kind]
-        columns = [_values(column) for column in array.flatten()]
-        rows = zip(*columns, strict=True) if columns else (() for _ in range(len(array)))
-        values = [dict(zip(names, row, strict=True)) for row in rows]
-        return _with_nulls(array, values)
-    if types.is_fixed_size_list(kind):
-        array = array.cast(pa.large_list(kind.value_field))
-    if types.is_map(kind):
-        return [None if each is None else dict(each) for each in _lists(array, _members)]
-    if types.is_nested(kind):
-        return _lists(array, lambda each, some: _values(each.values[some]))
-    if types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind):
-        return _times(array)
-    if types.is_duration(kind):
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    array.validate(full=True)
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        array = array.cast(pa.timestamp(kind.unit, "UTC"))
+    elif pa.types.is_duration(kind):
         array = array.cast(pa.int64())
-    elif types.is_decimal(kind):
-        form: Callable[[Any], Any] = int if kind.scale <= 0 else float
-        if form is float and kind.precision > _DIGITS_OF_A_FLOAT:
-            form = "{:f}".format
-        return [None if value is None else form(value) for value in array.to_pylist()]
-    elif types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        array = array.cast(pa.binary()).cast(pa.string())
-    elif types.is_interval(kind) and array.null_count < len(array):
-        raise RecordError("is an interval, which has no form in JSON")
-    values = array.to_pylist()
-    return values
+    form = _form(array.type)
+    values = array.to_pylist(maps_as_pydicts="strict")
+    return values if form is None else [None if each is None else form(each) for each in values]
 
 
-def _with_nulls(array: Any, values: list[Any]) -> list[Any]:
-    valid = array.is_valid().to_pylist()
-    return [each if there else None for each, there in zip(values, valid, strict=True)]
-
-
-def _members(array: Any, some: slice) -> list[Any]:
-    keys, values = _values(array.keys[some]), _values(array.items[some])
-    return [*zip(map(str, keys), values, strict=True)]
-
-
-def _lists(array: Any, values_in: Callable[[Any, slice], list[Any]]) -> list[Any]:
-    """Return the lists of an array, each a range of its values."""
-    offsets = array.offsets.to_pylist()
-    first = offsets[0]
-    values = values_in(array, slice(first, offsets[-1]))
-    lists = [values[start - first : end - first] for start, end in itertools.pairwise(offsets)]
-    return _with_nulls(array, lists)
-
-
-def _times(array: Any) -> list[Any]:
-    """Return dates and times as ISO 8601."""
+def _form(kind: Any) -> Callable[[Any], Any] | None:
+    """Return a function that converts a value of a type to JSON; None if it is JSON already."""
     pa = require_pyarrow()
-    kind, compute = array.type, pa.compute
-    zone = "Z" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
-    if zone:
-        array = array.cast(pa.int64()).cast(pa.timestamp(kind.unit))
-    text = array.cast(pa.string())
-    if compute.any(compute.starts_with(text, "<")).as_py():
-        raise RecordError("holds a time that is out of range")
-    text = compute.replace_substring_regex(text, r"\.0+$", "")
-    text = compute.replace_substring(text, " ", "T", max_replacements=1)
-    values: list[Any] = compute.binary_join_element_wise(text, zone, "").to_pylist()
-    return values
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return str if kind.extension_name == "arrow.uuid" else _form(kind.storage_type)
+    if types.is_struct(kind):
+        forms = {field.name: _form(field.type) for field in kind}
+        return lambda row: {name: _formed(row[name], form) for name, form in forms.items()}
+    if types.is_map(kind):
+        form = _form(kind.item_type)
+        return lambda found: {str(key): _formed(each, form) for key, each in found.items()}
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _form(kind.value_type)
+    if types.is_nested(kind):
+        inner = _form(kind.value_type)
+        return inner and (lambda row: [_formed(each, inner) for each in row])
+    if types.is_decimal(kind):
+        short = float if kind.precision <= _DIGITS_OF_A_FLOAT else "{:f}".format
+        return int if kind.scale <= 0 else short
+    if types.is_date(kind) or types.is_time(kind):
+        return lambda value: value.isoformat()
+    if types.is_timestamp(kind):
+        zone = "Z" if kind.tz is not None else ""
+        return lambda value: f"{_in_utc(value).isoformat()}{zone}"
+    if types.is_interval(kind) or types.is_duration(kind):
+        return _refuse
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bytes.decode if is_bytes or types.is_fixed_size_binary(kind) else None
+
+
+def _formed(value: Any, form: Callable[[Any], Any] | None) -> Any:
+    return value if value is None or form is None else form(value)
+
+
+def _in_utc(value: datetime.datetime) -> datetime.datetime:
+    return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _refuse(_: object) -> NoReturn:
+    raise RecordError("is an interval, or a duration in a list, which has no form in JSON")

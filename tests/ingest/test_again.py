@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.ingest import ingest
 from esdedup.models import Change, Document
-from esdedup.records.files import Record
 from esdedup.stores import Store
 from tests.helpers.commands import call, run_command, write_lines
 from tests.helpers.places import Place, plain
@@ -93,13 +91,6 @@ def test_with_policies(index: esdedup.Index, store: Store, action: Any) -> None:
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
-def test_marks_come_to_documents_that_have_none(index: esdedup.Index, store: Store) -> None:
-    index.add(DOCUMENTS)
-    assert index.add(DOCUMENTS, on_duplicate="mark").updated == 4
-    assert sum("original" in ours for _, ours in held(store).values()) == 1
-
-
-@pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
 def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store: Store) -> None:
     index.add(DOCUMENTS)
     index.group()
@@ -166,24 +157,6 @@ def test_an_index_that_hides_a_part_of_its_documents(place: Place) -> None:
         index.add(given)
         report = index.add(given)
         assert (report.updated, report.unchanged) == (1, 1)
-
-
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_what_comes_in_goes_through_the_pipeline(place: Place, index: esdedup.Index) -> None:
-    # One that there is not fails every document that would go through it.
-    index.add([{"id": "a", "text": "some words", "n": 1}])
-    place.call("PUT", "/_settings", {"index.default_pipeline": "none-of-this-name"})
-    for changed in ({"n": 2}, {"text": "other words"}):
-        with pytest.raises(esdedup.RecordError, match="none-of-this-name"):
-            index.add([{"id": "a", "text": "some words", "n": 1, **changed}])
-
-
-def test_the_last_of_an_id_stays(index: esdedup.Index, store: Store) -> None:
-    records = (Record("f", n, {"id": "a", "text": f"text {n}"}) for n in range(5))
-    letters: list[Any] = []
-    report = ingest(store, index.meta, records, letters.append)
-    assert (report.created, report.updated, report.duplicate_ids) == (1, 4, 4)
-    assert index.get("a").source["text"] == "text 4"
 
 
 @pytest.mark.on_every_server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 from typing import Any
 
@@ -58,11 +57,6 @@ def test_strings_dotted_fields_and_scripts() -> None:
     assert got[2:] == ["no json", script]
     (nested,) = esdedup.enrich([{"a": {"b": TEXT}}], text_field="a.b")
     assert nested[FIELD] == TOKENS
-
-
-def test_an_endless_iterator_is_read_no_further_than_needed() -> None:
-    endless = ({"text": f"{TEXT} {number}"} for number in itertools.count())
-    assert len(list(itertools.islice(esdedup.enrich(endless), 1500))) == 1500
 
 
 products = pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)

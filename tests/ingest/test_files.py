@@ -46,12 +46,6 @@ def test_a_wrong_text_field_stops_at_once(count: int, field: str) -> None:
     assert run_command("index", "a.jsonl").status == 0
 
 
-def test_some_records_without_a_text_are_left_out() -> None:
-    write_lines(Path("a.jsonl"), ["no JSON", {"id": 1}, {"id": 2}, {"id": 3, "text": SAME}])
-    done = run_command("index", "a.jsonl", "--json")
-    assert (done.status, done.json[0]["created"], done.json[0]["failed"]) == (1, 1, 3)
-
-
 @pytest.mark.parametrize(
     ("encoding", "text", "told"),
     [
@@ -156,55 +150,12 @@ def test_a_zst_that_is_cut_is_told() -> None:
     assert "a.jsonl.zst can't be read to its end" in done.err
 
 
-def test_a_wide_table() -> None:
-    """It took minutes when each name of the header was looked for in all of it."""
-    names = ",".join(f"c{n}" for n in range(100_000))
-    Path("a.csv").write_text(f"text,{names}\n{SAME},{names}\n", "utf-8")
-    assert run_command("pairs", "a.csv").status == 0
-    Path("a.csv").write_text("text,a,a\n", "utf-8")
-    done = run_command("pairs", "a.csv")
-    assert (done.status, "names 'a' more than once" in done.err) == (2, True)
-
-
 def test_texts_without_words_are_counted() -> None:
     write_lines(Path("a.txt"), ["——", "!!!", SAME])
     said = "2 documents have no words"
     done = run_command("index", "a.txt", "--json")
     assert (done.json[0]["without_words"], said in done.err) == (2, True)
     assert said in run_command("pairs", "a.txt").err
-
-
-def test_many_bad_queries_are_told_in_few_lines() -> None:
-    write_lines(Path("a.jsonl"), [{"id": 1, "text": SAME}, *["no JSON"] * 50])
-    run_command("index", "a.jsonl")
-    done = run_command("similar", "--batch", "a.jsonl")
-    assert (done.status, len(done.json)) == (1, 1)
-    assert done.err.count("not valid JSON") == 5
-    assert "... and more" in done.err
-    assert "50 records skipped" in done.err
-
-
-IDS: list[Any] = ["\ud800", 1.5, True, None, ["a"], {"a": 1}]
-
-
-@pytest.mark.parametrize("id", IDS, ids=repr)
-def test_ids_of_python(id: Any) -> None:
-    with esdedup.open() as index:
-        index.add([{"id": 170, "text": SAME}, {"id": "b", "text": SAME}])
-        assert [match.id for match in index.similar(id=170).matches] == ["b"]  # type: ignore[arg-type]
-        assert index.explain(170, "b").similarity == 1.0  # type: ignore[arg-type]
-        with pytest.raises(esdedup.EsdedupError):
-            index.get(id)
-        with pytest.raises(esdedup.EsdedupError):
-            index.similar(id=id)
-        with pytest.raises(esdedup.EsdedupError):
-            index.explain("b", id)
-        if id is not None:
-            with pytest.raises(esdedup.RecordError):
-                index.add([{"id": id, "text": SAME}])
-        with pytest.raises(esdedup.RecordError):
-            index.update([{"id": id, "text": SAME}])
-        assert index.delete([170]) == 1  # type: ignore[list-item]
 
 
 def test_documents_of_python() -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.models import FIELD, CandidateQuery, Candidates, Document, tokens_in
-from esdedup.stores import LocalStore
-from esdedup.stores.elastic.store import ClusterStore
+from esdedup.models import FIELD, Document, tokens_in
 from tests.helpers.commands import fill, words
 from tests.helpers.documents import with_tokens
 from tests.helpers.places import Place, clusters
@@ -64,62 +59,6 @@ def test_what_is_no_object_holds_no_tokens() -> None:
         assert tokens_in({"esdedup": other}, "esdedup") == {}
         assert Document("1", {"esdedup": other}).tokens == {}
     assert tokens_in({}, "esdedup") == {}
-
-
-class Watched(LocalStore):
-    """Notes how many queries come at once, and whether the last candidates are still held."""
-
-    def __init__(self, path: Path, index: str) -> None:
-        super().__init__(path, index)
-        self.asked: list[int] = []
-        self.held = 0
-        self._last: list[weakref.ref[Candidates]] = []
-
-    def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        self.held += sum(ref() is not None for ref in self._last)
-        found = super().candidates(queries, limit)
-        self.asked.append(len(queries))
-        self._last = [weakref.ref(each) for each in found]
-        return found
-
-
-@pytest.mark.parametrize("sketch", ["minhash", "simhash"])
-def test_candidates_are_verified_before_the_next_are_fetched(tmp_path: Path, sketch: str) -> None:
-    store = Watched(tmp_path / "documents.db", "documents")
-    with esdedup.Index(store) as index:
-        texts = {f"d{n}": words(n // 2) for n in range(260)}
-        texts["d7"] = ""
-        index.add([{"id": id, "text": text} for id, text in texts.items()])
-        queries = [esdedup.Query(text, exclude=id) for id, text in texts.items()]
-        limits = esdedup.Limits(sketch, k=5, candidates=10)
-        results = index.similar_many(queries, limits)
-        assert store.asked == [50, 50, 50, 50, 50, 9]
-        assert store.held == 0
-        twins = {f"d{n}": f"d{n ^ 1}" for n in range(260) if n not in (6, 7)}
-        for id, result in zip(texts, results, strict=True):
-            assert [match.id for match in result.matches] == ([twins[id]] if id in twins else [])
-        truncated = index.similar_many(queries[:120], esdedup.Limits(sketch, candidates=1))
-        assert not any(result.truncated for result in truncated)
-
-
-@clusters
-def test_a_search_of_many_takes_as_few_requests_as_before(
-    index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index.add([{"id": f"d{n}", "text": words(n)} for n in range(130)])
-    assert isinstance(index.store, ClusterStore)
-    client = index.store.cluster
-    request, asked = client.request, []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        asked.append(arguments[1].rpartition("/")[2])
-        return request(*arguments, **options)
-
-    monkeypatch.setattr(client, "request", counted)
-    limits = esdedup.Limits(k=5, candidates=10)
-    results = index.similar_many([esdedup.Query(words(n)) for n in range(130)], limits)
-    assert [result.matches[0].id for result in results] == [f"d{n}" for n in range(130)]
-    assert [each for each in asked if each != "_mapping"] == ["_msearch"] * 3
 
 
 @pytest.mark.on_every_server

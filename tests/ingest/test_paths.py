@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -92,69 +91,9 @@ def test_what_names_no_files_is_told(arguments: list[str], said: str) -> None:
     assert not Path("esdedup.db").exists()
 
 
-def write_as(form: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Write rows in two shards or more, in one form. Returns arguments that name them."""
-    Path("data").mkdir()
-    halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-    if form == "saved":
-        save_to_disk("data/saved", halves)
-        return ["data/saved"]
-    for split, some in zip(("test", "train"), halves, strict=True):
-        name = f"data/{split}-00000-of-00001"
-        if form == "jsonl":
-            write_lines(Path(f"{name}.jsonl"), some)
-        elif form == "packed":
-            lines = "".join(json.dumps(row) + "\n" for row in some)
-            Path(f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
-        else:
-            pa.parquet.write_table(pa.Table.from_pylist(some), f"{name}.parquet", row_group_size=9)
-    return ["data/t*"] if form == "pattern" else ["data"]
-
-
-@pytest.mark.parametrize(
-    ("form", "workers"),
-    [("packed", "1"), ("parquet", "2"), ("pattern", "1"), ("saved", "1")],
-)
-def test_every_form_gives_what_json_lines_give(form: str, workers: str) -> None:
-    rows = [
-        {
-            "id": f"d{n}",
-            "text": " ".join([*SENTENCE[: 6 + n % 5], f"w{n % 9}"]),
-            "n": n,
-            "s": {"k": []},
-        }
-        for n in range(60)
-    ]
-    lines = write_lines_of(rows)
-    expected = run_command("pairs", *lines, "-t", "0.4", "--json")
-    files = write_as(form, rows)
-    ran = run_command("pairs", *files, "-t", "0.4", "--json", "--workers", workers)
-    assert (ran.status, ran.err) == (0, expected.err)
-    assert len(ran.json) > 20
-    assert ran.out == expected.out
-    for db, given in (("lines.db", lines), ("files.db", files)):
-        indexed = run_command("index", *given, "--db", db, "--json")
-        assert indexed.json[0]["created"] == 60, indexed.err
-    again = run_command("index", *files, "--db", "lines.db", "--json")
-    assert again.json[0]["unchanged"] == 60
-    queries = ["similar", "--db", "lines.db", "-t", "0.4", "--batch"]
-    answers = run_command(*queries, *files)
-    assert len(answers.json) == 60
-    assert answers.out == run_command(*queries, *lines).out
-
-
 def write_lines_of(rows: list[dict[str, Any]]) -> list[str]:
     write_lines(Path("rows.jsonl"), rows)
     return ["rows.jsonl"]
-
-
-def test_ids_without_a_column_are_paths_and_rows() -> None:
-    Path("data").mkdir()
-    for name in ("a", "b"):
-        table = pa.table({"text": ["one two three four", f"{name} is another text"]})
-        pa.parquet.write_table(table, f"data/{name}.parquet")
-    (pair,) = run_command("pairs", "data", "--json").json
-    assert (pair["left"], pair["right"]) == ("data/a.parquet:1", "data/b.parquet:1")
 
 
 def test_what_is_left_out_of_a_folder_is_told() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -24,9 +23,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.changes import update
 from esdedup.text.jaccard import hamming, jaccard
-from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
-from tests.helpers.processes import await_true, start_command
 
 SCHEME = esdedup.Scheme()
 JACCARD = DuplicatePolicy("group", 0.6)
@@ -222,19 +219,6 @@ def test_a_giant_group_leaves_room_for_other_leaders(index: esdedup.Index) -> No
     assert stored(index, ["late"])["late"]["original"] == "g0"
 
 
-def test_ties_go_to_the_first_id_in_natural_order(tmp_path: Path) -> None:
-    base = [f"w{n}" for n in range(40)]
-    left, right = [*base[:20], "x1"], [*base[20:], "x2"]
-    texts = {"a10": " ".join(left + right[:18]), "a9": " ".join(left[3:] + right)}
-    middle = " ".join(left[3:] + right[:18])
-    with esdedup.open(tmp_path / "x.db") as index:
-        take(index, [*texts.items()], DuplicatePolicy("group", 0.95))
-        found = index.similar(middle, threshold=0.5).matches
-        assert found[0].similarity == found[1].similarity
-        take(index, [("new", middle)], DuplicatePolicy("group", 0.5))
-        assert stored(index, ["new"])["new"]["group"] == "a9"
-
-
 OLD, NEAR, FAR = family(100, 0), family(101, 1), family(500, 0, chinese=True)
 LEADERS: dict[str, tuple[dict[str, str], str, dict[str, str], dict[str, str]]] = {
     # It follows what it is like now; those that followed it keep their group, in which equal texts
@@ -266,31 +250,6 @@ def test_a_leader(index: esdedup.Index, what: str) -> None:
     assert all(("original" in marks[id]) == (groups[id] != id) for id in groups)
 
 
-def test_equal_texts_are_sketched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    signed: list[int] = []
-    real = sys.modules["esdedup.sketch.kinds.bands"].signatures
-
-    def counting(shingles: Any, *rest: Any) -> Any:
-        signed.append(len(shingles))
-        return real(shingles, *rest)
-
-    monkeypatch.setattr("esdedup.sketch.kinds.bands.signatures", counting)
-    texts = [family(kind * 100, 0, chinese=kind % 2 == 1) for kind in range(10)]
-    with esdedup.open(tmp_path / "x.db") as index:
-        index.add({"id": f"k{n}", "text": texts[n % 10]} for n in range(5_000))
-        assert sum(signed) == 10
-        signed.clear()
-        # The same when normalised.
-        copies = [{"id": f"s{n}", "text": texts[n % 10].upper()} for n in range(50)]
-        report = index.add(copies, on_duplicate=DuplicatePolicy("skip"))
-        # Their tokens are looked for, and nothing is made to compare them by.
-        assert (report.skipped, report.exact, sum(signed)) == (50, 50, 10)
-        report = index.add(copies, on_duplicate=DuplicatePolicy("group"))
-        assert (report.duplicates, report.exact) == (50, 50)
-        # Once to look for them, and once to write them.
-        assert sum(signed) == 30
-
-
 def test_a_digest_of_a_text_that_others_changed_is_not_believed(
     index: esdedup.Index, place: Place
 ) -> None:
@@ -318,51 +277,6 @@ def test_followers_of_what_was_refused_are_judged_again(index: esdedup.Index, pl
     del texts["d0"]
     assert len(letters) == 1
     assert stored(index, ["d0", *texts]) == by_brute_force(texts, JACCARD)
-
-
-def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> None:
-    texts = corpus(3_000)
-    write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
-    command = ["index", "some.jsonl", "--on-duplicate", "group", "--threshold", "0.6"]
-    index = esdedup.open(tmp_path / "killed.db")
-    process = start_command(*command, "--db", "killed.db", cwd=tmp_path)
-    await_true("documents are written", lambda: _documents(index) > 0)
-    process.kill()
-    process.wait()
-    assert 0 < _documents(index) < 3_000
-    for file in ("killed.db", "whole.db"):
-        assert run_command(*command, "--db", str(tmp_path / file)).status == 0
-    with index, esdedup.open(tmp_path / "whole.db") as whole:
-        assert stored(index, texts) == stored(whole, texts)
-
-
-def _documents(index: esdedup.Index) -> int:
-    try:
-        return index.statistics().documents
-    except esdedup.StoreError:
-        return 0
-
-
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_the_command(place: Place, target: list[str]) -> None:
-    texts = corpus(60)
-    write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
-    arguments = ("index", "some.jsonl", "--json", *target, "--on-duplicate", "group")
-    for options in (
-        ("--distance", "3"),
-        ("--sketch", "simhash", "--distance", "60"),
-        ("--sketch", "simhash", "--threshold", "0.5"),
-    ):
-        ran = run_command(*arguments, *options)
-        assert (ran.status, ran.out) == (2, "")
-    ran = run_command(*arguments, "--sketch", "simhash")
-    assert ran.status == 0
-    expected = by_brute_force(texts, HAMMING)
-    with esdedup.open(place.target, place.index) as index:
-        assert stored(index, texts) == expected
-    mapping = place.call("GET", "/_mapping")[place.index]["mappings"]
-    assert mapping["properties"]["esdedup"]["properties"]["distance"] == {"type": "integer"}
-    assert ran.json[0]["duplicates"] == sum("original" in mark for mark in expected.values())
 
 
 WORD = st.sampled_from(["alpha", "beta", "gamma", "delta", "喊", "你", "回", "家"])

@@ -82,13 +82,6 @@ def test_files_without_an_index() -> None:
     assert "'title' is a list without text" in ran.err
 
 
-@pytest.mark.parametrize("name", ["", "esdedup.digest", "body"])
-def test_names_that_are_none(name: str) -> None:
-    ran = run_command("index", "documents.jsonl", *OPTIONS, "--text-field", name)
-    assert ran.status == 2
-    assert f"text field {name!r}" in ran.err
-
-
 def test_updates_of_some_of_the_fields(place: Place) -> None:
     with esdedup.open(place.target, place.index, text_field=FIELDS) as index:
         index.add(DOCUMENTS)

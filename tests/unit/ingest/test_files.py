@@ -178,49 +178,6 @@ def test_text_of_other_encodings_is_read_as_it_is(
     assert [each.source["text"] for each in found if isinstance(each, Record)] == lines
 
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8"), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab:", max_size=2), inner),
-    max_leaves=5,
-)
-
-
-@given(
-    pairs=st.lists(
-        st.tuples(st.sampled_from(['"a"', '"b":', '"c"']), JSON_VALUES),
-        max_size=4,
-        unique_by=lambda pair: pair[0],
-    ),
-    blank=st.sampled_from(["", " ", "\t", "\r"]),
-    ascii=st.booleans(),
-    array=st.booleans(),
-)
-def test_the_json_of_a_record_is_its_source_in_one_line(
-    tmp_path_factory: pytest.TempPathFactory,
-    pairs: list[tuple[str, object]],
-    blank: str,
-    ascii: bool,
-    array: bool,
-) -> None:
-    members = [
-        f"{json.dumps(key)}{blank}:{blank}{json.dumps(value, ensure_ascii=ascii)}"
-        for key, value in pairs
-    ]
-    line = f"{blank}{{{f'{blank},'.join(members)}}}{blank}"
-    file = tmp_path_factory.mktemp("json") / "some.jsonl"
-    # The elements of an array may lie on several lines.
-    text = "[" + line.replace("\r", "\n") + "]" if array else line + "\n"
-    file.write_bytes(text.encode())
-    (record,) = read_records(str(file))
-    assert isinstance(record, Record)
-    assert record.source == dict(pairs)
-    assert record.json is not None
-
-    assert json.loads(record.json) == record.source
-    assert record.json[0] + record.json[-1] == "{}"
-    assert "\n" not in record.json
-
-
 def test_a_plain_line_is_kept_as_it_is(tmp_path: Path) -> None:
     lines = ['{"text": "a: b", "n": 1.50}', '{"é":{"deep":[{"x":1e2}]},"text":"https://x"}']
     file = tmp_path / "some.jsonl"

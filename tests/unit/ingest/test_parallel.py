@@ -6,14 +6,12 @@ import itertools
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from esdedup.exceptions import InputError, StoreError
 from esdedup.ingest.parallel import in_order, in_pieces
-from esdedup.records.files import BATCH_DOCUMENTS, chunks_in
 from tests.helpers.work import count_down, fails, slow_square
 
 
@@ -76,10 +74,3 @@ def test_what_was_read_before_an_error_is_done(workers: int) -> None:
     with pytest.raises(InputError, match="the file breaks off"):
         done.extend(in_order(workers, slow_square, items()))
     assert done == [0, 4]
-
-
-def test_short_lines_are_no_endless_chunk(tmp_path: Path) -> None:
-    file = tmp_path / "many.txt"
-    file.write_text("a\n" * (2 * BATCH_DOCUMENTS + 5))
-    chunks = list(chunks_in(str(file)))
-    assert [len(list(chunk.records())) for chunk in chunks] == [BATCH_DOCUMENTS] * 2 + [5]
