@@ -106,7 +106,8 @@ def main() -> None:
     except typer.TyperException as error:
         _fail(error.format_message(), error.exit_code)
     except typer.Exit as end:
-        sys.exit(end.exit_code)
+        if end.exit_code:
+            sys.exit(end.exit_code)
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:

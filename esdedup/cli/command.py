@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, is_dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_args
 
 import typer
@@ -151,14 +153,12 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
         declared.append(_declared(quiet))
 
     def run(context: typer.Context, **values: Any) -> None:
-        from esdedup.cli.options import check_given
-
         CONTEXT.set(context)
         values.pop("quiet", None)
         given = {
             option: value for option, value in values.items() if source_of(option) != "DEFAULT"
         }
-        check_given(given)
+        _check_given(given, context.command.params)
         arguments: dict[str, Any] = {}
         for name, kind in kinds.items():
             known = settings_of(*kind)
@@ -188,6 +188,29 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def variable_of(name: str) -> str:
+    """Return the environment variable that an argument comes from."""
+    return f"ESDEDUP_{name.upper()}"
+
+
+def _check_given(given: Mapping[str, Any], options: Iterable[Any]) -> None:
+    """Raise UsageError for an empty value, and for --exact with limits.
+
+    An empty value may be a failed expansion in a script.
+    """
+    for each in options:
+        # typer treats empty variables as unset.
+        if each.envvar and not os.environ.get(each.envvar, "unset").strip():
+            raise UsageError(f"{each.envvar} is set, but empty: unset it, or set a value")
+        value = given.get(each.name)
+        # An empty path is the current folder by the time it comes here.
+        empty = ("", ".") if isinstance(value, Path) else ("",)
+        if isinstance(value, str | Path) and str(value).strip() in empty:
+            raise UsageError(f"{option_of(each.name)} is empty: leave it out, or name it")
+    if given.get("exact") and (others := given.keys() & {"sketch", "threshold", "distance"}):
+        raise UsageError(f"--exact can't be combined with {option_of(min(others))}")
+
+
 def _declared(one: Setting) -> inspect.Parameter:
     """Return a setting as a parameter for typer."""
     shown = {**one.shown}
@@ -195,6 +218,8 @@ def _declared(one: Setting) -> inspect.Parameter:
     shown.pop("use", None)
     kind, default = (one.kind, one.default) if parse is None else (str, str(one.default))
     default = ... if default is MISSING else default
+    if shown.get("envvar") is True:
+        shown["envvar"] = variable_of(one.name)
     panel = shown.pop("panel", None) or ("rare" if shown.pop("rare", False) else None)
     if shown.pop("argument", False):
         info = typer.Argument(default, **shown)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from esdedup.arguments import setting
-from esdedup.cli.command import option_of, source_of
+from esdedup.cli.command import option_of, source_of, variable_of
 from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.sketch.kinds.base import Sketch
@@ -62,14 +61,9 @@ as_json = partial(
 )
 
 
-def _variable_of(name: str) -> str:
-    return f"ESDEDUP_{name.upper()}"
-
-
-def _connection(variable: str, default: Any, help: str, *names: str, **shown: Any) -> Any:
-    """Return a setting of a place, with its environment variable."""
-    shown = {"envvar": _variable_of(variable), "panel": "connection", **shown}
-    return setting(default, help, *names, **shown)
+def _connection(default: Any, help: str, *names: str, **shown: Any) -> Any:
+    """Return a setting of a place, which an environment variable can set too."""
+    return setting(default, help, *names, envvar=True, panel="connection", **shown)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -77,33 +71,19 @@ class _Cluster:
     """The options of a connection to a cluster."""
 
     url: str | None = _connection(
-        "url", None, "A cluster, http(s)://host:port; several nodes with commas."
+        None, "A cluster, http(s)://host:port; several nodes with commas."
     )
-    timeout: float = _connection("timeout", 60.0, "Seconds to wait for an answer.", min=0.1)
+    timeout: float = _connection(60.0, "Seconds to wait for an answer.", min=0.1)
     retry_for: str = _connection(
-        "retry_for", "5m", "Retry failed requests for this time: 30s, 5m, 1h, 0.", metavar="TIME"
+        "5m", "Retry failed requests for this time: 30s, 5m, 1h, 0.", metavar="TIME"
     )
-    username: str | None = _connection("username", None, "User name.")
-    password: str | None = _connection(
-        "password", None, "Password; the environment variable keeps it private."
-    )
-    api_key: str | None = _connection("api_key", None, "API key, encoded or id:key.")
-    bearer_token: str | None = _connection("bearer_token", None, "Bearer token.")
-    ca_certs: str | None = _connection("ca_certs", None, "File of authorities to trust.")
-    cert_fingerprint: str | None = _connection(
-        "cert_fingerprint", None, "SHA-256 of the certificate to trust instead."
-    )
-    cloud_id: str | None = _connection("cloud_id", None, "Elastic Cloud id.")
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for an empty value, which may be a failed expansion in a script."""
-        for each in fields(self):
-            value, variable = getattr(self, each.name), _variable_of(each.name)
-            # typer treats empty variables as unset.
-            given = os.environ.get(variable)
-            if value == each.default and given is not None and not given.strip():
-                raise UsageError(f"{variable} is set, but empty: unset it, or set a value")
-            require_value(f"{option_of(each.name)} or {variable}", value)
+    username: str | None = _connection(None, "User name.")
+    password: str | None = _connection(None, "Password; the environment variable keeps it private.")
+    api_key: str | None = _connection(None, "API key, encoded or id:key.")
+    bearer_token: str | None = _connection(None, "Bearer token.")
+    ca_certs: str | None = _connection(None, "File of authorities to trust.")
+    cert_fingerprint: str | None = _connection(None, "SHA-256 of the certificate to trust instead.")
+    cloud_id: str | None = _connection(None, "Elastic Cloud id.")
 
     def connection(self) -> Connection:
         """Return the connection to the cluster. Raises UsageError without an address."""
@@ -121,9 +101,7 @@ class _Cluster:
 class ClusterTarget(_Cluster):
     """The options of a command on an index that other programs write to."""
 
-    index: str = _connection(
-        "index", ..., "An index, an alias, or a data stream.", "--index", "-i", panel=""
-    )
+    index: str = setting(..., "An index, an alias, or a data stream.", "--index", "-i", envvar=True)
 
     @property
     def address(self) -> str:
@@ -139,10 +117,8 @@ class ClusterTarget(_Cluster):
 class Target(_Cluster):
     """The options of a command on an index in a cluster or a file."""
 
-    index: str = _connection("index", DEFAULT_INDEX, "Name of the index there.", "--index", "-i")
-    db: Path | None = _connection(
-        "db", None, "A local file.", dir_okay=False, show_default=DEFAULT_FILE
-    )
+    index: str = _connection(DEFAULT_INDEX, "Name of the index there.", "--index", "-i")
+    db: Path | None = _connection(None, "A local file.", dir_okay=False, show_default=DEFAULT_FILE)
 
     @property
     def where(self) -> Connection | Path:
@@ -151,40 +127,24 @@ class Target(_Cluster):
         An option counts before an environment variable. Raises UsageError if both are options, or
         both are variables.
         """
-        cluster = "url" if self.url else "cloud_id"
-        address = self.url or self.cloud_id
-        for each in fields(_Cluster) if address is None else ():
-            if typed(each.name):
-                raise UsageError(f"{option_of(each.name)} requires a cluster (--url)")
-        if self.db is None or address is None:
-            return self.connection() if address else self.db or Path(DEFAULT_FILE)
-        variables = os.environ.get(_variable_of("db")), os.environ.get(_variable_of(cluster))
-        named = [str(self.db) != variables[0], address != variables[1]]
-        if named[0] == named[1]:
-            names = map(option_of if named[0] else _variable_of, ("db", cluster))
-            raise UsageError(f"{' and '.join(names)} name two places: leave one out")
-        return self.db if named[0] else self.connection()
+        if not (address := self.url or self.cloud_id):
+            for each in fields(_Cluster):
+                if typed(each.name):
+                    raise UsageError(f"{option_of(each.name)} requires a cluster (--url)")
+            return self.db or Path(DEFAULT_FILE)
+        if self.db is not None:
+            both = ("db", "url" if address == self.url else "cloud_id")
+            by_option = [typed(each) for each in both]
+            if by_option[0] == by_option[1]:
+                names = map(option_of if by_option[0] else variable_of, both)
+                raise UsageError(f"{' and '.join(names)} name two places: leave one out")
+            if by_option[0]:
+                return self.db
+        return self.connection()
 
     def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
         """Open the index that the options name."""
         return open(self.where, self.index, scheme=scheme, text_field=text_field)
-
-
-def require_value(option: str, value: object) -> None:
-    """Raise UsageError for an empty value, which may be a failed expansion in a script."""
-    # An empty path is the current folder by the time it comes here.
-    empty = ("", ".") if isinstance(value, Path) else ("",)
-    if isinstance(value, str | Path) and str(value).strip() in empty:
-        raise UsageError(f"{option} is empty: leave it out, or name it")
-
-
-def check_given(given: Mapping[str, Any]) -> None:
-    """Raise UsageError for an empty value, and for --exact with limits."""
-    for name, value in given.items():
-        if name not in _Cluster.__dataclass_fields__ and name not in ("index", "db"):
-            require_value(option_of(name), value)
-    if given.get("exact") and (others := given.keys() & {"sketch", "threshold", "distance"}):
-        raise UsageError(f"--exact can't be combined with {option_of(min(others))}")
 
 
 def typed(name: str) -> bool:

@@ -35,9 +35,14 @@ def stats_command(
         found, meta, where = index.statistics(), index.meta, index.store.where
         largest = index.hot_buckets(hot) if hot is not None else None
     if output.wants_json(as_json):
-        document = {**asdict(found), "index": target.index, "text_fields": meta.text_fields}
-        document |= {"scheme_id": meta.whole.id, "scheme": meta.whole.to_json()}
-        document |= {"stop": list(meta.stop)}
+        document = {
+            **asdict(found),
+            "index": target.index,
+            "text_fields": meta.text_fields,
+            "scheme_id": meta.whole.id,
+            "scheme": meta.whole.to_json(),
+            "stop": list(meta.stop),
+        }
         if largest is not None:
             document["hot"] = [_as_json(bucket) for bucket in largest.buckets]
             document["hot_from"] = largest.sure
@@ -52,32 +57,31 @@ def stats_command(
         ("bytes", f"{found.bytes:,} ({per_document:,.0f} a document)"),
         ("text fields", ", ".join(meta.text_fields)),
         *describe(meta.whole, max(found.documents, 1)),
+        *([("stop list", count(len(meta.stop), "token"))] if meta.stop else []),
     ]
-    if meta.stop:
-        rows.append(("stop list", count(len(meta.stop), "token")))
     output.print_table([("", "text"), ("", "text")], rows, title=capital(where))
     if largest is not None:
-        _show_buckets(largest.buckets, "Largest buckets")
-        _warn_of_small(largest)
+        _show_buckets(largest, largest.buckets, "Largest buckets", as_json=False)
 
 
 def _as_json(bucket: HotBucket) -> dict[str, Any]:
     return {**bucket.to_json(), "text": output.snippet(bucket.text)}
 
 
-def _show_buckets(buckets: Sequence[HotBucket], title: str) -> None:
-    if not buckets:
-        return
-    columns: list[tuple[str, output.Kind]] = [("token", "key"), ("position", "number")]
-    columns += [("documents", "number"), ("share", "number"), ("id", "key"), ("text", "line")]
+def _show_buckets(
+    found: HotBuckets, buckets: Sequence[HotBucket], title: str, *, as_json: bool
+) -> None:
+    """Print some of the buckets that were found, and which of them may be missing."""
     rows = []
     for each in buckets:
+        if as_json:
+            output.print_json(_as_json(each))
         numbers = str(each.position), f"{each.documents:,}", f"{each.share:.2%}"
         rows.append((each.entry, *numbers, each.id, output.snippet(each.text)))
-    output.print_table(columns, rows, title)
-
-
-def _warn_of_small(found: HotBuckets) -> None:
+    columns: list[tuple[str, output.Kind]] = [("token", "key"), ("position", "number")]
+    columns += [("documents", "number"), ("share", "number"), ("id", "key"), ("text", "line")]
+    if rows and not as_json:
+        output.print_table(columns, rows, title)
     message(
         f"Found in a sample of {count(found.sampled, 'document')}: a bucket of fewer than"
         f" {found.sure:,} may be missed"
@@ -109,29 +113,28 @@ def stop_command(
     """
     if sum(map(bool, (tokens, over, remove, clear))) > 1:
         raise UsageError("use one of tokens to add, --over, --remove and --clear")
+    as_json = output.wants_json(as_json)
     with target.open() as index:
         scheme, before = index.scheme, index.meta.stop
         after = {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
-            found = _large(index, over, sketch, output.wants_json(as_json))
-            after |= {bucket.entry for bucket in found}
-            buckets = f"{'this' if len(found) == 1 else 'these'} {count(len(found), 'bucket')}"
-            question = f"Leave {buckets} out of all searches of {target.index!r}?"
+            found = _large(index, over, sketch, as_json)
+            question = (
+                f"Leave {count(len(found), 'bucket')} out of all searches of {target.index!r}?"
+            )
             if found and not output.agreed(question, yes):
                 return
-        if remove:
-            gone = set(stop_entries(remove, scheme))
-            if unknown := sorted(gone - after):
-                raise UsageError(f"{', '.join(unknown)}: not in the stop list")
-            after -= gone
-        if clear:
-            after = set()
+            after |= {bucket.entry for bucket in found}
+        gone = set(stop_entries(remove or (), scheme))
+        if unknown := sorted(gone - after):
+            raise UsageError(f"{', '.join(unknown)}: not in the stop list")
+        after = set() if clear else after - gone
         if after != set(before):
             index.stop(sorted(after))
             now = count(len(after), "token")
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
         if over is None:
-            _show_list(index, output.wants_json(as_json))
+            _show_list(index, as_json)
         for each in scheme.sketches:
             if each.metric == "hamming" and stopped_tokens(index.meta.stop, each.key):
                 message(
@@ -142,38 +145,31 @@ def stop_command(
 
 def _large(index: Index, over: int, sketch: str | None, as_json: bool) -> list[HotBucket]:
     """Show and return the buckets that are over a size and not yet stopped."""
-    names = [index.scheme.sketch(sketch).name]
-    found = index.hot_buckets(None, over=over, sketches=names)
+    found = index.hot_buckets(None, over=over, sketches=[index.scheme.sketch(sketch).name])
     fresh = [bucket for bucket in found.buckets if bucket.entry not in index.meta.stop]
-    if as_json:
-        for bucket in fresh:
-            output.print_json(_as_json(bucket))
-    else:
-        _show_buckets(fresh, f"Buckets of more than {count(over, 'document')}")
+    more = f"more than {count(over, 'document')}"
+    _show_buckets(found, fresh, f"Buckets of {more}", as_json=as_json)
     # The buckets are seen before they are stopped.
     sys.stdout.flush()
     if not fresh:
-        message(f"No bucket of more than {count(over, 'document')} that is not stopped was found")
-    if over < found.sure:
-        _warn_of_small(found)
+        message(f"No bucket of {more} that is not stopped was found")
     return fresh
 
 
 def _show_list(index: Index, as_json: bool) -> None:
     """Show the list as it is now, with the number of documents that hold each token."""
     meta = index.meta
-    rows: list[tuple[str, int]] = []
     for sketch in meta.whole.sketches:
         key, own = sketch.key, sorted(stopped_tokens(meta.stop, sketch.key))
         sizes = index.store.bucket_sizes(key, own, meta.of(sketch.name))
-        rows += [(f"{key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
-    if as_json:
-        for entry, size in rows:
-            output.print_json({"token": entry, "documents": size})
-    elif rows:
-        shown = [(entry, f"{size:,}") for entry, size in rows]
-        output.print_table([("token", "key"), ("documents", "number")], shown)
-    else:
+        rows = [(f"{key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
+        if as_json:
+            for entry, size in rows:
+                output.print_json({"token": entry, "documents": size})
+        elif rows:
+            shown = [(entry, f"{size:,}") for entry, size in rows]
+            output.print_table([("token", "key"), ("documents", "number")], shown)
+    if not meta.stop and not as_json:
         message("The stop list is empty")
 
 
@@ -189,14 +185,13 @@ def list_command(target: Target, as_json: bool | None = as_json()) -> None:
         for each in found:
             line = {"index": each.name, "documents": each.documents, "scheme_id": each.scheme}
             output.print_json(line)
-    elif found:
-        columns: list[tuple[str, output.Kind]] = [("index", "key"), ("documents", "number")]
-        rows = [
-            (each.name, f"{each.documents:,}", each.scheme)
-            if each.documents is not None and each.scheme is not None
-            else (each.name, "", "of another version of esdedup")
-            for each in found
-        ]
+        return
+    columns: list[tuple[str, output.Kind]] = [("index", "key"), ("documents", "number")]
+    rows = [
+        (each.name, f"{each.documents or 0:,}", each.scheme or "of another version of esdedup")
+        for each in found
+    ]
+    if rows:
         output.print_table([*columns, ("scheme", "key")], rows)
     else:
         message("No index")
