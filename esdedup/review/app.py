@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import os
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
-from esdedup.analysis.html import environment, shared
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.index import Index
 from esdedup.review.compare import Compare
@@ -31,7 +28,7 @@ from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Drawing, Judge
 from esdedup.review.pages import Review
 from esdedup.review.search import Search
-from esdedup.review.security import Guard
+from esdedup.review.security import guarded
 from esdedup.review.threshold import Threshold
 from esdedup.stores.connection import Connection
 from esdedup.stores.place import Place
@@ -44,14 +41,6 @@ _GRACE_SECONDS = 1
 """Time to finish requests at the end."""
 _JOB_SECONDS = 30.0
 """Time for a job to end after its step, such as a page of documents to delete."""
-_TYPES = {
-    "style.css": "text/css",
-    "review.css": "text/css",
-    "review.js": "text/javascript",
-    "htmx.min.js": "text/javascript",
-    "htmx-LICENSE": "text/plain",
-    "icon.svg": "image/svg+xml",
-}
 
 
 def review_of(
@@ -91,33 +80,31 @@ def review_of(
 
 
 def application(review: Review) -> Starlette:
-    """Return the application, without the guard that it needs (`security.Guard`)."""
-    # Compiled before the first page is asked for.
-    for name in ("search.html", "base.html", "facts.html", "parts.html"):
-        environment("esdedup.review", "templates").get_template(name)
+    """Return the application, without the guard that it needs (`security.guarded`)."""
     drawing = Drawing(review)
     search, compare, groups = Search(review), Compare(review), Groups(review)
     judge, threshold, decide = Judge(review, drawing), Threshold(review, drawing), Decide(review)
     get, post = review.get, review.post
     search.prepare()
+    # The style is shared with the reports.
+    folders: list[str | tuple[str, str]] = [
+        ("esdedup.review", "static"),
+        ("esdedup.analysis", "html"),
+    ]
     routes = [
         get("/", search.form),
         get("/search", search.show),
-        post("/search", search.ask, changes=False),
+        post("/search", search.show, changes=False),
         get("/document", compare.document),
         get("/compare", compare.pair),
         post("/verdict", compare.judge),
-        post("/verdict/undo", compare.undo),
+        post("/undo", compare.undo),
         get("/groups", groups.browse),
         post("/groups/find", groups.find, changes=False),
         get("/group", groups.one),
         post("/group/split", groups.split),
-        post("/group/split/undo", groups.undo_split),
         post("/group/represent", groups.represent),
-        post("/group/unrepresent", groups.unrepresent),
         get("/judge", judge.show),
-        post("/judge/verdict", judge.judge),
-        post("/judge/undo", judge.undo),
         post("/judge/draw", judge.draw, changes=False),
         get("/judgements.jsonl", judge.export),
         post("/judgements/read", judge.read),
@@ -129,31 +116,12 @@ def application(review: Review) -> Starlette:
         post("/decide/run", decide.run),
         post("/decide/undo", decide.undo),
         get("/progress", review.working),
-        Route("/static/{name}", _file),
+        Mount("/static", StaticFiles(packages=folders)),
     ]
-
-    async def failed(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        wrong = "there is no such page" if error.status_code == 404 else str(error.detail)
-        return review.refusal(review.request(request), error.status_code, wrong)
-
     return Starlette(
-        routes=[Mount(review.root, routes=routes)], exception_handlers={HTTPException: failed}
+        routes=[Mount(review.root, routes=routes)],
+        exception_handlers={HTTPException: review.refused, EsdedupError: review.refused},
     )
-
-
-async def _file(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _TYPES:
-        raise HTTPException(404)
-    return Response(_read(name), media_type=_TYPES[name])
-
-
-@functools.cache
-def _read(name: str) -> str:
-    if name == "style.css":
-        return shared(name)
-    return files("esdedup.review").joinpath("static", name).read_text("utf-8")
 
 
 def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | None:
@@ -174,9 +142,9 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
         # Inherited by each connection; otherwise a page may wait 40 ms for an acknowledgement.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         port = listening.getsockname()[1]
-        guard = Guard(application(review), port, review.root)
+        token = secrets.token_urlsafe(32)
         config = uvicorn.Config(
-            guard,
+            guarded(application(review), review.root, token),
             http="h11",
             ws="none",
             lifespan="off",
@@ -188,7 +156,7 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
             h11_max_incomplete_event_size=_LARGEST_HEAD,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        started(guard.url)
+        started(f"http://{_ADDRESS}:{port}/?token={token}")
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
         stopped = review.jobs.stop(_JOB_SECONDS)

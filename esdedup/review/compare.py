@@ -1,14 +1,16 @@
-"""The pages of one document and of two, and the form that judges two documents."""
+"""The pages of one document and of two, and the verdicts on two documents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from starlette.responses import Response
 
 from esdedup.analysis.explain import compare
-from esdedup.review.pages import Asked, Review
-from esdedup.review.texts import alone, changed, field_names, measured, pair_of
+from esdedup.review.pages import Given, Review
+from esdedup.review.texts import alone, changed, measured, pair_of
+from esdedup.stores.judgements import Verdict
 
 
 @dataclass(frozen=True)
@@ -17,47 +19,50 @@ class Compare:
 
     review: Review
 
-    def document(self, asked: Asked) -> Response:
+    def document(self, given: Given) -> Response:
         """Show a document with its text and all of its fields."""
-        review = self.review
-        document, meta = review.document(asked.id("id")), review.index.meta
-        shown = alone(document, meta, field_names(document, meta))
-        return review.page(asked, "document.html", shown=shown)
+        shown = alone(self.review.document(given.id()), self.review.index.meta)
+        return self.review.page("document.html", shown=shown)
 
-    def pair(self, asked: Asked) -> Response:
+    def pair(self, given: Given) -> Response:
         """Show two documents side by side, with their shared bands and the judgement on them."""
         review, index = self.review, self.review.index
-        left, right = review.document(asked.id("left")), review.document(asked.id("right"))
+        left, right = review.document(given.id("left")), review.document(given.id("right"))
         found = index.explain(left.id, right.id)
-        judgement, whole = index.judgements().between(left.id, right.id), "whole" in asked.given
+        judgement = index.judgements().between(left.id, right.id)
         return review.page(
-            asked,
             "compare.html",
             pair=found,
-            sides=pair_of(left, right, index.meta, review.show, whole=whole),
+            sides=pair_of(left, right, index.meta, review.show, whole="whole" in given),
             similarity=measured(found.similarity, None, equal=found.duplicates),
             judgement=judgement,
             outdated=judgement is not None and changed(judgement, (left, right), index.meta),
+            made=review.decisions.of(given.get("made")),
+            back={"left": left.id, "right": right.id},
         )
 
-    def judge(self, asked: Asked) -> Response:
+    def judge(self, given: Given) -> Response:
         """Keep a judgement, and show the page that it came from."""
-        left, right, verdict = asked.id("left"), asked.id("right"), asked.verdict()
-        review = self.review
-        texts = review.text_of(left), review.text_of(right)
-        similarity = compare(*texts, review.index.scheme).similarity
-        review.decisions.judge([(left, right)], verdict, similarity)
-        return self._back(asked, left, right, judged=right)
+        left, right, verdict = given.id("left"), given.id("right"), given.get("verdict", "")
+        texts = self.review.text_of(left), self.review.text_of(right)
+        similarity = compare(*texts, self.review.index.scheme).similarity
+        # The page Judge only shows pairs whose turn it is.
+        drawn = given.get("from") == "judge"
+        decision = self.review.decisions.judge(
+            [(left, right)], cast(Verdict, verdict), similarity, drawn=drawn
+        )
+        return self._back(given, decision.time)
 
-    def undo(self, asked: Asked) -> Response:
-        """Undo the last judgement on two documents."""
-        left, right = asked.id("left"), asked.id("right")
-        self.review.decisions.undo((left, right), asked.text("judged"))
-        return self._back(asked, left, right, judged=None)
+    def undo(self, given: Given) -> Response:
+        """Undo a decision of this session, and show the page that the form was on."""
+        self.review.decisions.undo(given.get("made"))
+        return self._back(given, None)
 
-    def _back(self, asked: Asked, left: str, right: str, *, judged: str | None) -> Response:
-        """Show the page with the form of a judgement, or of its undo."""
-        if asked.text("from") == "group":
-            rest = {name: asked.text(name) or None for name in ("page", "at")}
-            return self.review.redirect("/group", id=left, judged=judged, **rest)
-        return self.review.redirect("/compare", left=left, right=right)
+    def _back(self, given: Given, made: str | None) -> Response:
+        if given.get("from") == "judge":
+            return self.review.redirect("/judge", made=made)
+        left = given.id("left")
+        if given.get("from") == "group":
+            place = {name: given.get(name) for name in ("page", "at")}
+            return self.review.redirect("/group", id=left, made=made, **place)
+        return self.review.redirect("/compare", left=left, right=given.id("right"), made=made)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, cast, get_args
 
 from starlette.responses import Response
 
@@ -21,7 +21,7 @@ from esdedup.review.found import Listed
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.history import History, logs_of
 from esdedup.review.jobs import Job
-from esdedup.review.pages import Asked, NotThere, Review
+from esdedup.review.pages import Given, NotThere, Review
 
 RUNNING = "Removing duplicates"
 UNDOING = "Restoring"
@@ -59,21 +59,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a run would do. bytes: about those that go, and those of the index. rules, judged: how
-    documents are grouped, in words. warnings: sentences to read before that is believed."""
-
-    groups: int
-    duplicates: int
-    documents: int
-    bytes: tuple[int, int]
-    rules: str
-    judged: str
-    warnings: list[str]
-    by_distance: bool
-
-
-@dataclass(frozen=True)
 class Decide:
     """The page."""
 
@@ -82,34 +67,34 @@ class Decide:
     history: History = field(default_factory=History)
     turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def show(self, asked: Asked) -> Response:
+    def show(self, given: Given) -> Response:
         """Show the plan, the last run of this session, and all runs whose logs are here."""
         review, found = self.review, self.review.found
-        listed = found.listed()
-        error = found.ready() if listed is None and not self.runs else None
-        logs, more = self.history.logs(review, changes=sum(run.ended for run in self.runs))
-        working = review.jobs.current
-        by_size = [] if listed is None else range(min(_EXAMPLES, len(listed)))
-        by_likeness = [] if listed is None else listed.by_likeness[:_EXAMPLES].tolist()
+        listed, error, plan = found.listed(), None, {}
+        if listed is not None:
+            largest = range(min(_EXAMPLES, len(listed)))
+            farthest = listed.by_likeness[:_EXAMPLES].tolist()
+            plan = self._plan(listed) | {
+                "largest": described(review, listed, largest),
+                "farthest": described(review, listed, farthest),
+            }
+        elif not self.runs:
+            error = found.ready()
+        ended = sum(run.ended for run in self.runs)
+        logs, more = self.history.logs(review, ended, given.get("count"))
         return review.page(
-            asked,
             "decide.html",
-            plan=None if listed is None else self._plan(listed),
-            largest=None if listed is None else described(review, listed, by_size),
-            farthest=None if listed is None else described(review, listed, by_likeness),
-            decided=found.decided,
-            outdated=found.outdated,
+            listed=listed,
             error=error,
-            working=working,
-            refreshing=working is not None,
             run=self.runs[-1] if self.runs else None,
             most=_FAILURES,
             logs=logs,
             more_logs=more,
-            folder=str(review.folder),
+            done=_IN_WORDS,
+            **plan,
         )
 
-    def duplicates(self, asked: Asked) -> Response:
+    def duplicates(self, given: Given) -> Response:
         """Return the documents of the plan as CSV."""
         groups = self._listed().groups
         out = io.StringIO()
@@ -123,31 +108,24 @@ class Decide:
         headers = {"content-disposition": 'attachment; filename="duplicates.csv"'}
         return Response(out.getvalue(), 200, headers, "text/csv")
 
-    def confirm(self, asked: Asked) -> Response:
+    def confirm(self, given: Given) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        action, to = self._wanted(asked)
+        action, to = self._wanted(given)
         listed = self._listed()
-        plan = self._plan(listed)
-        if not plan.duplicates:
+        if not len(listed):
             raise UsageError("there are no duplicates to remove")
+        done, plan = _IN_WORDS[action], self._plan(listed)
         return self.review.page(
-            asked,
-            "confirm.html",
-            plan=plan,
-            action=action,
-            done=_IN_WORDS[action],
-            to=to,
-            state=self.review.found.state,
-            folder=str(self.review.folder),
+            "confirm.html", listed=listed, action=action, done=done, to=to, **plan
         )
 
-    def run(self, asked: Asked) -> Response:
+    def run(self, given: Given) -> Response:
         """Start the run that was confirmed."""
-        action, to = self._wanted(asked)
-        state = asked.text("state")
+        action, to = self._wanted(given)
+        state = given.get("state", "")
         number = self._seen(state).groups.duplicates
-        if action == "delete" and asked.text("word").strip().lower() != "delete":
+        if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         done = _IN_WORDS[action]
         what = f"{number:,} duplicate{'' if number == 1 else 's'}"
@@ -174,9 +152,9 @@ class Decide:
 
         return self._start(RUNNING, run, work)
 
-    def undo(self, asked: Asked) -> Response:
+    def undo(self, given: Given) -> Response:
         """Start to restore what a run removed."""
-        name = asked.text("log")
+        name = given.get("log", "")
         log = next((each for each in logs_of(self.review) if each.path.name == name), None)
         if log is None:
             raise NotThere(f"there is no log {name!r} of this index in {self.review.folder}")
@@ -214,18 +192,16 @@ class Decide:
             self.runs.append(run)
         return self.review.redirect("/decide")
 
-    def _wanted(self, asked: Asked) -> tuple[Action, str | None]:
-        """The action of a run, and the index to move to."""
-        actions: dict[str, Action] = {each: each for each in get_args(Action)}
-        action, to = asked.text("action"), asked.text("to").strip() or None
-        if action not in actions:
+    def _wanted(self, given: Given) -> tuple[Action, str | None]:
+        """Return the action of a run, and the index to move to."""
+        action, to = given.get("action"), given.get("to", "").strip()
+        if action not in get_args(Action):
             raise UsageError(f"action {action!r}: choose mark, move or delete")
-        if action == "move" and to is None:
+        if action == "move" and not to:
             raise UsageError("name the index to move duplicates to")
-        if action != "move":
-            return actions[action], None
-        self.review.index.place.check_apart(str(to))
-        return "move", to
+        if action == "move":
+            self.review.index.place.check_apart(to)
+        return cast(Action, action), to if action == "move" else None
 
     def _listed(self) -> Listed:
         found = self.review.found
@@ -238,23 +214,22 @@ class Decide:
         return listed
 
     def _seen(self, state: str) -> Listed:
-        """The groups, if they are still those of a state."""
+        """Return the groups, if they are still those of a state."""
         listed = self._listed()
-        if self.review.found.state != state:
+        if str(self.review.found.state) != state:
             raise UsageError("groups have changed since you saw the numbers: look at them again")
         return listed
 
-    def _plan(self, listed: Listed) -> Plan:
-        groups, statistics = listed.groups, self.review.found.statistics
-        size, documents = (0, 1) if statistics is None else (statistics.bytes, statistics.documents)
-        saved = size * groups.duplicates // max(1, documents)
-        return Plan(
-            groups=len(listed),
-            duplicates=groups.duplicates,
-            documents=len(groups.ids),
-            bytes=(saved, size),
-            rules=rules_of(groups.grouping),
-            judged=str(groups.judged),
-            warnings=[*warnings_of(self.review, listed), *self.review.found.templates],
-            by_distance=groups.grouping.by_distance,
+    def _plan(self, listed: Listed) -> dict[str, Any]:
+        """Return what to read before a run. size: about the bytes that go, and all of them."""
+        groups, found = listed.groups, self.review.found
+        size, documents = (
+            (0, 1)
+            if found.statistics is None
+            else (found.statistics.bytes, found.statistics.documents)
         )
+        return {
+            "size": (size * groups.duplicates // max(1, documents), size),
+            "rules": rules_of(groups.grouping),
+            "warnings": [*warnings_of(self.review, listed), *found.templates],
+        }

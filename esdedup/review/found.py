@@ -51,7 +51,11 @@ class Listed:
     def __len__(self) -> int:
         return self.heads.size
 
-    def members_of(self, at: int) -> list[int]:
+    def head(self, at: int) -> str:
+        """Return the id of a group's representative."""
+        return self.groups.ids[int(self.heads[at])]
+
+    def members(self, at: int) -> list[int]:
         """Return the rows of the duplicates of a group, the least similar first."""
         rows = np.flatnonzero(self.groups.representative == self.heads[at])
         rows = rows[rows != self.heads[at]]
@@ -60,15 +64,10 @@ class Listed:
         found: list[int] = rows[order].tolist()
         return found
 
-    def id(self, row: int) -> str:
-        """Return the id of a row."""
-        return self.groups.ids[row]
-
     def group_of(self, id: str) -> int | None:
         """Return the position of the group that holds a document; None if it is in none."""
-        if (row := row_of(self.groups.ids, id)) is None:
-            return None
-        at = np.flatnonzero(self.heads == self.groups.representative[row])
+        rows = rows_of(self.groups.ids, [id])
+        at = np.flatnonzero(np.isin(self.heads, self.groups.representative[rows]))
         return int(at[0]) if at.size else None
 
     @functools.cached_property
@@ -78,18 +77,13 @@ class Listed:
         return np.argsort(far, kind="stable")
 
 
-def row_of(ids: Sequence[str], id: str) -> int | None:
-    """Return the row of an id; None if it is not there."""
-    found = rows_of(ids, [id])
-    return int(found[0]) if found.size else None
-
-
 class Found:
     """Find groups in the background, and keep them until they are found again.
 
-    grouping: how. run: number of times that they were found. statistics: of the index then.
-    templates: warnings of groups that look like templates. Groups that decisions touch are formed
-    again when the groups are next asked for.
+    grouping: how. state: a number that changes with the groups. statistics: of the index when
+    groups were found. templates: warnings of groups that look like templates.
+
+    Groups that decisions touch are formed again when the groups are next requested.
     """
 
     def __init__(
@@ -101,45 +95,35 @@ class Found:
         work: Path | None = None,
     ) -> None:
         self.grouping = grouping
-        self.run = 0
-        self.templates: list[str] = []
+        self.state = 0
         self.statistics: Statistics | None = None
+        self.templates: list[str] = []
         self._index = index
         self._open = open
         self._jobs = jobs
         self._work = work
         self._turn = threading.Lock()
         self._listed: Listed | None = None
-        self._made: list[tuple[str, ...]] = []
-        self._shown = 0
+        self._waiting: list[tuple[str, ...]] = []
+        self._since: list[tuple[str, ...]] = []
         self._reasons: list[str] = []
         self._touched: list[set[str]] = []
         self._chosen: frozenset[str] = frozenset()
 
     @property
-    def job(self) -> Job | None:
-        """The last job that found groups; None if there was none."""
-        return self._jobs.last(FINDING)
-
-    @property
     def finding(self) -> bool:
         """Return whether groups are being found now."""
-        return (job := self.job) is not None and not job.ended
+        return (job := self._jobs.last(FINDING)) is not None and not job.ended
 
     @property
     def decided(self) -> int:
-        """Number of decisions since the groups were found."""
-        return len(self._made)
+        """The number of decisions since groups were last searched for."""
+        return len(self._since)
 
     @property
     def outdated(self) -> str | None:
         """The reason for which the groups do not show some decision, or None."""
         return self._reasons[-1] if self._reasons else None
-
-    @property
-    def state(self) -> str:
-        """A text that changes with the groups."""
-        return f"{self.run}.{self.decided}"
 
     def use(self, threshold: float) -> None:
         """Find groups by another threshold from now on. Raises UsageError while they are found."""
@@ -156,57 +140,50 @@ class Found:
 
     def ready(self) -> str | None:
         """Start to find groups, unless that failed before; return the reason for that, or None."""
-        if (job := self.job) is not None and job.error is not None:
+        if (job := self._jobs.last(FINDING)) is not None and job.error is not None:
             return job.error
         self.find()
         return None
 
     def listed(self) -> Listed | None:
-        """Return the groups by the decisions so far; None if they were not found yet.
-
-        Those of a decision that touches too many documents stay as they are, see `outdated`.
-        """
+        """Return the groups by the decisions so far; None if they were not found yet."""
         with self._turn:
-            if self._listed is None or self._shown == len(self._made):
-                return self._listed
-            groups = self._listed.groups
-            try:
-                for ids in self._made[self._shown :]:
-                    try:
-                        groups = self._index.regroup(groups, self._with_touched(groups, ids))
-                    except UsageError as error:
-                        self._reasons.append(str(error))
-                    self._shown += 1
-            finally:
-                if groups is not self._listed.groups:
+            while self._listed is not None and self._waiting:
+                groups = self._listed.groups
+                try:
+                    groups = self._index.regroup(groups, self._area(groups, self._waiting[0]))
                     self._listed = Listed.of(groups)
+                except UsageError as error:
+                    self._reasons.append(str(error))
+                del self._waiting[0]
             return self._listed
 
-    def _with_touched(self, groups: Groups, ids: Sequence[str]) -> list[str]:
-        """The documents of the groups of some documents, also of the groups that these once had.
+    def _area(self, groups: Groups, ids: Sequence[str]) -> list[str]:
+        """Return the documents of the groups of some documents, and of groups that these once had.
 
-        A decision that is taken back may give a group back to documents that lost theirs by it.
+        A decision that is undone may give a group back to documents that lost theirs by it.
         """
         heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
         members = np.flatnonzero(np.isin(groups.representative, heads)).tolist()
         area = {*ids, *(groups.ids[row] for row in members)}
-        apart = []
-        for each in self._touched:
-            if area.isdisjoint(each):
-                apart.append(each)
-            else:
-                area |= each
-        self._touched = [*apart, area]
+        met = [each for each in self._touched if not area.isdisjoint(each)]
+        area = area.union(*met)
+        self._touched = [area, *(each for each in self._touched if each not in met)]
         return sorted(area)
-
-    def was_chosen(self, id: str) -> bool:
-        """Return whether a document was chosen as a representative when all groups were found."""
-        return id in self._chosen
 
     def note(self, *ids: str) -> None:
         """Note a decision about documents."""
         with self._turn:
-            self._made.append(ids)
+            self._waiting.append(ids)
+            self._since.append(ids)
+            self.state += 1
+
+    def note_unchosen(self, id: str) -> None:
+        """Note that a document does not represent its group any more."""
+        self.note(id)
+        if id in self._chosen:
+            # Where the rule puts it is only known if all documents are put in order.
+            self.outdate("the rule chooses another representative when all groups are found again")
 
     def outdate(self, reason: str) -> None:
         """Note that some groups can only be formed again with all others."""
@@ -217,21 +194,21 @@ class Found:
         """Drop the groups, because the documents have changed."""
         with self._turn:
             self._listed, self.statistics = None, None
-            self._made, self._shown, self._reasons, self._touched = [], 0, [], []
+            self._waiting, self._since, self._reasons, self._touched = [], [], [], []
+            self.state += 1
 
     def _find(self, job: Job) -> None:
-        # Decisions while it works may come too late for it.
         with self._turn:
-            decisions, reasons = len(self._made), len(self._reasons)
-            grouping = self.grouping
+            self._since, reasons, grouping = [], len(self._reasons), self.grouping
         with self._open() as index:
             groups = index.groups(work=self._work, on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
-        listed = Listed.of(groups)
         with self._turn:
-            self._listed, self.statistics, self.templates = listed, statistics, templates
-            self.run += 1
-            del self._made[:decisions], self._reasons[:reasons]
-            self._shown, self._touched = 0, []
+            self._listed, self.statistics = Listed.of(groups), statistics
+            self.templates, self._touched = templates, []
+            # Decisions since it began may have come too late for it.
+            self._waiting = [*self._since]
+            del self._reasons[:reasons]
             self._chosen = frozenset(groups.judgements.representatives)
+            self.state += 1

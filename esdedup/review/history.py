@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,24 +13,22 @@ from esdedup.groups.marks import differing
 from esdedup.index import Index
 from esdedup.models import MARKS
 from esdedup.removal.log import LogReader, RunHeader
-from esdedup.review.jobs import Job
 from esdedup.review.pages import Review
 from esdedup.stores.private_files import file_name
 from esdedup.text.characters import message_of
 
-_READING = "Reading logs"
 _MOST = 20
 """Runs on the page, the last ones."""
-_LARGEST = 100 << 20
-"""Bytes of a log that is read for its numbers."""
+_SECONDS = 2.0
+"""Time in which a page counts what is left of its runs."""
 
 
 @dataclass(frozen=True)
-class Log:
+class RunLog:
     """The log of a run. fault: the reason for which it can't be undone here, or None.
 
-    changed: documents that it changed, or may have changed if it was interrupted; None if the log
-    was not read. left: those of them that are still removed, or marked. whole: it was not
+    changed: documents that it changed, or may have changed if it was interrupted; None if they were
+    not counted. left: those of them that are still removed, or marked. whole: it was not
     interrupted.
     """
 
@@ -49,7 +48,7 @@ def paths_of(review: Review) -> list[Path]:
     return sorted(files, reverse=True)
 
 
-def logs_of(review: Review) -> Iterator[Log]:
+def logs_of(review: Review) -> Iterator[RunLog]:
     """Yield the logs of the index, the last one first."""
     for path in paths_of(review):
         header = None
@@ -60,51 +59,43 @@ def logs_of(review: Review) -> Iterator[Log]:
                 continue
             review.index.check_log(reader)
         except EsdedupError as error:
-            yield Log(path, header, message_of(str(error)))
+            yield RunLog(path, header, message_of(str(error)))
         else:
-            yield Log(path, header, None)
+            yield RunLog(path, header, None)
 
 
 @dataclass(frozen=True)
 class History:
-    """Reads logs in the background. known: what was read of each, by path, size and changes."""
+    """Counts what is left of runs. known: what was counted, by path, size and runs since."""
 
-    known: dict[tuple[Path, int, int], Log] = field(default_factory=dict)
+    known: dict[tuple[Path, int, int], RunLog] = field(default_factory=dict)
 
-    def logs(self, review: Review, changes: int) -> tuple[list[Log], int]:
+    def logs(self, review: Review, runs: int, wanted: str | None) -> tuple[list[RunLog], int]:
         """Return the last logs of the index, and the number of others.
 
-        changes: number of runs of this session, after each of which logs are read again.
+        runs: number of runs of this session, after each of which logs are counted again. wanted:
+        name of a log that is counted however long that takes.
         """
         found = [*logs_of(review)]
-        some = {(each.path, each.path.stat().st_size, changes): each for each in found[:_MOST]}
-        missing = {
-            key: each
-            for key, each in some.items()
-            if key not in self.known and each.fault is None and key[1] <= _LARGEST
-        }
-
-        def work(job: Job) -> None:
-            with review.open() as index:
-                for number, (key, log) in enumerate(missing.items()):
-                    job.on_step("Logs", number, len(missing))
-                    self.known[key] = _read(index, log)
-
-        last = review.jobs.last(_READING)
-        # The page is shown again when the job ends: one that fails must not start again and again.
-        failed = last is not None and last.error is not None
-        if missing and not failed and review.jobs.current is None:
-            review.jobs.start(_READING, work)
-        return [self.known.get(key, each) for key, each in some.items()], len(found[_MOST:])
+        ends, some = time.monotonic() + _SECONDS, []
+        for log in found[:_MOST]:
+            key = log.path, log.path.stat().st_size, runs
+            chosen = log.path.name == wanted
+            if log.fault is None and (key not in self.known or chosen):
+                self.known[key] = _counted(review.index, log, None if chosen else ends)
+            some.append(self.known.get(key, log))
+        return some, len(found[_MOST:])
 
 
-def _read(index: Index, log: Log) -> Log:
-    """The log with its numbers, for which the documents are looked up."""
+def _counted(index: Index, log: RunLog, ends: float | None) -> RunLog:
+    """Return the log with its numbers, for which documents are looked up until a time."""
     reader = LogReader(log.path)
     header, changed, left = reader.header, 0, 0
     marking = header.action == "mark"
     paths = [f"{header.field}.{name}" for name in MARKS] if marking else []
     for page in reader.pages():
+        if ends is not None and time.monotonic() > ends:
+            return log
         changed += len(page)
         held = index.store.hold([entry.id for entry in page], paths)
         now = {each.document.id: each.document.source for each in held}

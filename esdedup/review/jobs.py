@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 from esdedup.exceptions import EsdedupError
 from esdedup.text.characters import message_of
@@ -34,7 +35,7 @@ class Job:
     over: threading.Event = field(default_factory=threading.Event)
 
     def __str__(self) -> str:
-        """Its name and its progress, in words."""
+        """Return its name and its progress, in words."""
         if not self.step:
             return self.name
         of = f" of {self.total:,}" if self.total else ""
@@ -74,6 +75,14 @@ class Jobs:
         self._turn = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._stopping = threading.Event()
+        self._waiting: SimpleQueue[tuple[Job, Callable[[Job], None]]] = SimpleQueue()
+        # A daemon: the program must be able to end while a job works.
+        threading.Thread(target=self._run, name="jobs", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            job, work = self._waiting.get()
+            job.run(work)
 
     def start(self, name: str, work: Callable[[Job], None]) -> Job:
         """Start a job, or return the one of this name that has not ended.
@@ -84,16 +93,8 @@ class Jobs:
             if (last := self._jobs.get(name)) is not None and not last.ended:
                 return last
             self._jobs.pop(name, None)
-            before = next(reversed(self._jobs.values()), None)
             job = self._jobs[name] = Job(name, self._stopping)
-
-        def in_turn() -> None:
-            if before is not None:
-                before.over.wait()
-            job.run(work)
-
-        # The program must be able to end while a job works.
-        threading.Thread(target=in_turn, name="job", daemon=True).start()
+            self._waiting.put((job, work))
         return job
 
     def last(self, name: str) -> Job | None:

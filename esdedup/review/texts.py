@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.analysis.explain import MOST_ON_PAGE
 from esdedup.models import FIELD, Document
-from esdedup.review.difference import TextPiece, differences, pieces
+from esdedup.review.difference import Difference, TextPiece, differences, pieces
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement
@@ -26,14 +26,17 @@ _LONGEST_VALUE = 500
 class Shown:
     """A document on a page.
 
-    pieces: of its text. characters: of the whole text. fields: name and value of each field beside
-    it.
+    pieces: of its text. fields: name and value of each field beside it.
     """
 
     id: str
     pieces: tuple[TextPiece, ...]
-    characters: int
     fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def characters(self) -> int:
+        """The number of characters of the whole text."""
+        return sum(len(piece.text) + piece.left_out for piece in self.pieces)
 
     @property
     def cut(self) -> bool:
@@ -69,12 +72,7 @@ def pair_of(
     else, of more than 1,500, the parts around the differences.
     """
     texts = _text(left, meta) if query is None else query, _text(right, meta)
-    most = MOST_ON_PAGE if whole else _EXCERPT
     found = differences(*texts, meta.scheme)
-    marked = [
-        pieces(text, spans, most, whole=whole)
-        for text, spans in zip(texts, found or ([], []), strict=True)
-    ]
     if found is None:
         note = "The texts are too long for their differences to be marked."
     elif texts[0] == texts[1]:
@@ -83,16 +81,23 @@ def pair_of(
         note = "No word differs, only what the comparison ignores."
     else:
         note = ""
-    one, other = normalise(texts, meta.scheme.normalisation)
-    return Sides(
-        _shown(left, marked[0], fields), _shown(right, marked[1], fields), one == other, note
+    one, other = (
+        _shown(document, text, spans, fields, whole=whole)
+        for document, text, spans in zip((left, right), texts, found or ([], []), strict=True)
     )
+    normalised = normalise(texts, meta.scheme.normalisation)
+    return Sides(one, other, normalised[0] == normalised[1], note)
 
 
-def alone(document: Document, meta: IndexMeta, fields: Sequence[str] = ()) -> Shown:
-    """Return a document with its text, up to 200,000 characters, and nothing marked."""
-    text = pieces(_text(document, meta), [], MOST_ON_PAGE, whole=True)
-    return _shown(document, text, fields)
+def alone(document: Document, meta: IndexMeta, fields: Sequence[str] | None = None) -> Shown:
+    """Return a document with its text, up to 200,000 characters, and nothing marked.
+
+    fields: None for all but those of its text and of our tokens.
+    """
+    if fields is None:
+        hidden = {*meta.text_fields, meta.field, FIELD}
+        fields = [name for name in document.source if name not in hidden]
+    return _shown(document, _text(document, meta), [], fields, whole=True)
 
 
 def snippet(document: Document, meta: IndexMeta) -> str:
@@ -101,12 +106,6 @@ def snippet(document: Document, meta: IndexMeta) -> str:
     line = " ".join(text[: 2 * _SNIPPET].split())
     whole = len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET
     return line if whole else f"{line[:_SNIPPET]}…"
-
-
-def _shown(document: Document, text: tuple[TextPiece, ...], fields: Sequence[str]) -> Shown:
-    characters = sum(len(piece.text) + piece.left_out for piece in text)
-    beside = tuple((name, in_words(value_at(document.source, name))) for name in fields)
-    return Shown(document.id, text, characters, beside)
 
 
 def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta) -> bool:
@@ -129,14 +128,21 @@ def measured(similarity: float | None, distance: int | None, *, equal: bool = Fa
     return ">0.999" if similarity >= 0.9995 and not equal else f"{similarity:.3f}"
 
 
-def field_names(document: Document, meta: IndexMeta) -> list[str]:
-    """Return the names of a document's fields, without those of its text and of our tokens."""
-    hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
-    return [name for name in document.source if name not in hidden]
+def _shown(
+    document: Document,
+    text: str,
+    spans: Sequence[Difference],
+    fields: Sequence[str],
+    *,
+    whole: bool,
+) -> Shown:
+    some = pieces(text, spans, MOST_ON_PAGE if whole else _EXCERPT, whole=whole)
+    beside = tuple((name, _in_words(value_at(document.source, name))) for name in fields)
+    return Shown(document.id, some, beside)
 
 
-def in_words(value: Any) -> str:
-    """The value of a field as text, cut after 500 characters."""
+def _in_words(value: Any) -> str:
+    """Return the value of a field as text, cut after 500 characters."""
     if value is None:
         return "–"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -12,13 +12,13 @@ from esdedup.analysis.judging import (
     Interval,
     Pool,
     changing,
-    counted,
+    drawn_of,
     estimates,
     more_wanted,
 )
 from esdedup.exceptions import UsageError
-from esdedup.review.judge import Drawing, waiting
-from esdedup.review.pages import Asked, Review
+from esdedup.review.judge import Drawing
+from esdedup.review.pages import Given, Review
 from esdedup.review.texts import measured
 from esdedup.stores.judgements import Judgements
 
@@ -38,29 +38,28 @@ class Threshold:
     review: Review
     drawing: Drawing
 
-    def show(self, asked: Asked) -> Response:
+    def show(self, given: Given) -> Response:
         """Show the estimates, and the pairs that another threshold would change."""
         review = self.review
         if (pool := self.drawing.pool()) is None:
-            return waiting(review, asked, self.drawing, "Threshold")
+            return self.drawing.waiting("Threshold")
         # Pairs below the floor are unknown.
-        now = max(self.drawing.threshold, pool.sample.floor)
-        other = asked.share("other", None)
-        if other is not None and not pool.sample.floor <= other <= 1.0:
-            raise UsageError(f"threshold {other:g}: use {pool.sample.floor:g} to 1")
+        now = max(self.drawing.threshold, pool.floor)
+        other = given.share("other")
+        if other is not None and not pool.floor <= other <= 1.0:
+            raise UsageError(f"threshold {other:g}: use {pool.floor:g} to 1")
         judgements = review.index.judgements()
-        grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
+        grid = np.round(np.arange(pool.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
         wanted = sorted({*grid, now, *filter(None, [other])})
-        found = estimates(pool, counted(pool, judgements), wanted)
+        found = estimates(pool, drawn_of(pool, judgements), wanted)
         at = {each.threshold: each for each in found}
         here = at[round(now, 6)]
         sides = [] if other is None else changing(pool, judgements, now, other)
         low, high = sorted((now, now if other is None else other))
         listed = review.found.listed() if self.drawing.of_groups else None
         return review.page(
-            asked,
             "threshold.html",
-            found=found,
+            estimated=found,
             here=here,
             there=None if other is None else at[round(other, 6)],
             counted=here.above + here.below,
@@ -68,7 +67,6 @@ class Threshold:
             note=self._note(pool),
             advice=_advice(here, pool, judgements),
             pool=pool,
-            sample=pool.sample,
             sides=sides[:_MOST_PAIRS],
             known=sum(each.judgement is not None for each in sides),
             many=len(sides),
@@ -79,11 +77,11 @@ class Threshold:
             measured=measured,
         )
 
-    def use(self, asked: Asked) -> Response:
+    def use(self, given: Given) -> Response:
         """Find groups by another threshold, in this session."""
         if not self.drawing.of_groups:
             raise UsageError("groups are not found by Jaccard similarity")
-        threshold = asked.share("threshold", None)
+        threshold = given.share("threshold")
         if threshold is None or not 0.0 < threshold <= 1.0:
             raise UsageError("name a threshold above 0, up to 1")
         self.review.found.use(threshold)
@@ -97,10 +95,10 @@ class Threshold:
                 "Groups are found by equal texts or Hamming distance here. This page is about"
                 f" thresholds on Jaccard similarity, such as {wanted:g}"
             )
-        if wanted < (floor := pool.sample.floor):
+        if wanted < pool.floor:
             return (
-                f"Groups are found from similarity {wanted:g} on. This page begins at {floor:g}:"
-                " below, there are too many pairs, or bands seldom find them"
+                f"Groups are found from similarity {wanted:g} on. This page begins at"
+                f" {pool.floor:g}: below, there are too many pairs, or bands seldom find them"
             )
         return None
 

@@ -19,7 +19,7 @@ PAGES = [
         for name in ("base.html", "explain.html", "report.html", "style.css")
     ),
     *(f"review/templates/{name}" for name in ("base.html", "parts.html", "search.html")),
-    *(f"review/static/{name}" for name in ("htmx.min.js", "htmx-LICENSE", "review.css")),
+    *(f"review/static/{name}" for name in ("review.js", "review.css")),
 ]
 
 

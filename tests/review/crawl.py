@@ -13,8 +13,7 @@ import httpx
 MOST_PAGES = 100
 _OF_A_KIND = 5
 """Pages that differ only in the query, such as those of several documents."""
-_LINKS = ("href", "src", "hx-get")
-_CHANGES = ("hx-post", "hx-put", "hx-patch", "hx-delete")
+_LINKS = ("href", "src")
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,6 @@ class Parsed(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         self.elements.append((tag, given))
         self.links += [urljoin(self._url, given[name]) for name in _LINKS if name in given]
-        for name in _CHANGES:
-            if name in given:
-                method = name.removeprefix("hx-").upper()
-                self.forms.append(Form(self._own(given[name]), method))
         if tag == "form" and given.get("method") != "dialog":
             method = given.get("method", "get").upper()
             self.forms.append(Form(self._own(given.get("action", "")), method))

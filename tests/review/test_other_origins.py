@@ -67,7 +67,6 @@ const attack = async () => {
     for (const credentials of ["include", "omit"])
       for (const mode of ["cors", "no-cors"])
         await fetched(action, { method, mode, credentials, body });
-    await fetched(action, { method, credentials: "include", body, headers: { "HX-Request": "1" } });
     await fetched(action, { method: "POST", mode: "no-cors", credentials: "include",
                             body: JSON.stringify(fields), referrerPolicy: "no-referrer" });
     navigator.sendBeacon(action, body);
@@ -81,7 +80,7 @@ const attack = async () => {
     if (await loaded("script", { src: page })) read.push([page, "script"]);
     await framed(page);
   }
-  if (await loaded("script", { src: origin + "/static/htmx.min.js" })) read.push(["", "htmx"]);
+  if (await loaded("script", { src: origin + "/static/review.js" })) read.push(["", "script"]);
   return read;
 };
 </script>"""

@@ -11,11 +11,11 @@ import httpx
 
 from esdedup.review.app import application
 from esdedup.review.pages import Review
-from esdedup.review.security import Guard
+from esdedup.review.security import guarded
 from tests.helpers.processes import await_true
 
-PORT = 9281
-OWN = f"http://127.0.0.1:{PORT}"
+OWN = "http://127.0.0.1:9281"
+TOKEN = "a-token"
 
 
 class Visitor:
@@ -23,29 +23,31 @@ class Visitor:
 
     def __init__(self, review: Review) -> None:
         self.review = review
-        self.guard = Guard(application(review), PORT, review.root)
         self.cookies = httpx.Cookies()
-        self.send("GET", self.guard.url)
+        self._app = guarded(application(review), review.root, TOKEN)
+        self.send("GET", f"/?token={TOKEN}")
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        address = path if path.startswith((OWN, self.review.root)) else self.review.root + path
+        """Send a request, and follow to the page that is shown then."""
 
         async def sent() -> httpx.Response:
-            transport = httpx.ASGITransport(self.guard)
+            transport = httpx.ASGITransport(self._app)
             async with httpx.AsyncClient(transport=transport, base_url=OWN) as client:
                 client.cookies = self.cookies
-                answer = await client.request(method, address, **options)
+                answer = await client.request(
+                    method, path, **{"follow_redirects": True, "timeout": 60} | options
+                )
                 self.cookies = client.cookies
                 return answer
 
         return asyncio.run(sent())
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return self.send("GET", path, **options)
+        return self.send("GET", self.review.root + path, **options)
 
     def post(self, path: str, **options: Any) -> httpx.Response:
-        """Send a form as a page of ours does, and follow to the page that is shown then."""
-        return self.send("POST", path, headers={"origin": OWN}, follow_redirects=True, **options)
+        """Send a form as a page of ours does."""
+        return self.send("POST", self.review.root + path, headers={"origin": OWN}, **options)
 
     def settled(self, path: str) -> str:
         """The page when no job works any more."""
@@ -53,12 +55,13 @@ class Visitor:
         await_true("jobs ended", lambda: self.review.jobs.current is None)
         return self.get(path).text
 
-    def where(self, answer: httpx.Response) -> str:
-        """The path and query of an answer, below the root."""
-        return str(answer.url).removeprefix(OWN + self.review.root)
-
 
 def links(page: str, path: str) -> list[str]:
     """The addresses on a page that begin with a path, below the root."""
     found = re.findall(r'(?:href|action)="/[\w-]{22}(/[^"]*)"', page)
     return [html.unescape(each) for each in found if each.startswith(path)]
+
+
+def plain(page: str) -> str:
+    """The text of a page, without its tags, with single spaces."""
+    return html.unescape(" ".join(re.sub("<[^>]*>", "", page).split()))

@@ -65,27 +65,31 @@ document.addEventListener("change", async (event) => {
   if (into) document.getElementById(into).value = await event.target.files[0].text();
 });
 
-// A form that is sent twice would need two undos.
+// A key that is pressed while the next page loads must not send a form again.
 document.addEventListener("submit", (event) => {
-  if (event.target.method !== "post" || event.target.hasAttribute("hx-post")) return;
+  if (event.target.method !== "post") return;
   if (event.target.dataset.sent) event.preventDefault();
   event.target.dataset.sent = "yes";
 });
 
-// A screen reader and the next key go on at the new part of the page.
-document.addEventListener("htmx:afterSettle", (event) => {
-  const focus = event.target instanceof Element && event.target.querySelector("[data-focus]");
-  if (focus) focus.focus();
-});
-
-// A key or a button must not seem to have worked when nothing listens any more.
-for (const [name, missing] of [["htmx:sendError", true], ["htmx:afterOnLoad", false]]) {
-  document.addEventListener(name, () => {
-    document.getElementById("unreachable").hidden = !missing;
-  });
+// Show the progress of a job, and its result when it ends.
+async function follow(shown) {
+  try {
+    const answer = await fetch(shown.dataset.progress);
+    if (answer.status !== 200) {
+      window.location.reload();
+      return;
+    }
+    shown.innerHTML = await answer.text();
+    setTimeout(follow, 700, shown);
+  } catch {
+    shown.textContent = "esdedup review does not answer: it may have ended.";
+  }
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  const shown = document.querySelector("[data-progress]");
+  if (shown) setTimeout(follow, 300, shown);
   const focus = document.querySelector("[data-focus]");
   if (focus) focus.focus();
   else if (window.location.hash === "#text") document.getElementById("text")?.focus();
