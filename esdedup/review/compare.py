@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from esdedup.analysis.explain import compare
 from esdedup.review.pages import Given, Review
-from esdedup.review.texts import alone, changed, measured, pair_of
+from esdedup.review.texts import alone, pair_of
 from esdedup.stores.judgements import Verdict
 
 
@@ -29,17 +29,16 @@ class Compare:
         review, index = self.review, self.review.index
         left, right = review.document(given.id("left")), review.document(given.id("right"))
         found = index.explain(left.id, right.id)
-        judgement = index.judgements().between(left.id, right.id)
-        return review.page(
-            "compare.html",
-            pair=found,
-            sides=pair_of(left, right, index.meta, review.show, whole="whole" in given),
-            similarity=measured(found.similarity, None, equal=found.duplicates),
-            judgement=judgement,
-            outdated=judgement is not None and changed(judgement, (left, right), index.meta),
-            made=review.decisions.of(given.get("made")),
-            back={"left": left.id, "right": right.id},
+        pair = pair_of(
+            (left, right),
+            index.meta,
+            review.show,
+            similarity=found.similarity,
+            judgement=index.judgements().between(left.id, right.id),
+            whole="whole" in given,
         )
+        made, back = review.decisions.of(given.get("made")), {"left": left.id, "right": right.id}
+        return review.page("compare.html", explained=found, pair=pair, made=made, back=back)
 
     def judge(self, given: Given) -> Response:
         """Keep a judgement, and show the page that it came from."""

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 from starlette.responses import Response
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Failure
+from esdedup.index import Index
 from esdedup.removal.log import Action
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
@@ -25,6 +25,8 @@ from esdedup.review.pages import Given, NotThere, Review
 
 RUNNING = "Removing duplicates"
 UNDOING = "Restoring"
+OnReport = Callable[[Any], None]
+Work = Callable[[Index, OnReport], None]
 _EXAMPLES = 10
 """Groups on the page, the largest and the least similar ones."""
 _FAILURES = 20
@@ -36,15 +38,17 @@ _IN_WORDS: dict[Action, str] = {"delete": "deleted", "mark": "marked", "move": "
 class Run:
     """A run of this session, or what undoes one.
 
-    counts: in words, with the documents of each. failures: documents that were skipped. log: its
-    file. job: None before it starts.
+    counted: the counts of its report, in words by their names. total: documents to look at, 0 if
+    unknown. log: its file. job: None before it starts. damage: the reason for which the rest of a
+    log could not be read, if any.
     """
 
     title: str
-    job: Job | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    counted: dict[str, str]
+    total: int = 0
+    report: DedupReport | UndoReport | None = None
     log: Path | None = None
+    job: Job | None = None
     damage: list[str] = field(default_factory=list)
 
     @property
@@ -124,31 +128,23 @@ class Decide:
         """Start the run that was confirmed."""
         action, to = self._wanted(given)
         state = given.get("state", "")
-        number = self._seen(state).groups.duplicates
+        groups = self._seen(state).groups
         if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
-        done = _IN_WORDS[action]
-        what = f"{number:,} duplicate{'' if number == 1 else 's'}"
-        run = Run(f"{action.capitalize()} {what}{'' if to is None else f' to {to}'}")
+        what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
+        counted = {
+            "done": _IN_WORDS[action],
+            "unchanged": "had the marks already",
+            "gone": "gone before",
+        }
+        title = f"{action.capitalize()} {what}{'' if to is None else f' to {to}'}"
+        run = Run(title, counted, groups.duplicates + (len(groups) if action == "mark" else 0))
 
-        def work(job: Job) -> None:
+        def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
-            groups = self._seen(state).groups
-            total = DedupReport()
-            most = number + (int(groups.sizes.size) if action == "mark" else 0)
-
-            def on_report(report: DedupReport) -> None:
-                nonlocal total
-                total += report
-                run.counts = {done: total.done, "had the marks already": total.unchanged}
-                run.counts["gone before"] = total.gone
-                run.failures = total.failures
-                job.on_step(f"documents {done}", min(total.settled, most), most)
-
-            with self.review.open() as index:
-                plan = index.dedup(action, to=to, groups=groups)
-                run.log = None if plan.log is None else plan.log.resolve()
-                plan.apply(on_report)
+            plan = index.dedup(action, to=to, groups=self._seen(state).groups)
+            run.log = None if plan.log is None else plan.log.resolve()
+            plan.apply(on_report)
 
         return self._start(RUNNING, run, work)
 
@@ -160,27 +156,22 @@ class Decide:
             raise NotThere(f"there is no log {name!r} of this index in {self.review.folder}")
         if log.fault is not None:
             raise UsageError(log.fault)
-        run = Run(f"Undo {name}")
+        run = Run(f"Undo {name}", {"restored": "restored", "present": "as before already"})
 
-        def work(job: Job) -> None:
-            total = UndoReport()
-
-            def on_report(report: UndoReport) -> None:
-                nonlocal total
-                total += report
-                run.counts = {"restored": total.restored, "as before already": total.present}
-                run.failures = total.failures
-                job.on_step("documents restored", total.settled, 0)
-
-            with self.review.open() as index:
-                run.damage = index.undo(log.path, on_report=on_report).damage
+        def work(index: Index, on_report: OnReport) -> None:
+            run.damage = index.undo(log.path, on_report=on_report).damage
 
         return self._start(UNDOING, run, work)
 
-    def _start(self, name: str, run: Run, work: Callable[[Job], None]) -> Response:
-        def noting(job: Job) -> None:
+    def _start(self, name: str, run: Run, work: Work) -> Response:
+        def reporting(job: Job) -> None:
+            def on_report(report: Any) -> None:
+                run.report = report if run.report is None else run.report + report
+                job.on_step("documents", run.report.settled, run.total)
+
             try:
-                work(job)
+                with self.review.open() as index:
+                    work(index, on_report)
             finally:
                 # The documents are others now.
                 self.review.found.forget()
@@ -188,7 +179,7 @@ class Decide:
         with self.turn:
             if self.runs and not self.runs[-1].ended:
                 raise UsageError("a run is under way: wait for its end")
-            run.job = self.review.jobs.start(name, noting)
+            run.job = self.review.jobs.start(name, reporting)
             self.runs.append(run)
         return self.review.redirect("/decide")
 

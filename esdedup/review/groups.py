@@ -16,9 +16,9 @@ from esdedup.pairing.keep_rule import rows_of
 from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, NotThere, Review
-from esdedup.review.texts import Sides, alone, changed, measured, pair_of, snippet
+from esdedup.review.texts import Pair, alone, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
-from esdedup.stores.judgements import Judgement, Judgements
+from esdedup.stores.judgements import Judgements
 from esdedup.text.arrays import I64
 
 _GROUPS = 20
@@ -37,18 +37,6 @@ class GroupRow:
     size: int
     farthest: str
     snippet: str
-
-
-@dataclass(frozen=True)
-class _Member:
-    """A duplicate beside its representative. outdated: a text has changed since the judgement."""
-
-    id: str
-    row: int
-    measure: str
-    sides: Sides | None
-    judgement: Judgement | None
-    outdated: bool
 
 
 @dataclass(frozen=True)
@@ -184,21 +172,27 @@ class Groups:
 
     def _members(
         self, head: str, listed: Listed, rows: Sequence[int], judgements: Judgements
-    ) -> list[_Member]:
-        index, groups, found = self.review.index, listed.groups, []
-        documents = {
-            each.id: each for each in index.store.get([head, *(groups.ids[row] for row in rows)])
-        }
-        for row in rows:
-            id = groups.ids[row]
-            two = [documents[each] for each in (head, id) if each in documents]
-            sides = None
-            if len(two) == 2:
-                sides = pair_of(two[0], two[1], index.meta, self.review.show)
-            measure = _measure(listed, row, groups.value[row])
-            judgement = judgements.between(head, id)
-            outdated = judgement is not None and changed(judgement, two, index.meta)
-            found.append(_Member(id, row, measure, sides, judgement, outdated))
+    ) -> list[tuple[int, str, Pair | None]]:
+        """Return the row, the id and the pair with the representative of some duplicates.
+
+        No pair if a document is gone.
+        """
+        index, groups = self.review.index, listed.groups
+        ids = [groups.ids[row] for row in rows]
+        documents = {each.id: each for each in index.store.get([head, *ids])}
+        found: list[tuple[int, str, Pair | None]] = []
+        for row, id in zip(rows, ids, strict=True):
+            pair, value = None, float(groups.value[row])
+            if head in documents and id in documents:
+                pair = pair_of(
+                    (documents[head], documents[id]),
+                    index.meta,
+                    self.review.show,
+                    similarity=None if groups.grouping.by_distance else value,
+                    distance=int(value) if groups.grouping.by_distance else None,
+                    judgement=judgements.between(head, id),
+                )
+            found.append((row, id, pair))
         return found
 
     def _template(self, listed: Listed, at: int) -> list[str]:
@@ -210,12 +204,16 @@ class Groups:
 
 def described(review: Review, listed: Listed, positions: Sequence[int]) -> list[GroupRow]:
     """Return some groups, each with the beginning of its representative's text."""
-    index, rows = review.index, []
+    index, groups, rows = review.index, listed.groups, []
     heads = [listed.head(at) for at in positions]
     documents = {each.id: each for each in index.store.get(heads, [*index.meta.text_fields])}
     for at, id in zip(positions, heads, strict=True):
         text = snippet(documents[id], index.meta) if id in documents else "It no longer exists"
-        far = _measure(listed, listed.members(at)[0], listed.farthest[at])
+        least = listed.members(at)[0]
+        value, equal = groups.value[least], groups.digest(least) == groups.digest(listed.heads[at])
+        far = measured(float(value), None, equal=equal)
+        if groups.grouping.by_distance:
+            far = measured(None, int(value))
         rows.append(GroupRow(id, int(listed.sizes[at]), far, text))
     return rows
 
@@ -253,12 +251,3 @@ def warnings_of(review: Review, listed: Listed) -> list[str]:
     if (reason := review.found.outdated) is not None:
         found.append(f"Some decisions do not show here yet: {reason}")
     return [each for each in found if each is not None]
-
-
-def _measure(listed: Listed, row: int, value: float) -> str:
-    """Return the similarity or distance of a duplicate, given by its row, as text."""
-    groups = listed.groups
-    if groups.grouping.by_distance:
-        return measured(None, int(value))
-    equal = groups.digest(row) == groups.digest(int(groups.representative[row]))
-    return measured(float(value), None, equal=equal)

@@ -14,11 +14,16 @@ from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
-from esdedup.review.texts import Sides, changed, measured, pair_of
+from esdedup.review.texts import Pair, changed, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
-from esdedup.stores.judgements import VERDICTS, Judgement, Judgements
+from esdedup.stores.judgements import VERDICTS, Judgement, Judgements, Verdict
 
+_IN_WORDS: dict[Verdict, str] = {
+    "duplicate": "Judged a duplicate",
+    "different": "Judged not a duplicate",
+    "unsure": "Skipped",
+}
 _AT_ONCE = 100
 """Pairs whose documents are looked up together, if those of many are gone."""
 
@@ -99,23 +104,27 @@ class Judge:
             return self.drawing.waiting("Judge")
         judgements = review.index.judgements()
         outdated = self.drawing.outdated.intersection(judgements.pairs)
-        pair = self._first(pool, judgements, outdated) if review.write else None
-        made = review.decisions.of(given.get("made"))
-        similarity = None if made is None else made.made[0].similarity
         return review.page(
             "judge.html",
-            pair=pair,
-            judgement=pair and judgements.between(pair.left.id, pair.right.id),
+            pair=self._first(pool, judgements, outdated) if review.write else None,
             outdated=len(outdated),
             counts={verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
-            read=given,
+            said=self._said(given),
             threshold=self.drawing.threshold,
             pool=pool,
-            made=made,
-            # The page hides the similarity before the verdict.
-            similarity=None if similarity is None else measured(similarity, None),
             back={"from": "judge"},
         )
+
+    def _said(self, given: Given) -> str:
+        """Return what was done just now. The page hides the similarity before the verdict."""
+        if (made := self.review.decisions.of(given.get("made"))) is not None:
+            judged = made.made[0]
+            similarity = measured(judged.similarity, None)
+            return f"{_IN_WORDS[judged.verdict]}, similarity {similarity}. "
+        if "kept" in given:
+            kept, read = given["kept"], given.get("read", "")
+            return f"{kept} of {read} judgements were kept; the others have newer ones. "
+        return ""
 
     def draw(self, given: Given) -> Response:
         """Start to draw pairs from the documents as they are now."""
@@ -141,7 +150,7 @@ class Judge:
 
     def _first(
         self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]
-    ) -> Sides | None:
+    ) -> Pair | None:
         """Return the first pair in turn whose documents still exist, with texts."""
         judged = {(each.left, each.right) for each in judgements.pairs if each not in outdated}
         turns, count = in_turn(pool, self.drawing.threshold, judged), 1
@@ -152,7 +161,10 @@ class Judge:
             documents = {each.id: each for each in found if text_at(each.source, fields)}
             for left, right, *_ in some:
                 if left in documents and right in documents:
-                    two = documents[left], documents[right]
-                    return pair_of(*two, index.meta, self.review.show)
+                    two, judgement = (
+                        (documents[left], documents[right]),
+                        judgements.between(left, right),
+                    )
+                    return pair_of(two, index.meta, self.review.show, judgement=judgement)
             count = min(2 * count, _AT_ONCE)
         return None

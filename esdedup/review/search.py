@@ -13,7 +13,7 @@ from esdedup.models import Document, Query
 from esdedup.review.history import paths_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, NotThere, Review
-from esdedup.review.texts import Sides, measured, pair_of
+from esdedup.review.texts import pair_of
 from esdedup.search.warnings import lacking
 from esdedup.sketch.limits import LOOKING, Limits
 from esdedup.text.characters import message_of
@@ -24,14 +24,6 @@ _NUMBER = 10
 _PREPARING = "Listing tokens, once, for searches"
 _PATIENCE = 60.0
 """Seconds to wait for the tokens of a local file."""
-
-
-@dataclass(frozen=True)
-class _Result:
-    """A result. measure: similarity or distance, as text. sides: the query, and the document."""
-
-    measure: str
-    sides: Sides
 
 
 @dataclass(frozen=True)
@@ -81,12 +73,17 @@ class Search:
         if (job := self.review.jobs.last(_PREPARING)) is not None:
             job.over.wait(_PATIENCE)
         (result,) = index.similar_many([query], limits)
-        found = []
-        for match in result.matches:
-            documents = Document("", {}), Document(match.id, match.source)
-            sides = pair_of(*documents, index.meta, self.review.show, query=query.text)
-            measure = measured(match.similarity, match.distance, equal=sides.equal)
-            found.append(_Result(measure, sides))
+        asked = Document("", {index.meta.text_fields[0]: query.text})
+        found = [
+            pair_of(
+                (asked, Document(match.id, match.source)),
+                index.meta,
+                self.review.show,
+                similarity=match.similarity,
+                distance=match.distance,
+            )
+            for match in result.matches
+        ]
         warnings = [lacking(result, limits, index.scheme)]
         if result.truncated:
             warnings.append(

@@ -45,34 +45,38 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Sides:
-    """Two texts, each with its differences from the other marked.
+class Pair:
+    """Two documents side by side, the differences between their texts marked.
 
-    equal: the normalised texts are. note: how the texts differ if no word does; "" if one does.
+    measure: similarity or distance, as text. note: how the texts differ if no word does; "" if one
+    does. judgement: on both, or None. outdated: a text has changed since the judgement.
     """
 
     left: Shown
     right: Shown
-    equal: bool
+    measure: str
     note: str
+    judgement: Judgement | None
+    outdated: bool
 
 
 def pair_of(
-    left: Document,
-    right: Document,
+    two: Sequence[Document],
     meta: IndexMeta,
     fields: Sequence[str] = (),
     *,
-    query: str | None = None,
+    similarity: float | None = None,
+    distance: int | None = None,
+    judgement: Judgement | None = None,
     whole: bool = False,
-) -> Sides:
-    """Return two documents, with the differences between their texts marked.
+) -> Pair:
+    """Return two documents as a pair.
 
-    query: a text in place of the left document's. whole: up to 200,000 characters of each text;
-    else, of more than 1,500, the parts around the differences.
+    whole: up to 200,000 characters of each text; else, of more than 1,500, the parts around the
+    differences.
     """
-    texts = _text(left, meta) if query is None else query, _text(right, meta)
-    found = differences(*texts, meta.scheme)
+    texts = [text_at(each.source, meta.text_fields) or "" for each in two]
+    found = differences(texts[0], texts[1], meta.scheme)
     if found is None:
         note = "The texts are too long for their differences to be marked."
     elif texts[0] == texts[1]:
@@ -81,12 +85,14 @@ def pair_of(
         note = "No word differs, only what the comparison ignores."
     else:
         note = ""
-    one, other = (
+    left, right = (
         _shown(document, text, spans, fields, whole=whole)
-        for document, text, spans in zip((left, right), texts, found or ([], []), strict=True)
+        for document, text, spans in zip(two, texts, found or ([], []), strict=True)
     )
-    normalised = normalise(texts, meta.scheme.normalisation)
-    return Sides(one, other, normalised[0] == normalised[1], note)
+    one, other = normalise(texts, meta.scheme.normalisation)
+    measure = measured(similarity, distance, equal=one == other)
+    outdated = judgement is not None and changed(judgement, two, meta)
+    return Pair(left, right, measure, note, judgement, outdated)
 
 
 def alone(document: Document, meta: IndexMeta, fields: Sequence[str] | None = None) -> Shown:
@@ -97,12 +103,13 @@ def alone(document: Document, meta: IndexMeta, fields: Sequence[str] | None = No
     if fields is None:
         hidden = {*meta.text_fields, meta.field, FIELD}
         fields = [name for name in document.source if name not in hidden]
-    return _shown(document, _text(document, meta), [], fields, whole=True)
+    text = text_at(document.source, meta.text_fields) or ""
+    return _shown(document, text, [], fields, whole=True)
 
 
 def snippet(document: Document, meta: IndexMeta) -> str:
     """Return the beginning of a document's text, on one line."""
-    text = _text(document, meta)
+    text = text_at(document.source, meta.text_fields) or ""
     line = " ".join(text[: 2 * _SNIPPET].split())
     whole = len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET
     return line if whole else f"{line[:_SNIPPET]}…"
@@ -124,7 +131,7 @@ def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta
 def measured(similarity: float | None, distance: int | None, *, equal: bool = False) -> str:
     """Return a similarity or a distance as text. equal: so are the normalised texts."""
     if similarity is None:
-        return f"{distance} bit{'' if distance == 1 else 's'}"
+        return "" if distance is None else f"{distance} bit{'' if distance == 1 else 's'}"
     return ">0.999" if similarity >= 0.9995 and not equal else f"{similarity:.3f}"
 
 
@@ -147,7 +154,3 @@ def _in_words(value: Any) -> str:
         return "–"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-def _text(document: Document, meta: IndexMeta) -> str:
-    return text_at(document.source, meta.text_fields) or ""

@@ -67,9 +67,8 @@ class Threshold:
             note=self._note(pool),
             advice=_advice(here, pool, judgements),
             pool=pool,
-            sides=sides[:_MOST_PAIRS],
-            known=sum(each.judgement is not None for each in sides),
-            many=len(sides),
+            sides=sides,
+            most=_MOST_PAIRS,
             between=pool.total(low, high),
             usable=self.drawing.of_groups,
             exact=None if listed is None else listed.groups.duplicates,
@@ -88,18 +87,11 @@ class Threshold:
         return self.review.redirect("/groups")
 
     def _note(self, pool: Pool) -> str | None:
-        """How the threshold of the groups differs from that of this page, if it does."""
-        wanted = self.drawing.threshold
+        """Return how the threshold of the groups differs from that of this page, if it does."""
         if not self.drawing.of_groups:
-            return (
-                "Groups are found by equal texts or Hamming distance here. This page is about"
-                f" thresholds on Jaccard similarity, such as {wanted:g}"
-            )
-        if wanted < pool.floor:
-            return (
-                f"Groups are found from similarity {wanted:g} on. This page begins at"
-                f" {pool.floor:g}: below, there are too many pairs, or bands seldom find them"
-            )
+            return "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
+        if self.drawing.threshold < pool.floor:
+            return f"Pairs less similar than {pool.floor:g} are too many to be estimated"
         return None
 
 
