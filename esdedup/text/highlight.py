@@ -1,22 +1,22 @@
-"""Highlights the words that two texts share, and cuts a text to excerpts around its differences.
+"""Mark the words that two texts share and those that differ, and cut a text around the latter.
 
 A word is shared if it is in a shingle of both texts. Words are found in the normalised
 text, as for every sketch (`words.py`), and their positions are mapped back to the original text.
 Normalisation acts within a unit of one character and the marks behind it (Unicode Standard Annex
 15, section 9.1: what may compose with the character before it). So each unit is normalised by
 itself. If the units joined are not the normalised text, the normalised text is shown in place of
-the original, and the result says so.
+the original, and the result reports it.
 """
 
 from __future__ import annotations
 
 import bisect
-import heapq
 import itertools
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,26 +26,11 @@ from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place
 
 Span = tuple[int, int]
-_FEWEST_WORDS_CUT = 10
+Marked = Literal["", "shared", "differs"]
+_FEWEST_CUT = 10
 """Leaving out fewer words saves less room than the note about them takes."""
-_FEWEST_CHARACTERS_CUT = 40
-"""The same for an excerpt, in characters."""
-_CONTEXT = 12
-"""Words that an excerpt keeps at either end of a run of shared words."""
-_PIECE = 400
-"""Characters of one piece of an excerpt. A longer one loses its middle."""
-_KEPT_END = 100
-"""Characters kept at the end of such a piece."""
 _BLOCK = 1 << 16
-"""Characters or words that are Python objects at the same time: a text may have millions."""
-
-
-class Word(NamedTuple):
-    """A word of a text, text[start:end]. shared: it lies in a shingle that the other has too."""
-
-    start: int
-    end: int
-    shared: bool
+"""Characters that are strings of their own at the same time: a text may have millions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,45 +47,25 @@ class Words:
     def __len__(self) -> int:
         return self.starts.size
 
-    def __iter__(self) -> Iterator[Word]:
-        for some in _blocks(len(self)):
-            columns = (each[some].tolist() for each in (self.starts, self.ends, self.shared))
-            yield from itertools.starmap(Word, zip(*columns, strict=True))
-
     def runs(self) -> Iterator[tuple[int, int, bool]]:
         """Yield the longest runs of words [first, last) that are all shared, or all not."""
-        if not len(self):
-            return
         edges = np.flatnonzero(self.shared[1:] != self.shared[:-1]) + 1
-        for some in _blocks(edges.size + 1):
-            lasts = [*edges[some].tolist(), *([len(self)] if some.stop > edges.size else [])]
-            first = int(edges[some.start - 1]) if some.start else 0
-            for last in lasts:
+        for first, last in itertools.pairwise([0, *edges.tolist(), len(self)]):
+            if first < last:
                 yield first, last, bool(self.shared[first])
-                first = last
 
 
 class Piece(NamedTuple):
     """A piece of a text. If `text` is empty, something is left out here.
 
-    left_out: number of words. rest: number of characters, of the whole rest of the text.
+    marked: "shared" or "differs" for words, "" for what is between. left_out: number of words.
+    rest: number of characters, of the whole rest of the text.
     """
 
     text: str
-    shared: bool
+    marked: Marked = ""
     left_out: int = 0
     rest: int = 0
-
-
-class Excerpt(NamedTuple):
-    """A piece of an excerpt. If `text` is empty, `left_out` characters are left out here.
-
-    differs: its words lie in no shingle of the other text.
-    """
-
-    text: str
-    differs: bool = False
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +85,7 @@ class MarkedText:
     shared: tuple[Span, ...]
 
     def pieces(self, context: int | None = None, most: int | None = None) -> list[Piece]:
-        """Return the text in pieces, in order, each shared or not.
+        """Return the text in pieces, in order.
 
         context: keep this many words at either end of a long run of shared words; None: all.
         most: end after this many characters; None: all.
@@ -132,31 +97,47 @@ class MarkedText:
             found += self._split(at, stop)
             room -= stop - at
             if stop < start or (left_out and not room):
-                return [*found, Piece("", False, rest=len(self.text) - stop)]
+                return [*found, Piece("", rest=len(self.text) - stop)]
             at = end
             if left_out:
-                found.append(Piece("", True, left_out))
+                found.append(Piece("", "shared", left_out))
         return found
 
     def _cuts(self, context: int | None) -> Iterator[tuple[int, int, int]]:
         """Yield the middles of long shared runs, (start, end, words), and the end of the text."""
-        if context is not None:
-            yield from _cuts(self.words, context)
+        for first, last, shared in self.words.runs():
+            if context is None or not shared:
+                continue
+            left_out = last - first - 2 * context
+            start, end = self.words.ends[first + context - 1], self.words.starts[last - context]
+            if left_out >= _FEWEST_CUT and start < end:
+                yield int(start), int(end), left_out
         yield len(self.text), len(self.text), 0
 
+    @cached_property
+    def _spans(self) -> list[tuple[int, int, Marked]]:
+        """All stretches that are marked, in order, none over another."""
+        spans: list[tuple[int, int, Marked]] = [(*span, "shared") for span in self.shared]
+        starts, ends = self.words.starts, np.maximum.accumulate(self.words.ends)
+        for first, last, shared in self.words.runs():
+            if not shared:
+                start = max(starts[first], ends[first - 1] if first else 0)
+                end = min(ends[last - 1], starts[last] if last < len(self.words) else ends[-1])
+                spans.append((int(start), int(end), "differs"))
+        return sorted(span for span in spans if span[0] < span[1])
+
     def _split(self, start: int, end: int) -> Iterator[Piece]:
-        """Return the pieces of text[start:end], without gaps."""
-        first = bisect.bisect_right(self.shared, start, key=lambda span: span[1])
-        for span in itertools.islice(self.shared, first, None):
-            if span[0] >= end:
+        """Yield the pieces of text[start:end], without gaps."""
+        first = bisect.bisect_right(self._spans, start, key=lambda span: span[1])
+        for begin, stop, marked in itertools.islice(self._spans, first, None):
+            if begin >= end:
                 break
-            if start < span[0]:
-                yield Piece(self.text[start : span[0]], False)
-            start, stop = max(start, span[0]), min(end, span[1])
-            yield Piece(self.text[start:stop], True)
-            start = stop
+            if start < begin:
+                yield Piece(self.text[start:begin])
+            yield Piece(self.text[max(start, begin) : min(stop, end)], marked)
+            start = min(stop, end)
         if start < end:
-            yield Piece(self.text[start:end], False)
+            yield Piece(self.text[start:end])
 
 
 def mark_shared(
@@ -215,17 +196,12 @@ def _stretches(text: str, words: Words, linked: Mask) -> tuple[Span, ...]:
     starts, ends = words.starts[at], np.maximum.accumulate(words.ends[at])
     joined = starts[1:] <= ends[:-1]
     gaps = np.flatnonzero(~joined & linked[at[1:] - 1])
-    for some in _blocks(gaps.size):
-        edges = ends[gaps[some]].tolist(), starts[gaps[some] + 1].tolist()
-        joined[gaps[some]] = [text[a:b].isspace() for a, b in zip(*edges, strict=True)]
+    edges = ends[gaps].tolist(), starts[gaps + 1].tolist()
+    joined[gaps] = [text[a:b].isspace() for a, b in zip(*edges, strict=True)]
     breaks = np.flatnonzero(~joined)
     firsts = starts[np.concatenate(([0], breaks + 1))]
     lasts = ends[np.concatenate((breaks, [at.size - 1]))]
     return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
-
-
-def _blocks(count: int) -> Iterator[slice]:
-    return (slice(first, first + _BLOCK) for first in range(0, count, _BLOCK))
 
 
 def _original(
@@ -259,7 +235,7 @@ def _original(
 
 
 def _acts_backwards(character: str) -> bool:
-    """True if a character may change or compose with the one before it."""
+    """Return whether a character may change or compose with the one before it."""
     if character.isascii():
         return False
     first = unicodedata.normalize("NFKD", character)[0]
@@ -267,77 +243,3 @@ def _acts_backwards(character: str) -> bool:
     return unicodedata.category(first).startswith("M") or (
         "\u1161" <= first <= "\u1175" or "\u11a8" <= first <= "\u11c2"
     )
-
-
-def _cuts(words: Words, context: int) -> Iterator[tuple[int, int, int]]:
-    """Return the middles of long runs of shared words: (start, end, words)."""
-    for first, last, shared in words.runs():
-        left_out = last - first - 2 * context
-        if shared and left_out >= _FEWEST_WORDS_CUT:
-            start, end = int(words.ends[first + context - 1]), int(words.starts[last - context])
-            if start < end:
-                yield start, end, left_out
-
-
-def _differing(words: Words) -> Iterator[Span]:
-    for first, last, shared in words.runs():
-        if not shared:
-            yield int(words.starts[first]), int(words.ends[first:last].max())
-
-
-def differing(text: MarkedText) -> list[Span]:
-    """Stretches of words that lie in no shared shingle, with the characters between them."""
-    return list(_differing(text.words))
-
-
-def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
-    """Return the text in pieces, in order, cut to about `most` characters.
-
-    The middles of long runs of shared words are left out, then the middles of long pieces, then all
-    that follows `most` characters. Every gap has the number of characters left out.
-    """
-    found: list[Excerpt] = []
-    kept = 0
-    pieces = itertools.chain.from_iterable(map(_shortened, _excerpts(text)))
-    for piece in pieces:
-        if kept and kept + len(piece.text) > most:
-            left_out = sum(len(each.text) + each.left_out for each in (piece, *pieces))
-            found.append(Excerpt("", left_out=left_out))
-            break
-        kept += len(piece.text)
-        found.append(piece)
-    merged: list[Excerpt] = []
-    for gap, group in itertools.groupby(found, lambda piece: not piece.text):
-        if not gap:
-            merged += group
-        elif left_out := sum(piece.left_out for piece in group):
-            merged.append(Excerpt("", left_out=left_out))
-    return tuple(merged)
-
-
-def _excerpts(text: MarkedText) -> Iterator[Excerpt]:
-    cuts = (
-        (start, end, False)
-        for start, end, _ in _cuts(text.words, _CONTEXT)
-        if end - start >= _FEWEST_CHARACTERS_CUT
-    )
-    differing = ((start, end, True) for start, end in _differing(text.words))
-    at = 0
-    for *span, differs in heapq.merge(cuts, differing):
-        # Two words may overlap if one character is normalised to several.
-        start, end = (max(edge, at) for edge in span)
-        yield Excerpt(text.text[at:start])
-        if differs:
-            yield Excerpt(text.text[start:end], differs=True)
-        else:
-            yield Excerpt("", left_out=end - start)
-        at = end
-    yield Excerpt(text.text[at:])
-
-
-def _shortened(piece: Excerpt) -> list[Excerpt]:
-    if len(piece.text) <= _PIECE:
-        return [piece]
-    first, last = piece.text[: _PIECE - _KEPT_END], piece.text[-_KEPT_END:]
-    gap = Excerpt("", left_out=len(piece.text) - _PIECE)
-    return [piece._replace(text=first), gap, piece._replace(text=last)]
