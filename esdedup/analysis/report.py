@@ -22,6 +22,7 @@ from esdedup.analysis.distribution import (
     similarities_in_bins,
     size_ranges,
 )
+from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
@@ -38,7 +39,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
-from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
+from esdedup.text.highlight import Piece, mark_shared
 
 EXAMPLES = 8
 HOT = 10
@@ -76,7 +77,7 @@ class ExampleText:
     id: str
     characters: int
     original: bool
-    pieces: tuple[Excerpt, ...] = field(repr=False)
+    pieces: list[Piece] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -327,10 +328,10 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
         return None
     both = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     representative, duplicate = (
-        ExampleText(id, len(text), marked.original, excerpts(marked, _EXCERPT))
+        ExampleText(id, len(text), marked.original, marked.pieces(CONTEXT, _EXCERPT))
         for id, text, marked in zip(ids, texts, both, strict=True)
     )
-    same_words = not any(map(differing, both))
+    same_words = all(marked.words.shared.all() for marked in both)
     return Example(representative, duplicate, _exactly(groups, groups.value[row]), same_words)
 
 

@@ -9,7 +9,8 @@ from functools import partial
 
 from starlette.responses import Response
 
-from esdedup.analysis.judging import Pool, in_turn, make_pool
+from esdedup.analysis.judging import Pool
+from esdedup.analysis.sampling import draw
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.review.jobs import Job
@@ -63,6 +64,9 @@ class Drawing:
     def start(self) -> None:
         """Start to draw, unless that is under way."""
         self._pool = None
+        if self.of_groups and self._review.found.listed() is None:
+            # Jobs run in turn: the groups are there when pairs are drawn.
+            self._review.found.find()
         self._review.jobs.start(DRAWING, self._draw)
 
     def waiting(self, title: str) -> Response:
@@ -74,8 +78,10 @@ class Drawing:
     def _draw(self, job: Job) -> None:
         with self._review.open() as index:
             self.outdated = _outdated(index)
-            on_step = partial(job.on_step, "Documents compared")
-            self._pool = make_pool(index.store, index.meta, on_step=on_step)
+            on_drawn = partial(job.on_step, "Documents compared")
+            sample = draw(index.store, index.meta, on_drawn=on_drawn)
+        listed = self._review.found.listed() if self.of_groups else None
+        self._pool = Pool.of(sample, None if listed is None else listed.groups)
 
 
 def _outdated(index: Index) -> frozenset[Judgement]:
@@ -152,8 +158,13 @@ class Judge:
         self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]
     ) -> Pair | None:
         """Return the first pair in turn whose documents still exist, with texts."""
-        judged = {(each.left, each.right) for each in judgements.pairs if each not in outdated}
-        turns, count = in_turn(pool, self.drawing.threshold, judged), 1
+        # A pair that was judged on another page is shown in its turn: only then does it count.
+        judged = {
+            (each.left, each.right)
+            for each in judgements.pairs
+            if each.drawn and each not in outdated
+        }
+        turns, count = iter(pool.in_turn(self.drawing.threshold, judged)), 1
         index = self.review.index
         fields = index.meta.text_fields
         while some := [*itertools.islice(turns, count)]:

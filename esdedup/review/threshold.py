@@ -12,7 +12,7 @@ from esdedup.analysis.judging import (
     Interval,
     Pool,
     changing,
-    drawn_of,
+    counted,
     estimates,
     more_wanted,
 )
@@ -44,14 +44,14 @@ class Threshold:
         if (pool := self.drawing.pool()) is None:
             return self.drawing.waiting("Threshold")
         # Pairs below the floor are unknown.
-        now = max(self.drawing.threshold, pool.floor)
+        now = max(self.drawing.threshold, pool.sample.floor)
         other = given.share("other")
-        if other is not None and not pool.floor <= other <= 1.0:
-            raise UsageError(f"threshold {other:g}: use {pool.floor:g} to 1")
+        if other is not None and not pool.sample.floor <= other <= 1.0:
+            raise UsageError(f"threshold {other:g}: use {pool.sample.floor:g} to 1")
         judgements = review.index.judgements()
-        grid = np.round(np.arange(pool.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
+        grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
         wanted = sorted({*grid, now, *filter(None, [other])})
-        found = estimates(pool, drawn_of(pool, judgements), wanted)
+        found = estimates(pool, counted(pool, judgements), wanted)
         at = {each.threshold: each for each in found}
         here = at[round(now, 6)]
         sides = [] if other is None else changing(pool, judgements, now, other)
@@ -67,6 +67,7 @@ class Threshold:
             note=self._note(pool),
             advice=_advice(here, pool, judgements),
             pool=pool,
+            sample=pool.sample,
             sides=sides,
             most=_MOST_PAIRS,
             between=pool.total(low, high),
@@ -90,8 +91,8 @@ class Threshold:
         """Return how the threshold of the groups differs from that of this page, if it does."""
         if not self.drawing.of_groups:
             return "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
-        if self.drawing.threshold < pool.floor:
-            return f"Pairs less similar than {pool.floor:g} are too many to be estimated"
+        if self.drawing.threshold < pool.sample.floor:
+            return f"Pairs less similar than {pool.sample.floor:g} are too many to be estimated"
         return None
 
 

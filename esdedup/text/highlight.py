@@ -106,12 +106,11 @@ class MarkedText:
     def _cuts(self, context: int | None) -> Iterator[tuple[int, int, int]]:
         """Yield the middles of long shared runs, (start, end, words), and the end of the text."""
         for first, last, shared in self.words.runs():
-            if context is None or not shared:
+            if context is None or not shared or last - first - 2 * context < _FEWEST_CUT:
                 continue
-            left_out = last - first - 2 * context
             start, end = self.words.ends[first + context - 1], self.words.starts[last - context]
-            if left_out >= _FEWEST_CUT and start < end:
-                yield int(start), int(end), left_out
+            if start < end:
+                yield int(start), int(end), last - first - 2 * context
         yield len(self.text), len(self.text), 0
 
     @cached_property

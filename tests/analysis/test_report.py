@@ -177,7 +177,7 @@ def test_an_example_in_english_and_one_in_chinese(place: Place) -> None:
         ("a", "b"), ("c", "d"), ("e", "f"),
     }  # fmt: skip
     assert sorted(page.marked[1:]) == sorted([english.split()[100], "changed", han[150], "変"])
-    assert page.shown.count("characters left out") == 10
+    assert page.shown.count("shared words left out") == 10
     assert "no word differs" in page.shown
     assert len(page.texts) == 6
 

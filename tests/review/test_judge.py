@@ -14,9 +14,9 @@ import esdedup
 from esdedup.analysis.judging import Interval
 from esdedup.arguments import from_settings
 from esdedup.groups.groups import Grouping
-from esdedup.index import Place
 from esdedup.review.app import review_of
 from esdedup.review.threshold import in_percent
+from esdedup.stores.place import Place
 from tests.review.visitor import Visitor, links, plain
 
 HOSTILE = "<b onclick=alert(1)>\u202e\u001b[31m{{ 7919*7907 }}"
@@ -202,9 +202,9 @@ def test_a_share_that_says_nothing_is_unknown(
 
 
 def test_groups_may_have_another_threshold_or_none(place: Place) -> None:
-    assert "This page begins at 0.3" in visiting(place, threshold=0.2).settled("/threshold")
+    assert "Pairs less similar than 0.3 are too many" in visiting(place, threshold=0.2).settled("/threshold")
     by_distance = visiting(place, threshold=0.8, sketch="simhash").settled("/threshold")
-    assert "thresholds on Jaccard similarity" in by_distance
+    assert "not by Jaccard similarity" in by_distance
 
 
 def test_estimates_follow_the_judgements(visitor: Visitor) -> None:

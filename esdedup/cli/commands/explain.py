@@ -101,7 +101,7 @@ def _marked(text: MarkedText, marks: tuple[str, str], units: str) -> Text:
             shown.append(f" … {piece.left_out:,} shared {units} left out … ", "dim italic")
         elif piece.rest:
             shown.append(f" … {piece.rest:,} characters left out", "dim italic")
-        elif piece.shared:
+        elif piece.marked == "shared":
             shown.append_tokens([_shared(visible(piece.text), marks)])
         else:
             shown.append(visible(piece.text))

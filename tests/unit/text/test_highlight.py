@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from unittest import mock
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from esdedup.text import highlight as spans
 from esdedup.text.characters import IGNORED, SYMBOL, character_classes
 from esdedup.text.hashing import xxh3
-from esdedup.text.highlight import MarkedText, excerpts, mark_shared
+from esdedup.text.highlight import MarkedText, mark_shared
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place, tokenise
@@ -85,28 +84,26 @@ def test_words_are_marked_that_lie_in_a_shingle_of_both_and_no_others(
             if one in set(shingles[1 - row].tolist())
             for token in range(at, min(at + shingling.size, count))
         }
-        assert {at for at, word in enumerate(marked[row].words) if word.shared} == wanted
+        assert {*np.flatnonzero(marked[row].words.shared).tolist()} == wanted
         check_stretches(marked[row])
 
 
 def check_stretches(marked: MarkedText) -> None:
-    """Every shared word is in a stretch, and a stretch holds shared words and space, no more."""
-    inside = np.zeros(len(marked.text), np.bool_)
-    for start, end in marked.shared:
-        assert not inside[start:end].any()
-        inside[start:end] = True
-    words = np.zeros(len(marked.text), np.bool_)
-    for word in marked.words:
-        if word.shared:
-            assert word.start < word.end
-            words[word.start : word.end] = True
-    assert inside[words].all()
-    assert all(marked.text[at].isspace() for at in np.flatnonzero(inside & ~words).tolist())
-    assert "".join(piece.text for piece in marked.pieces()) == marked.text
-    shared = [
-        bit for piece in marked.pieces() for bit in itertools.repeat(piece.shared, len(piece.text))
-    ]
-    assert shared == inside.tolist()
+    """Every word is in a stretch of its kind, and a shared one holds words and space, no more."""
+    pieces = marked.pieces()
+    assert "".join(piece.text for piece in pieces) == marked.text
+    kinds = np.array([kind for text, kind, *_ in pieces for _ in text], dtype="U7")
+    shared = np.zeros(len(marked.text), np.bool_)
+    words = marked.words
+    for start, end in zip(words.starts[words.shared], words.ends[words.shared], strict=True):
+        shared[start:end] = True
+    assert (kinds[shared] == "shared").all()
+    inside = np.flatnonzero((kinds == "shared") & ~shared)
+    assert all(marked.text[at].isspace() for at in inside.tolist())
+    for start, end in zip(words.starts[~words.shared], words.ends[~words.shared], strict=True):
+        assert (kinds[start:end] != "").all()
+    found = [(start, end) for start, end in marked.shared for _ in range(start, end)]
+    assert len(found) == int((kinds == "shared").sum())
 
 
 @given(st.lists(CHARACTERS, max_size=20).map("".join), CHOICES)
@@ -114,9 +111,10 @@ def test_a_marked_word_is_where_it_was_written(text: str, normalisation: Normali
     (marked, _) = mark_shared((text, text), normalisation, Shingling("word", 1), 3)
     (normalised,) = normalise([text], normalisation)
     _, starts, ends = place(normalised, Shingling("word", 1), 3)
-    for word, start, end in zip(marked.words, starts, ends, strict=True):
+    places = marked.words.starts, marked.words.ends, starts, ends
+    for first, last, start, end in zip(*(each.tolist() for each in places), strict=True):
         # Normalised by itself, what was marked holds the word.
-        (again,) = normalise([text[word.start : word.end]], normalisation)
+        (again,) = normalise([text[first:last]], normalisation)
         assert normalised[start:end] in again
 
 
@@ -189,12 +187,14 @@ def test_long_shared_runs_are_cut() -> None:
     run = " ".join(f"w{number}" for number in range(100))
     left, _ = mark_shared((f"one {run}. Two", f"three {run}"), PLAIN, Shingling(), 1)
     pieces = left.pieces(context=5)
-    assert [(piece.text, piece.shared, piece.left_out) for piece in pieces] == [
-        ("one ", False, 0),
-        ("w0 w1 w2 w3 w4", True, 0),
-        ("", True, 90),
-        ("w95 w96 w97 w98 w99", True, 0),
-        (". Two", False, 0),
+    assert [piece[:3] for piece in pieces] == [
+        ("one", "differs", 0),
+        (" ", "", 0),
+        ("w0 w1 w2 w3 w4", "shared", 0),
+        ("", "shared", 90),
+        ("w95 w96 w97 w98 w99", "shared", 0),
+        (". ", "", 0),
+        ("Two", "differs", 0),
     ]
     assert "".join(piece.text for piece in left.pieces(context=50)) == left.text
 
@@ -203,7 +203,7 @@ def test_long_shared_runs_are_cut() -> None:
 def test_long_texts_are_marked_in_blocks(left: str, right: str, shingling: Shingling) -> None:
     def found() -> list[object]:
         return [
-            (text.original, [*text.words], text.shared, spans.excerpts(text, 50))
+            (text.original, text.words.starts.tolist(), text.words.ends.tolist(), text.shared)
             for text in mark_shared((left, right), PLAIN, shingling, 1)
         ]
 
@@ -242,37 +242,3 @@ def test_what_is_left_out_is_counted(left: str, right: str) -> None:
 
 
 WORD = st.sampled_from(["a", "b", "中", "文", "ﬁ", "é", ", ", " ", "。"])
-
-
-@given(st.lists(WORD, max_size=200), st.lists(WORD, max_size=200), st.integers(1, 300))
-def test_every_character_is_shown_or_counted(left: list[str], right: list[str], most: int) -> None:
-    texts = " ".join(left), "".join(right)
-    marked = mark_shared(texts, Normalisation(), Shingling(), 1)
-    for text in marked:
-        pieces = excerpts(text, most)
-        assert sum(len(piece.text) + piece.left_out for piece in pieces) == len(text.text)
-        at = 0
-        for piece in pieces:
-            assert bool(piece.text) != bool(piece.left_out)
-            assert text.text[at : at + len(piece.text)] == piece.text
-            at += len(piece.text) + piece.left_out
-        assert sum(len(piece.text) for piece in pieces) <= max(most, 400)
-
-
-def test_what_differs_is_marked_and_far_from_it_left_out() -> None:
-    same = " ".join(f"w{number}" for number in range(300))
-    one, other = mark_shared(
-        (f"{same} old {same[::-1]}", f"{same} NEW {same[::-1]}"),
-        Normalisation(), Shingling(), 1,
-    )  # fmt: skip
-    for text, word in ((one, "old"), (other, "NEW")):
-        pieces = excerpts(text, 2_000)
-        assert [piece.text for piece in pieces if piece.differs] == [word]
-        assert [bool(piece.left_out) for piece in pieces] == [
-            False,
-            True,
-            *[False] * 3,
-            True,
-            False,
-        ]
-        assert sum(len(piece.text) for piece in pieces) < 300
