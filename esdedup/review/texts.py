@@ -101,7 +101,7 @@ def alone(document: Document, meta: IndexMeta, fields: Sequence[str] | None = No
     fields: None for all but those of its text and of our tokens.
     """
     if fields is None:
-        hidden = {*meta.text_fields, meta.field, FIELD}
+        hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
         fields = [name for name in document.source if name not in hidden]
     text = text_at(document.source, meta.text_fields) or ""
     return _shown(document, text, [], fields, whole=True)
