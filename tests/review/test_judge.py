@@ -202,7 +202,8 @@ def test_a_share_that_says_nothing_is_unknown(
 
 
 def test_groups_may_have_another_threshold_or_none(place: Place) -> None:
-    assert "Pairs less similar than 0.3 are too many" in visiting(place, threshold=0.2).settled("/threshold")
+    low = visiting(place, threshold=0.2).settled("/threshold")
+    assert "Pairs less similar than 0.3 are too many" in low
     by_distance = visiting(place, threshold=0.8, sketch="simhash").settled("/threshold")
     assert "not by Jaccard similarity" in by_distance
 
