@@ -2,7 +2,7 @@
 
     python -m benchmarks.own.proxy [--documents 50000] [--rounds 3] [--cores 2]
         [--clients python,python-parallel,javascript,go] [--proxy-options "--processes 2"]
-        [--folder OUT] [--profile]
+        [--folder OUT]
 
 A node of Elasticsearch, the proxy and the client share the cores. Texts are of about 400
 characters, clients send them by their bulk helpers with the helpers' defaults: Python's
@@ -21,23 +21,16 @@ ways by one client warms the node up, and is not counted. Processor time is that
 request to the last answer, of the client, of the proxy with all its processes, and of the node;
 merges that go on later are in nobody's figures. After each run all documents, and tokens in each of
 them, are counted.
-
---profile: samples the proxy with py-spy (pip install py-spy) while each client sends in the way
-`added`, and prints where its processor time goes, in microseconds a document. It measures nothing
-else, and saves nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import itertools
 import json
 import os
 import shlex
-import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -58,8 +51,6 @@ from esdedup.stores.elastic.store import ClusterStore
 
 INDEX = "esdedup-benchmark-proxy"
 CHARACTERS = 400
-SAMPLES = 200
-"""Samples of the proxy's stacks a second."""
 
 
 @dataclass(frozen=True)
@@ -200,62 +191,6 @@ def turned(names: list[str], by: int) -> list[str]:
     return names[by:] + names[:by]
 
 
-PARTS = (
-    ("upstream side of HTTP", ("httpx/", "httpcore/")),
-    ("clients' side of HTTP", ("uvicorn/protocols/", "esdedup/proxy/http.py")),
-    ("JSON", ("json/",)),
-    ("sketch", ("esdedup/sketch/", "esdedup/text/", "esdedup/ingest/", "numpy/")),
-    ("splice", ("esdedup/proxy/splice.py",)),
-    ("lines of _bulk", ("esdedup/proxy/actions.py",)),
-    ("the rest of the proxy", ("esdedup/proxy/",)),
-)
-"""Parts of the proxy's work by the files of its code. A sample counts for the innermost frame that
-is in one of them; what is in none is the event loop and the threads."""
-OTHER = "event loop, threads"
-WAITS = ("_worker (concurrent/futures/thread.py", ".select (selectors.py")
-"""Innermost frames of threads that wait, which py-spy does not always know."""
-
-
-def parts_of(stacks: Iterable[str]) -> dict[str, float]:
-    """The share of each part in samples. stacks: lines of py-spy's format `raw`."""
-    counts: collections.Counter[str] = collections.Counter()
-    for line in stacks:
-        stack, _, count = line.rpartition(" ")
-        frames = stack.split(";")
-        if not any(wait in frames[-1] for wait in WAITS):
-            found = filter(None, map(part_of, reversed(frames)))
-            counts[next(found, OTHER)] += int(count)
-    total = counts.total() or 1
-    return {name: counts[name] / total for name in (*(name for name, _ in PARTS), OTHER)}
-
-
-def part_of(frame: str) -> str | None:
-    return next((name for name, files in PARTS if any(file in frame for file in files)), None)
-
-
-def profile(bench: Bench, commands: dict[str, list[str]], folder: Path) -> None:
-    """Print where the proxy's processor time goes, by client."""
-    spy = shutil.which("py-spy")
-    if spy is None:
-        sys.exit("--profile needs py-spy: pip install py-spy")
-    bench.run(next(iter(commands.values())), WAYS["added"])
-    for client, command in commands.items():
-        out = folder / f"{client}.stacks"
-        recording = [spy, "record", "--pid", str(bench.proxy.pid), "--subprocesses"]
-        recording += ["--rate", str(SAMPLES), "--format", "raw", "--output", str(out)]
-        with subprocess.Popen(
-            [*recording, "--duration", "unlimited"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as sampling:
-            figures = bench.run(command, WAYS["added"])
-            sampling.send_signal(signal.SIGINT)
-            sampling.wait()
-        print(f"{client}: {figures['proxy_us']:.1f} us a document in the proxy")
-        for part, share in parts_of(out.read_text("utf-8").splitlines()).items():
-            print(f"  {part:25}{figures['proxy_us'] * share:8.1f} us{100 * share:6.0f}%")
-
-
 def tables(document: dict[str, Any]) -> str:
     """Documents a second by client and way, and processor time of a document."""
     lines = [
@@ -282,7 +217,6 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="for all processes together")
     parser.add_argument("--clients", default=",".join(clients.NAMES))
     parser.add_argument("--proxy-options", default="", help="more options of esdedup proxy")
-    parser.add_argument("--profile", action="store_true", help="profile the proxy, and no more")
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
     commands = {name: clients.command_of(name) for name in options.clients.split(",")}
@@ -295,9 +229,6 @@ def main() -> None:
         stack.enter_context(proxy)
         bench = Bench(url, proxy, folder, options.documents)
         stack.callback(bench.close)
-        if options.profile:
-            profile(bench, commands, folder)
-            return
         rows = measured(bench, commands, options.rounds)
         versions = {"server": bench.server, **clients.versions_of(list(commands))}
     for row in rows:

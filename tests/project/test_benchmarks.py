@@ -6,7 +6,6 @@ import itertools
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +26,11 @@ def test_the_page_shows_what_the_results_say() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_sample_counts_for_the_innermost_part_and_waits_do_not_count() -> None:
-    loop = "Server.run (uvicorn/server.py:86)"
-    stacks = [
-        f"{loop};Bulk._made (esdedup/proxy/bulk.py:1);loads (json/__init__.py:346) 3",
-        f"{loop};Handle._run (asyncio/events.py:80) 1",
-        f"{loop};EpollSelector.select (selectors.py:468) 50",
-        "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81) 50",
-    ]
-    shares = proxy.parts_of(stacks)
-    assert {name: share for name, share in shares.items() if share} == {
-        "JSON": 0.75,
-        proxy.OTHER: 0.25,
-    }
-
-
 def test_a_soak_sees_what_is_lost_and_what_has_no_tokens(elasticsearch_url: str) -> None:
-    url, name = elasticsearch_url, soak.Days.name(0)
+    url, name = elasticsearch_url, soak.index_of(0)
     httpx.delete(f"{url}/{name}")
-    ledger, days, ended = soak.Ledger(), soak.Days(1), threading.Event()
-    writing = soak.Writing([url], ["some words of a text"], itertools.count(), ledger, days, ended)
+    ledger = soak.Ledger()
+    writing = soak.Writing([url], ["some words of a text"], itertools.count(), ledger)
     documents = [writing.document(number) for number in range(5)]
     made: list[Any] = [
         each["_source"] for each in esdedup.enrich({"_source": document} for document in documents)
@@ -57,8 +41,7 @@ def test_a_soak_sees_what_is_lost_and_what_has_no_tokens(elasticsearch_url: str)
     for number, document in enumerate(written):
         httpx.put(f"{url}/{name}/_doc/{number}", json=document).raise_for_status()
     ledger.acknowledge(name, range(5))
-    days.leave(0)
-    found = soak.Checking(url, writing).check(0)
+    found = soak.check(url, writing, name)
     assert {key: found[key] for key in ("acknowledged", *soak.CHECKED)} == {
         "acknowledged": 5,
         "there": 4,
@@ -68,26 +51,7 @@ def test_a_soak_sees_what_is_lost_and_what_has_no_tokens(elasticsearch_url: str)
         "wrong_tokens": 2,
     }
     assert found["examples"] == [1, 4]
-    assert httpx.head(f"{url}/{name}").status_code == 404
-    empty = soak.Checking(url, writing).check(1)
-    assert (empty["acknowledged"], empty["lost"]) == (0, 0)
-
-
-def test_memory_is_told_for_each_life_of_a_proxy() -> None:
-    looks = [
-        {"seconds": second, "mb": {"one": size}, "pids": {"one": pid}}
-        for second, (size, pid) in enumerate([(10, 1), (20, 1), (30, 1), (40, 1), (0, 1), (7, 2)])
-    ]
-    assert soak.memory(looks) == [
-        {
-            "proxy": "one",
-            "from_seconds": 0,
-            "to_seconds": 3,
-            "early_mb": 20,
-            "late_mb": 40,
-            "highest_mb": 40,
-        }
-    ]
+    httpx.delete(f"{url}/{name}")
 
 
 def test_documents_kept_and_copies_found_are_counted() -> None:
