@@ -148,39 +148,6 @@ def test_packed_values_take_little_memory_and_hold_nobody_up(proxy: Enriching, n
     assert max(waits) < 3
 
 
-def test_many_clients_stay_within_the_memory(proxy: Enriching, name: str) -> None:
-    text = "the council met on monday and voted for a new bridge over the river " * 6
-    line = b'{"index":{}}\n' + json.dumps({"text": text}).encode() + b"\n"
-    body = line * (1 * MB // len(line))
-    with ThreadPoolExecutor(60) as clients:
-        sent = [clients.submit(post, f"{proxy.url}/{name}/_bulk", body) for _ in range(60)]
-        statuses = [each.result().status_code for each in sent]
-    assert set(statuses) <= {200, 429, 503}
-    assert 200 in statuses
-    assert proxy.peak_mb < 256
-    assert metric(proxy, "memory_bytes") == 0
-
-
-def test_packed_documents_of_many_clients_share_the_memory(proxy: Enriching, name: str) -> None:
-    body = gzip.compress(b'{"text":"a b c","x":[' + b",".join([b"1"] * 15_000_000) + b"]}")
-    lines = gzip.compress(b" \n" * 1_000_000)
-    with ThreadPoolExecutor(16) as clients:
-        sent = [
-            clients.submit(
-                httpx.put,
-                f"{proxy.url}/{name}/_doc/{number}",
-                content=body,
-                headers={**JSON, **GZIP},
-                timeout=300,
-            )
-            for number in range(6)
-        ]
-        sent += [clients.submit(post, f"{proxy.url}/{name}/_bulk", lines, **GZIP) for _ in range(6)]
-        statuses = {each.result().status_code for each in sent}
-    assert statuses <= {201, 400, 429, 503}
-    assert proxy.peak_mb < 256
-
-
 def test_a_failure_that_may_pass_counts_before_one_that_stays(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
@@ -197,13 +164,6 @@ def test_a_body_of_several_parts_is_answered_in_json(proxy: Enriching, name: str
     line = b'{"index":{}}\n{"text":"a b c","x":"' + b"x" * MB + b'"}\n'
     answer = post(f"{proxy.url}/{name}/_bulk?format=yaml&refresh=true", line * 5)
     assert [one["status"] for one in items(answer)] == [201] * 5
-
-
-def test_the_longest_text_is_measured_in_bytes(proxy: Enriching, name: str) -> None:
-    text = "größer als früher " * (MB // 21)
-    assert MB // 2 < len(text.encode()) < MB
-    HTTP.put(f"{proxy.url}/{name}/_doc/1", json={"text": text}).raise_for_status()
-    assert FIELD in source(proxy.url, name, "1")
 
 
 def test_an_upstream_that_is_silent_is_not_ready(tmp_path: Path) -> None:

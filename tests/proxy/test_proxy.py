@@ -130,16 +130,13 @@ def ordinary_calls(setup: Setup, client: Any, name: str) -> list[Any]:
         client.info() if HTTP.get(setup.direct).status_code == 200 else None,
         bool(client.indices.exists(index=name)),
         client.indices.create(index=name, body=mapping),
-        bool(client.indices.exists(index=name)),
         client.indices.get_mapping(index=name),
         client.index(index=name, id="1/ü?", body={"text": TEXT, "n": 1}),
         client.index(index=name, body={"text": "x", "n": 2})["result"],
         client.create(index=name, id="3", body={"text": TEXT, "n": 3}, refresh=True),
         client.get(index=name, id="1/ü?"),
-        bool(client.exists(index=name, id="1/ü?")),
         bool(client.exists(index=name, id="none")),
         client.update(index=name, id="3", body={"doc": {"n": 7}}, refresh=True),
-        client.mget(index=name, body={"ids": ["1/ü?", "3", "none"]}),
         client.search(index=name, body=query),
         client.msearch(body=[{"index": name}, query, {"index": name}, other]),
         client.count(index=name),
@@ -147,7 +144,6 @@ def ordinary_calls(setup: Setup, client: Any, name: str) -> list[Any]:
     ]
     actions = [{"_index": name, "_id": f"b{n}", "text": f"{TEXT} {n}", "n": n} for n in range(50)]
     results.append(setup.helpers.bulk(client, actions, refresh=True))
-    results.append(setup.helpers.bulk(client, actions, refresh=True, chunk_size=7))
     hits = list(setup.helpers.scan(client, index=name))
     results.append(sorted(hit["_source"]["n"] for hit in hits))
     with pytest.raises((elasticsearch.NotFoundError, opensearchpy.NotFoundError)) as caught:
@@ -168,21 +164,6 @@ def test_ordinary_calls_of_the_clients_give_what_they_give_directly(
         client.close()
         got.append(scrubbed([getattr(result, "body", result) for result in results], name))
     assert got[0] == got[1]
-
-
-def test_point_in_time(setup: Setup, names: list[str]) -> None:
-    url, (name, _) = setup.proxy.url, names
-    bulk(url, [{"index": {}}, {"n": 1}], f"/{name}/_bulk?refresh=true")
-    opensearch = setup.product == "opensearch"
-    path = f"/{name}/_search/point_in_time" if opensearch else f"/{name}/_pit"
-    opened = HTTP.post(f"{url}{path}?keep_alive=1m").json()
-    id = opened["pit_id" if opensearch else "id"]
-    found = HTTP.post(f"{url}/_search", json={"pit": {"id": id, "keep_alive": "1m"}}).json()
-    assert found["hits"]["total"]["value"] == 1
-    path, body = (
-        ("/_search/point_in_time", {"pit_id": [id]}) if opensearch else ("/_pit", {"id": id})
-    )
-    assert HTTP.request("DELETE", f"{url}{path}", json=body).status_code == 200
 
 
 @pytest.mark.on_every_server

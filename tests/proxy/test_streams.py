@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import signal
 import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 
 import esdedup
 from tests.conftest import delete_index
+from tests.helpers.processes import await_true
 from tests.servers.enriching import Enriching
 from tests.servers.node import Node
 from tests.servers.ports import free_port
@@ -81,9 +80,7 @@ def test_a_long_stream_takes_little_memory(
 ) -> None:
     count = LONG
     with Enriching(elasticsearch_url, tmp_path) as proxy:
-        begun = time.monotonic()
         answer = post(proxy.url, lines(name, count))
-        print(f"{count} documents, {time.monotonic() - begun:.1f} s, {proxy.peak_mb:.0f} MB")  # noqa: T201
         assert proxy.peak_mb < PEAK_MB
     assert answer.headers["x-elastic-product"] == "Elasticsearch"
     assert set(statuses(answer, count)) == {201}
@@ -259,13 +256,13 @@ def test_a_client_that_hangs_up_ends_its_request(
         for request in requests:
             os.kill(node.pid, signal.SIGSTOP)
             # Until then a thread of it may read the request.
-            wait_for(lambda: stopped(node.pid), "stopped")
+            await_true("stopped", lambda: stopped(node.pid), 60)
             with socket.create_connection(address) as client:
                 client.sendall(request)
                 if request in reaching:
-                    wait_for(lambda: unread(node.url), request[:60])
+                    await_true(str(request[:60]), lambda: unread(node.url), 60)
             if request in reaching:
-                wait_for(lambda: connections(node.url) == 0, request[:60])
+                await_true(str(request[:60]), lambda: connections(node.url) == 0, 60)
             os.kill(node.pid, signal.SIGCONT)
             assert httpx.get(f"{proxy.url}/_cluster/health", timeout=60).status_code == 200
         log = proxy.log
@@ -273,26 +270,7 @@ def test_a_client_that_hangs_up_ends_its_request(
     assert "Exception" not in log
 
 
-def wait_for(condition: Callable[[], bool], what: object) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def wait_for_second_part(url: str, name: str) -> None:
     """Until the server has a document of the second part, so that it has all of the first."""
     wanted = f"{url}/{name}/_doc/4000"
-    wait_for(lambda: httpx.get(wanted, timeout=60).status_code == 200, wanted)
-
-
-def test_tokens_are_those_that_pairs_finds(
-    elasticsearch_url: str, name: str, tmp_path: Path
-) -> None:
-    with Enriching(elasticsearch_url, tmp_path) as proxy:
-        rows = [{"index": {}}, {"text": "one two three four"}] * 2
-        body = "".join(json.dumps(row) + "\n" for row in rows)
-        url = f"{proxy.url}/{name}/_bulk?refresh=true"
-        assert httpx.post(url, content=body, headers=NDJSON).json()["errors"] is False
-        with esdedup.open(proxy.url, name) as index:
-            assert len(list(index.pairs(threshold=1.0))) == 1
+    await_true(wanted, lambda: httpx.get(wanted, timeout=60).status_code == 200, 60)
