@@ -215,10 +215,10 @@ def warn_before(index: Index, limits: Limits) -> None:
     """
     chosen = sketch_of(index.scheme, limits)
     found = index.statistics()
-    if found.documents and not found.sketched + found.other:
+    if found.documents and not found.sketched:
         raise StoreError(
-            f"none of the {found.documents:,} documents of {index.store.where} has tokens: run"
-            f" `esdedup backfill -i {index.store.index}`"
+            f"none of the {found.documents:,} documents of {index.store.where} has tokens of its"
+            f" scheme: run `esdedup backfill -i {index.store.index}`"
         )
     warn(without_tokens(found))
     if stopped := stopped_tokens(index.meta.stop, chosen.key):

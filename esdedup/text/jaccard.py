@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, offsets_of, ranges
 
 _ELEMENTS_A_BLOCK = 1 << 20
 """Set elements compared at once, which keeps the temporary arrays near 50 MB."""
+_WORDS_AN_ELEMENT = 2
+"""Sets become bits if that takes at most so many words for each element of a pair: comparing 64
+bits takes a tenth of the time to sort an element."""
 
 
 def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
@@ -22,7 +25,17 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
         return similarity
     distinct_hashes, identity = np.unique(sets.hashes, return_inverse=True)
     counts = sets.counts
-    for block in blocks(counts[left] + counts[right], _ELEMENTS_A_BLOCK):
+    sizes = counts[left] + counts[right]
+    # Only hashes of several sets can be shared.
+    several = np.bincount(identity) > 1
+    words = -(-int(np.count_nonzero(several)) // 64)
+    if words <= _WORDS_AN_ELEMENT * sizes.mean():
+        bits = _bits(sets, np.cumsum(several)[identity] - 1, several[identity], words)
+        for block in blocks(np.full(left.size, words), _ELEMENTS_A_BLOCK):
+            shared = np.bitwise_count(bits[left[block]] & bits[right[block]])
+            similarity[block] = shared.sum(axis=1, dtype=np.int64)
+        return similarity / np.maximum(sizes - similarity, 1)
+    for block in blocks(sizes, _ELEMENTS_A_BLOCK):
         a, b = left[block], right[block]
         keys = []
         for rows in (a, b):
@@ -34,9 +47,18 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
         both.sort()
         shared = both[1:][both[1:] == both[:-1]]
         intersection = np.bincount(shared // distinct_hashes.size, minlength=a.size)
-        union = counts[a] + counts[b] - intersection
-        similarity[block] = intersection / np.maximum(union, 1)
+        similarity[block] = intersection / np.maximum(sizes[block] - intersection, 1)
     return similarity
+
+
+def _bits(sets: Ragged, column: I64, chosen: Mask, words: int) -> U64:
+    """Return the sets as bits, shape (len(sets), words). column: of each chosen hash."""
+    bits = np.zeros((len(sets), words), np.uint64)
+    row = np.repeat(np.arange(len(sets)), sets.counts)[chosen]
+    column = column[chosen]
+    bit = np.uint64(1) << (column & 63).astype(np.uint64)
+    np.bitwise_or.at(bits, (row, column >> 6), bit)
+    return bits
 
 
 def jaccard_with(one: U64, sets: Ragged) -> F64:

@@ -80,7 +80,7 @@ def test_reports_name_the_cluster(folder: Path, url: str) -> None:
         for acting in ("pairs", "group", "dedup"):
             bare = run_command(acting, *target)
             assert (bare.status, bare.out) == (1, "")
-            assert f"has tokens: run `esdedup backfill -i {name}`" in bare.err
+            assert f"has tokens of its scheme: run `esdedup backfill -i {name}`" in bare.err
         commands = [
             ["backfill"],
             ["index", "same.jsonl"],

@@ -21,15 +21,17 @@ import xxhash
 import esdedup
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import mark_groups
-from esdedup.models import natural
+from esdedup.models import Document, natural
 from esdedup.pairing import scan as work_folder
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.pairing.union_find import join, singletons
 from esdedup.search import buckets
 from esdedup.sketch.sketch import sketch
+from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, run_command, words, write_lines
+from tests.helpers.documents import with_tokens
 from tests.helpers.processes import await_true, start_command
 
 
@@ -482,6 +484,28 @@ while True:
             if error.code != 409:
                 raise
 """
+
+
+def test_a_run_without_effect_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    with opened(target) as index:
+        index.add([{"id": f"{n}", "text": words(1)} for n in range(2)])
+        write_groups = esdedup.index.mark_groups
+
+        def changed_before(*arguments: Any, **options: Any) -> Any:
+            index.update([{"id": f"{n}", "text": words(5 + n)} for n in range(2)])
+            return write_groups(*arguments, **options)
+
+        monkeypatch.setattr("esdedup.index.mark_groups", changed_before)
+        ran = run_command("group", *target)
+        assert (ran.status, ran.json[-1]["written"], ran.json[-1]["stale"]) == (1, 0, 2)
+        # Documents of another scheme have no tokens that could be compared.
+        other = IndexMeta(esdedup.Scheme(seed=7))
+        foreign = with_tokens([Document(f"{n}", {"text": words(1)}) for n in range(2)], other)
+        index.store.write(foreign)
+    for command in ("group", "dedup", "pairs"):
+        ran = run_command(command, *target)
+        assert (ran.status, "none of the 2 documents" in ran.err) == (1, True), ran
 
 
 # Killed and resumed

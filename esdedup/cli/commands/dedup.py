@@ -196,11 +196,14 @@ def _summarise(index: Index, groups: Groups) -> None:
     if not groups.duplicates:
         message(f"No duplicates among {documents}")
         return
-    saved = statistics.bytes * groups.duplicates // max(1, statistics.documents)
-    message(
-        f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of {documents};"
-        f" by their number, about {saved / 1e6:,.1f} MB of {statistics.bytes / 1e6:,.1f} MB"
-    )
+    duplicates = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')}"
+    if isinstance(index.place.target, Path):
+        space = "the file keeps its size without them, and new documents reuse the space"
+    else:
+        saved = statistics.bytes * groups.duplicates // max(1, statistics.documents)
+        total = f"{statistics.bytes / 1e6:,.1f} MB"
+        space = f"by their number, about {saved / 1e6:,.1f} MB of {total}"
+    message(f"{duplicates} of {documents}; {space}")
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
     output.warn(*template_warnings(index.store, index.meta_of(groups.grouping.limits), groups))

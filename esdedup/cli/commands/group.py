@@ -147,7 +147,7 @@ def group_command(
         )
     if unwritten is not None:
         raise unwritten
-    if marks is not None and (marks.failed or (marks.stale and not marks.settled)):
+    if marks is not None and (marks.failed or (marks.stale and not marks.written)):
         raise Exit(1)
 
 

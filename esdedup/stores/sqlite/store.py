@@ -246,7 +246,10 @@ class LocalStore:
                 f" FROM {tables.documents}",
                 (meta.scheme.id, meta.scheme.id),
             ).fetchone()
-            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            pages = (
+                "SELECT (page_count - freelist_count) * page_size"
+                " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+            )
             size = tables.one(pages)
         return Statistics(documents, sketched, other, size, f"SQLite {sqlite3.sqlite_version}")
 
