@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import get_args
 
+import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,7 +15,10 @@ from esdedup.proxy.splice import Outcome
 from tools.commands import COMMANDS
 from tools.docs import ROOT, Block, blocks_of
 
-PAGE = (ROOT / "docs" / "how-to" / "run-the-proxy.md").read_text("utf-8")
+FOLDER = ROOT / "docs" / "how-to"
+PAGE = (FOLDER / "run-the-proxy.md").read_text("utf-8")
+RULES = (FOLDER / "proxy" / "rules.yml").read_text("utf-8")
+DASHBOARD = (FOLDER / "proxy" / "dashboard.json").read_text("utf-8")
 OUTCOMES = set(get_args(Outcome))
 
 
@@ -21,18 +26,28 @@ def file(name: str) -> Block:
     return next(block for block in blocks_of(PAGE) if block.title == name)
 
 
-def test_metrics_of_the_page_and_of_its_rules_exist() -> None:
+@pytest.mark.parametrize("text", [PAGE, RULES, DASHBOARD], ids=["page", "rules", "dashboard"])
+def test_metrics_of_the_page_the_rules_and_the_dashboard_exist(text: str) -> None:
     made = {family.name for family in text_string_to_metric_families(Metrics().page()[0].decode())}
-    named = set(re.findall(r"esdedup_proxy_[a-z_]+", PAGE))
+    named = set(re.findall(r"esdedup_proxy_[a-z_]+", text))
+    assert named
     assert {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in named} <= made
 
 
 def test_rules_are_yaml_and_name_outcomes_that_exist() -> None:
-    (group,) = yaml.safe_load(file("esdedup-proxy.rules.yml").body)["groups"]
+    (group,) = yaml.safe_load(RULES)["groups"]
     rules = {rule["alert"]: rule["expr"] for rule in group["rules"]}
     asked = re.search(r'tokens=~"([\w|]+)"', rules["EsdedupProxyDocumentsWithoutTokens"])
     assert asked is not None
     assert set(asked[1].split("|")) < OUTCOMES
+
+
+def test_the_dashboard_is_json_whose_panels_have_a_source() -> None:
+    dashboard = json.loads(DASHBOARD)
+    (source,) = dashboard["templating"]["list"]
+    for panel in dashboard["panels"]:
+        assert panel["datasource"]["uid"] == f"${{{source['name']}}}"
+        assert all(target["expr"] for target in panel["targets"])
 
 
 def test_each_outcome_is_explained() -> None:

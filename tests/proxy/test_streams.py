@@ -173,6 +173,17 @@ def test_where_nothing_was_acknowledged_the_upstreams_error_is_the_answer(
     assert answer.headers["x-elastic-product"] == "Elasticsearch"
 
 
+def test_an_answer_that_breaks_off_is_logged_once(
+    elasticsearch_url: str, name: str, tmp_path: Path
+) -> None:
+    with Proxy(elasticsearch_url) as guard, Enriching(guard.url, tmp_path) as proxy:
+        guard.drop_after(1)
+        with pytest.raises(httpx.RemoteProtocolError):
+            post(proxy.url, lines(name, 1))
+        await_true("told", lambda: "an answer broke off" in proxy.log, 30)
+        assert "ASGI" not in proxy.log
+
+
 def test_packed_bodies_that_break_off_are_refused(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
