@@ -30,7 +30,6 @@ from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
     TAKEN_BY_LINE,
-    NewDocument,
     RepeatedIds,
     bad_record,
     encoded,
@@ -109,7 +108,7 @@ def ingest(
     current = fresh or (lambda: meta)
     policy = on_duplicate or DuplicatePolicy()
     originals = Originals(store, current, policy) if policy.action != "keep" else None
-    prepare = partial(_prepare, id_field, originals is not None, originals is None or workers > 1)
+    prepare = partial(_prepare, id_field, originals is not None)
     given = ((chunk, current()) for chunk in _chunks(records))
     report = IngestReport()
     ids = ids or RepeatedIds()
@@ -122,8 +121,8 @@ def ingest(
             report += _Writer(store, dead_letter, policy, originals, batch).write()
             for record in batch.bad:
                 dead_letter(record)
-            read = len(batch.ids) + len(batch.bad)
-            repeated = ids.add(batch.ids)
+            read = len(batch.documents) + len(batch.bad)
+            repeated = ids.add([each.id for each in batch.documents])
             report += IngestReport(read=read, failed=len(batch.bad), duplicate_ids=repeated)
             if on_batch is not None:
                 on_batch(report)
@@ -146,25 +145,16 @@ class _Batch:
     """The documents of a chunk, and the records that are not documents.
 
     meta: the index's, when the chunk was read. own: for each document, whether its id is its own.
-    texts: of the documents, if a policy needs them. items: the documents without tokens, or
-    nothing if all of them have got their tokens already.
+    texts: of the documents, if a policy needs them.
     """
 
     chunk: Chunk
     meta: IndexMeta
     id_field: str | None
-    ids: list[str]
     own: list[bool]
     texts: list[str]
     bad: list[BadRecord]
-    items: list[NewDocument]
     documents: list[Encoded]
-
-    def encoded(self, rows: Sequence[int]) -> list[Encoded]:
-        """Documents with their tokens."""
-        if self.documents:
-            return [self.documents[row] for row in rows]
-        return encoded([self.items[row] for row in rows], self.meta)
 
     def records(self) -> list[Record]:
         """Return the records of the documents, which are read again."""
@@ -172,21 +162,13 @@ class _Batch:
         return [item.record for item in items]
 
 
-def _prepare(
-    id_field: str | None, with_texts: bool, with_tokens: bool, given: tuple[Chunk, IndexMeta]
-) -> _Batch:
-    """Read a chunk, maybe in a worker process.
-
-    with_tokens: make the tokens of all documents. Without, only those that are written get tokens.
-    """
+def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
+    """Read and sketch a chunk, maybe in a worker process."""
     chunk, meta = given
     items, bad = items_of(chunk.records(), meta.text_fields, id_field)
-    ids, own = [item.id for item in items], [item.own_id for item in items]
-    texts = [item.text for item in items] if with_texts else []
-    documents = encoded(items, meta) if with_tokens else []
-    return _Batch(
-        chunk, meta, id_field, ids, own, texts, bad, [] if with_tokens else items, documents
-    )
+    own, texts = [item.own_id for item in items], [item.text for item in items]
+    documents = encoded(items, meta)
+    return _Batch(chunk, meta, id_field, own, texts if with_texts else [], bad, documents)
 
 
 @dataclass(frozen=True)
@@ -206,14 +188,14 @@ class _Writer:
 
     def write(self) -> IngestReport:
         """Write the documents of the batch; the records are not counted as read."""
-        rows = range(len(self.batch.ids))
+        rows = range(len(self.batch.documents))
         if self.originals is None:
             return self._put(rows)[0]
         return self._write_unless_alike(rows, self.originals)
 
     def _write_unless_alike(self, rows: Sequence[int], originals: Originals) -> IngestReport:
         """Find near-duplicates, and write the rows that the policy lets in."""
-        ids = {row: self.batch.ids[row] for row in rows}
+        ids = {row: self.batch.documents[row].id for row in rows}
         texts = [self.batch.texts[row] for row in rows]
         found = originals.find([*ids.values()], texts, again=self.renews_marks)
         verdicts = dict(zip(rows, found, strict=True))
@@ -267,7 +249,7 @@ class _Writer:
         self, rows: Sequence[int], marks: Mapping[str, Verdict] | None = None
     ) -> tuple[IngestReport, set[str]]:
         """Write rows. Returns what became of them, and the ids that were refused."""
-        documents = self.batch.encoded(rows)
+        documents = [self.batch.documents[row] for row in rows]
         if marks is not None and self.policy.writes:
             documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
         report, refused = self._write(documents, [self.batch.own[row] for row in rows])

@@ -11,7 +11,6 @@ from esdedup.exceptions import UsageError
 from esdedup.models import MARKS
 from esdedup.sketch.limits import ACTING, Limits
 
-OnDuplicate = Literal["keep", "mark", "skip", "fail"]
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 
 

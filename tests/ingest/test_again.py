@@ -148,17 +148,6 @@ def test_in_a_data_stream(place: Place, request: pytest.FixtureRequest) -> None:
         assert index.get("d").source["text"] == "changed"
 
 
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_an_index_that_hides_a_part_of_its_documents(place: Place) -> None:
-    """Such a part can't be compared, so that the document is written."""
-    place.call("PUT", "", {"mappings": {"_source": {"excludes": ["secret"]}}})
-    with esdedup.open(place.target, place.index) as index:
-        given = [{"id": "a", "text": "some words", "secret": "1"}, {"id": "b", "text": "others"}]
-        index.add(given)
-        report = index.add(given)
-        assert (report.updated, report.unchanged) == (1, 1)
-
-
 @pytest.mark.on_every_server
 def test_a_line_is_stored_as_it_means(target: list[str], store: Store) -> None:
     lines = [

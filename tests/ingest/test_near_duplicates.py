@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from pathlib import Path
@@ -117,23 +116,6 @@ def test_marked(index: esdedup.Index) -> None:
     assert {id: ours.get("group") for id, ours in stored(index, texts).items()} == {
         id: ours.get("group") for id, ours in tokens.items()
     }
-
-
-def test_failed(index: esdedup.Index) -> None:
-    texts = corpus(20)
-    expected = leaders(texts, 0.8)
-    letters: list[BadRecord] = []
-    records = (Record("f", n, {"id": id, "text": t}) for n, (id, t) in enumerate(texts.items(), 1))
-    report = ingest(
-        index.store, index.meta, records, letters.append, on_duplicate=DuplicatePolicy("fail")
-    )
-    assert (report.created, report.failed) == (20 - len(expected), len(expected))
-    for letter in letters:
-        original, similarity = expected[json.loads(letter.raw)["id"]]
-        assert letter.reason == (f"it is like {original!r}: Jaccard similarity {similarity:.3f}")
-    index.store.refresh()
-    with pytest.raises(esdedup.RecordError, match="it is like 'd0'"):
-        add(index, {"copy": texts["d0"]}, DuplicatePolicy("fail"))
 
 
 @clusters

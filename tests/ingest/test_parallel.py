@@ -132,19 +132,6 @@ def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -
         assert index.statistics().sketched == 14_000
 
 
-def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
-    # The first chunks are full, and the next one waits for its other lines.
-    text = "\n".join(f'{{"text": "text {n}"}}' for n in range(25_000))
-    with input_without_end(text) as lines:
-        process = start_command("index", "-", "--workers", "2", stdin=lines, stderr=subprocess.PIPE)
-        await_true("workers", lambda: len(children(process)) >= 2)
-        os.kill(min(children(process)), signal.SIGKILL)
-    _, shown = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "a worker process was killed" in shown
-    assert "Traceback" not in shown
-
-
 def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
     text = "".join(f'{{"text": "text {n} of many"}}\n' for n in range(70_000))
     for least, seconds in ((1, 0.0), (2, 0.0), (2, 0.4)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,11 +14,8 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.groups.groups import Grouping, find_groups
-from esdedup.groups.marks import mark_groups
 from esdedup.ingest import ingest
 from esdedup.records.files import BadRecord, Record
-from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.changes import update
 from esdedup.text.jaccard import hamming, jaccard
@@ -277,44 +273,3 @@ def test_followers_of_what_was_refused_are_judged_again(index: esdedup.Index, pl
     del texts["d0"]
     assert len(letters) == 1
     assert stored(index, ["d0", *texts]) == by_brute_force(texts, JACCARD)
-
-
-WORD = st.sampled_from(["alpha", "beta", "gamma", "delta", "喊", "你", "回", "家"])
-BASES = st.lists(st.lists(WORD, min_size=12, max_size=24), min_size=1, max_size=3)
-EDITS = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 23), st.integers(0, 3)), min_size=1, max_size=14
-)
-
-
-@given(BASES, EDITS, st.sampled_from([0.3, 0.5, 0.8]), st.integers(1, 20), st.booleans())
-def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
-    bases: list[list[str]],
-    edits: list[tuple[int, int, int]],
-    threshold: float,
-    batch: int,
-    by_distance: bool,
-) -> None:
-    made = []
-    for which, at, times in edits:
-        text = list(bases[which % len(bases)])
-        # Edits of edits, so that leaders are alike and there are ties; and equal and empty texts.
-        for step in range(times):
-            text[(at + step) % len(text)] = f"x{step}"
-        made.append(" ".join(text) if at < 23 else "")
-    documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(made)]
-    policy = DuplicatePolicy("group", threshold)
-    grouping = Grouping(Limits(threshold=threshold, least=1))
-    if by_distance:
-        policy = DuplicatePolicy("group", sketch="simhash", distance=6)
-        grouping = Grouping(Limits("simhash", distance=6))
-    # Bands of one row miss nothing at these thresholds.
-    scheme = esdedup.Scheme([esdedup.MinHash(bands=128, rows=1), esdedup.SimHash()])
-    with tempfile.TemporaryDirectory() as folder:
-        index = esdedup.open(Path(folder) / "a.db", scheme=scheme)
-        for first in range(0, len(documents), batch):
-            index.add(documents[first : first + batch], on_duplicate=policy)
-        groups = find_groups(index.store, index.meta, grouping)
-        report = mark_groups(index.store, index.meta, groups, collapse_ready=True)
-        index.close()
-    # Groups, originals, and the numbers are there already.
-    assert (report.written, report.unchanged) == (0, len(documents))
