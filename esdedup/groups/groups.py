@@ -108,25 +108,21 @@ class Member:
 
     similarity: exact Jaccard similarity to the representative; None if grouped by Hamming distance.
     distance: Hamming distance to the representative; None if grouped by Jaccard similarity.
-    digest: of its text when it was read.
     """
 
     id: str
     similarity: float | None
     distance: int | None
-    digest: str
 
 
 @dataclass(frozen=True)
 class Group:
-    """The representative of two or more similar documents, and its duplicates.
+    """The id of the representative of two or more similar documents, and its duplicates.
 
-    representative: its id. digest: of its text when it was read.
-    members: the duplicates, in their order of precedence.
+    members: in their order of precedence.
     """
 
     representative: str
-    digest: str
     members: list[Member]
 
 
@@ -135,17 +131,17 @@ class Groups(Tabular):
     """All documents with tokens, in their order of precedence, each with its representative.
 
     Iterates over the groups of two or more, the largest first, then by precedence. As a table it
-    has a row for each document of these: its id and the representative's, and how similar it is.
+    has a row for each of their documents.
 
-    grouping: as given, with the distance that was used.
-    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
+    grouping: with the distance that was used.
+    ids: of n documents. digests: of their texts, as `digest_words` returns them, shape (n, 2).
     representative: row of each document's representative, which may be its own, shape (n,).
     value: similarity or distance to it, nan for a representative itself, shape (n,).
-    capped: buckets that were cut short.
-    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
-    buckets are stopped or cut: how many pairs meet only in these depends on the texts.
-    basis: of the comparison. judged: counts of the judgements that were respected when all groups
-    were found. judgements: that the groups were formed by.
+    capped: buckets of which not all pairs were compared.
+    recall: expected share found of the pairs at the threshold; None if buckets are stopped or
+    capped, since how many pairs share only these depends on the texts.
+    judged: counts of the judgements that were respected when all groups were found. judgements:
+    those that the groups were formed by.
     """
 
     grouping: Grouping
@@ -209,17 +205,16 @@ class Groups(Tabular):
             head, first = int(heads[at]), int(starts[at])
             followers = by_head[first : first + int(counts[head]) - 1].tolist()
             members = [self.member(row) for row in followers]
-            yield Group(self.ids[head], self.digest(head), members)
+            yield Group(self.ids[head], members)
 
     def member(self, row: int) -> Member:
-        """The duplicate of a row."""
+        """Return the duplicate of a row."""
         value = float(self.value[row])
-        if self.grouping.by_distance:
-            return Member(self.ids[row], None, int(value), self.digest(row))
-        return Member(self.ids[row], value, None, self.digest(row))
+        measures = (None, int(value)) if self.grouping.by_distance else (value, None)
+        return Member(self.ids[row], *measures)
 
     def digest(self, row: int) -> str:
-        """The digest of a row's text."""
+        """Return the digest of a row's text, as it was read."""
         return digest_of_words(self.digests[row])
 
     def misfit(self, now: Judgements, ahead: I64) -> str | None:

@@ -284,7 +284,8 @@ class WorkFolder:
         values: NDArray[Any] = np.empty((reading.width, order.size), reading.dtype)
         if not values.size:
             return values
-        with _made(self.path / _VALUES, "x+b") as out:
+        (self.path / _VALUES).unlink(missing_ok=True)
+        with open_private(self.path / _VALUES, "x+b") as out:
             if hasattr(os, "posix_fallocate"):
                 # Else a full disk ends the process when a page is written.
                 os.posix_fallocate(out.fileno(), 0, values.nbytes)
@@ -329,8 +330,7 @@ class WorkFolder:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
         try:
-            with _read(file) as raw:
-                held = json.load(raw)
+            held = json.loads(file.read_bytes())
             shares = int(held["shares"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise UsageError(
@@ -389,13 +389,9 @@ def _require_ours(path: Path) -> None:
                 )
 
 
-def _read(file: Path) -> IO[bytes]:
-    return open_private(file, "rb", follow=False)
-
-
 @contextmanager
 def _loaded(file: Path) -> Iterator[Any]:
-    with _read(file) as raw, np.load(raw) as arrays:
+    with file.open("rb") as raw, np.load(raw) as arrays:
         yield arrays
 
 
@@ -412,17 +408,12 @@ def _naming(path: Path) -> Iterator[None]:
         raise StoreError(f"work folder {path}: {error.strerror or error}") from error
 
 
-def _made(file: Path, mode: str) -> IO[bytes]:
-    """Create a file in place of one that a killed run left, or of a link, which stays unread."""
-    file.unlink(missing_ok=True)
-    return open_private(file, mode)
-
-
 @contextmanager
 def _written_whole(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write, which gets its name when all of it is on the disk."""
     unfinished = file.with_name(f"{file.name}.tmp")
-    with _made(unfinished, "xb") as out:
+    unfinished.unlink(missing_ok=True)
+    with open_private(unfinished, "xb") as out:
         yield out
         out.flush()
         os.fsync(out.fileno())
@@ -434,7 +425,7 @@ def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> lis
     texts = [""] * sum(at.size for _, at, _, _ in places)
     with _naming(folder):
         for path, *columns in places:
-            with _read(path) as file:
+            with path.open("rb") as file:
                 for row, start, stop in zip(*(each.tolist() for each in columns), strict=True):
                     file.seek(start)
                     texts[row] = file.read(stop - start).decode("utf-8", "surrogatepass")

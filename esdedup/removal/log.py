@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Literal, Self, get_args
 import xxhash
 import zstandard
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
 from esdedup.stores.private_files import open_private, sync_folder
@@ -49,17 +50,10 @@ class RunHeader:
     grouping: Mapping[str, Any]
     began: str
 
-    @staticmethod
-    def from_json(found: Mapping[str, Any]) -> RunHeader:
-        """Parse the first line. Raises TypeError or ValueError for another form."""
-        header = RunHeader(**found)
-        texts = {name: value for name, value in found.items() if name not in ("grouping", "to")}
-        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
-        if wrong or not isinstance(header.to, str | None):
-            raise ValueError(f"{(wrong or ['to'])[0]} is not text")
-        if header.action not in get_args(Action):
-            raise ValueError(f"the action {header.action!r} is not known")
-        return header
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.action not in get_args(Action):
+            raise UsageError(f"the action {self.action!r} is not known")
 
 
 @dataclass(frozen=True)
@@ -204,8 +198,8 @@ class LogReader:
         if found.pop("version", None) != _VERSION:
             raise UsageError(f"log file {path} is of another version of esdedup")
         try:
-            self.header = RunHeader.from_json(found)
-        except (TypeError, ValueError) as error:
+            self.header = RunHeader(**found)
+        except (TypeError, UsageError) as error:
             raise StoreError(f"log file {path}: its first line is damaged: {error}") from error
 
     def pages(self) -> Iterator[list[Entry]]:

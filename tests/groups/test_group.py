@@ -247,7 +247,6 @@ def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> Non
                 "x2", ["x3"]
             )  # fmt: skip
             assert index.groups(**options).capped.buckets == 0
-            assert {member.digest for member in group.members} == {group.digest}
 
 
 @pytest.mark.parametrize("kind", ["minhash", "simhash"])

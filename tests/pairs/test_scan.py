@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +107,6 @@ def test_links_and_files_of_others_stay(folder: Path, begun: bool) -> None:
     ran = run_command(*GROUP)
     assert (ran.status, "it is a symbolic link" in ran.err) == (2, True), ran
     assert list((folder / "elsewhere").iterdir()) == []
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_link_that_comes_later_is_not_followed(folder: Path, name: str) -> None:
-    mine = folder / "mine"
-    mine.write_text("mine")
-    with esdedup.open("a.db") as index, WorkFolder.at(folder / "work") as work:
-        for ending in ("", ".tmp"):
-            (work.path / f"{name}{ending}").symlink_to(mine)
-        with suppress(esdedup.EsdedupError):
-            find_groups(index.store, index.meta, Grouping(), work=work)
-        work.remove()
-    assert mine.read_text() == "mine"
 
 
 def test_runs_do_not_meet_in_a_folder(folder: Path) -> None:
