@@ -200,15 +200,6 @@ def test_groups_are_those_of_all_pairs(
                 assert known is not None
 
 
-def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
-    with esdedup.open(stored) as index:
-        joined = partition_of(index.groups(method="components"))
-        led = partition_of(index.groups(method="leader"))
-    ids = [f"chain-1-{number}" for number in range(12)]
-    assert {joined[id] for id in ids} == {"chain-1-0"}
-    assert len({led[id] for id in ids}) > 1
-
-
 @pytest.mark.parametrize("method", ["components", "leader"])
 @pytest.mark.parametrize("distance", [None, 3, 7])
 def test_groups_by_hamming_distance(
@@ -391,28 +382,6 @@ def test_only_documents_whose_marks_differ_are_read_again(
         assert index.group().marks.written == 2
         assert {*read} == {"new", member}
     assert marks(target)["new"] == marks(target)[member] == (None,) * 4
-
-
-def test_searches_leave_out_duplicates_in_two_ways(url: str, tmp_path: Path) -> None:
-    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
-    target = ["--url", url, "--index", name]
-    try:
-        texts = planted(20)
-        add(target, texts)
-        answer = run(target, "group", cwd=tmp_path)
-        original = {"exists": {"field": "esdedup.original"}}
-        left = len(texts) - answer["duplicates"]
-
-        def found(**body: Any) -> int:
-            return len(
-                call(url, "POST", f"/{name}/_search", {"size": 1_000} | body)["hits"]["hits"]
-            )
-
-        assert found(query={"bool": {"must_not": original}}) == left
-        run(target, "group", "--collapse-ready", cwd=tmp_path)
-        assert found(collapse={"field": "esdedup.group"}) == left
-    finally:
-        delete_index(url, name)
 
 
 def test_a_document_that_changed_meanwhile_is_left_as_it_is(

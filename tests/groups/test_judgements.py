@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup.groups.constraints import Constraints
 from esdedup.groups.groups import Groups, Method
-from esdedup.ingest.arrivals import Originals
-from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
+from esdedup.ingest.policies import PolicyAction
 from esdedup.pairing.union_find import join, singletons
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests
@@ -480,19 +479,6 @@ def test_policies_keep_followers_of_one_document_apart(
         held = {one.id: one.document.tokens for one in local.store.hold(["a", "b", "c"])}
         assert held["b"]["group"] == "a"
         assert held["c"]["group"] == "c"
-
-
-def test_a_judged_document_may_come_again_with_equal_ones(local: esdedup.Index) -> None:
-    texts = {"F": varied(1, 1), "E": varied(1, 1), "N": varied(1, 1), "g": varied(1, 2)}
-    local.add([{"id": id, "text": text} for id, text in texts.items()])
-    local.judge("E", "g", "different")
-    local.judge("N", "g", "different")
-    local.delete(list(texts))
-    originals = Originals(local.store, lambda: local.meta, DuplicatePolicy("group"))
-    for ids in (["g", "F", "E"], ["N", "F"]):
-        verdicts = originals.find(ids, [texts[id] for id in ids])
-        for id, verdict in zip(ids, verdicts, strict=True):
-            assert id not in ("E", "N") or verdict.group != "g"
 
 
 def test_marks_against_a_judgement_are_renewed(local: esdedup.Index) -> None:

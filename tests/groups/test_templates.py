@@ -148,11 +148,3 @@ def test_templates_are_split_by_similarity_only(other: list[str]) -> None:
     ran = run_command("group", "--split-templates", *other)
     assert ran.status == 2
     assert "--split-templates can't be combined with" in ran.err
-
-
-def test_spark_does_not_split_templates() -> None:
-    ran = run_command(
-        "group", "--split-templates", "--engine", "spark", "--url", "http://localhost:1"
-    )
-    assert ran.status == 2
-    assert "--split-templates requires --engine local" in ran.err
