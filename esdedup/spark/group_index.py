@@ -63,11 +63,11 @@ def group_index(
     """Find the groups of the documents of an index, and write them into the documents.
 
     write: False to change nothing. collapse_ready: as of `write_groups`. largest: number of groups
-    to name. work: a folder for intermediate tables that all executors reach; what this job puts
-    into it is removed at the end.
+    to name. work: a folder for intermediate tables that all executors reach.
 
-    Raises UsageError if Spark can't group so, or people judged pairs of documents, StoreError while
-    the index is changing its scheme, the errors of the store, and EsdedupError if Spark fails.
+    Raises UsageError for groupings that Spark does not support and for judged documents, StoreError
+    while the index is changing its scheme, the errors of the store, and EsdedupError if Spark
+    fails.
     """
     keep = grouping.keep
     with ExitStack() as stack:
@@ -98,14 +98,14 @@ def group_index(
 
 
 def _sizes(found: DataFrame) -> dict[int, int]:
-    """The numbers of groups, by their number of documents."""
+    """Return the numbers of groups, by their number of documents."""
     duplicates = found.where("original is not null").groupBy("original").count()
     rows = duplicates.groupBy("count").agg(F.count("*").alias("groups")).collect()
     return {row["count"] + 1: row["groups"] for row in rows}
 
 
 def _largest(found: DataFrame, most: int) -> list[tuple[int, str, list[str]]]:
-    """The largest groups: their number of documents, representative, and some duplicates."""
+    """Return the largest groups: number of documents, representative, and some duplicates."""
     if not most:
         return []
     duplicates = found.where("original is not null")

@@ -14,9 +14,8 @@ from esdedup.arguments import accepts, from_settings
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.union_find import follow, singletons
+from esdedup.pairing.union_find import follow, join, singletons
 from esdedup.sketch.scheme import Scheme
-from esdedup.spark.components import components
 from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.pairs import SparkReport, compare, index_of, reading_of, with_report
 from esdedup.spark.tables import Batches, Tables, mapped
@@ -79,7 +78,7 @@ def find_groups(
         return _groups(documents, nothing, tables), SparkReport.of(documents, reading)
     reading = reading_of(scheme, grouping.limits, grouping.keep)
     documents, edges, report = compare(df, reading, grouping.limits, tables, *names)
-    roots = components(edges, tables)
+    roots = _components(edges)
     if grouping.method == "components":
         scheme = reading.compared.scheme
         joined = _by_component(roots, edges, documents.table, scheme, tables)
@@ -89,6 +88,20 @@ def find_groups(
         whole = edges.join(roots.withColumnRenamed("number", "left"), "left").repartition("root")
         joined = mapped(whole.select("left", "right", "similarity"), _followers, _JOINED)
     return _groups(documents, joined, tables), report
+
+
+def _components(edges: DataFrame) -> DataFrame:
+    """Return the vertices of edges, each with the smallest of its component: number, root (bigint).
+
+    The driver joins all edges, of 16 bytes each.
+    """
+    found = edges.select("left", "right").toArrow()
+    left, right = (found.column(name).to_numpy() for name in ("left", "right"))
+    vertices, one, other = renumbered(left, right)
+    partition = singletons(vertices.size)
+    join(partition, one, other)
+    table = pa.table({"number": vertices, "root": vertices[partition]})
+    return edges.sparkSession.createDataFrame(table)
 
 
 def _by_component(

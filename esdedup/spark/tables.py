@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -30,67 +30,54 @@ _DESCRIPTION = "spark.job.description"
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one job. folder: its own, a path or URI of the cluster's file system."""
+    """The tables of one job.
+
+    folder: its own, a path or URI of the cluster's file system. result: the name of the only table
+    that stays; None for none.
+    """
 
     spark: SparkSession
     folder: str
+    result: str | None
 
     @staticmethod
     @contextmanager
     def of(spark: SparkSession, work: str | None, result: str | None = None) -> Iterator[Tables]:
-        """The tables of a new job, in a new folder within `work`.
+        """Yield the tables of a new job, in a new folder within `work`, removed if the job fails.
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
-        machine. result: the only table that stays; None removes the folder. It is removed if the
-        job fails.
-
-        Raises UsageError if there is no folder.
+        machine. Raises UsageError if there is no folder.
         """
-        tables = Tables(spark, f"{_parent(spark, work)}/esdedup-{uuid.uuid4().hex}")
+        tables = Tables(spark, f"{_parent(spark, work)}/esdedup-{uuid.uuid4().hex}", result)
         try:
             yield tables
         except BaseException:
             with suppress(PySparkException, Py4JError):
-                tables.remove()
+                tables._remove("")
             raise
-        for name in tables.names() if result else [""]:
-            if name != result:
-                tables.remove(name)
+        tables._remove("tables" if result else "")
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
-        """Write a table, and return it as read from there. Spark's pages show the name."""
-        path = f"{self.folder}/{name}"
-        context = self.spark.sparkContext
-        described = context.getLocalProperty(_DESCRIPTION)
-        context.setLocalProperty(_DESCRIPTION, f"esdedup: {name}")
-        try:
-            table.write.parquet(path)
-        finally:
-            context.setLocalProperty(_DESCRIPTION, described)  # type: ignore[arg-type]
+        """Write a table, and return it as read from there."""
+        path = f"{self.folder}/{name if name == self.result else f'tables/{name}'}"
+        table.write.parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
 
-    def remove(self, name: str = "") -> None:
-        """Remove a table, or the folder with all tables."""
-        files, path = self._files(name)
-        files.delete(path, True)
+    def remove(self, name: str) -> None:
+        """Remove an intermediate table."""
+        self._remove(f"tables/{name}")
 
-    def names(self) -> list[str]:
-        """The names of the tables that were written."""
-        files, path = self._files()
-        return [each.getPath().getName() for each in files.listStatus(path)]
-
-    def _files(self, name: str = "") -> tuple[Any, Any]:
-        """The file system, as Hadoop has it, and the path of a table in it."""
+    def _remove(self, name: str) -> None:
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")
-        return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()), path
+        path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)
 
 
 def mapped(
     table: DataFrame, over: Callable[[Iterable[pa.RecordBatch]], Batches], schema: str | StructType
 ) -> DataFrame:
-    """A table that a function makes of the record batches of each partition."""
+    """Return a table that a function computes from the record batches of each partition."""
     return table.mapInArrow(cast("Callable[[Batches], Batches]", over), schema)
 
 

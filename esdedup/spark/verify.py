@@ -22,23 +22,23 @@ _PAIR = "left bigint, right bigint"
 
 
 def verified(pairs: DataFrame, documents: DataFrame, scheme: Scheme, threshold: float) -> DataFrame:
-    """The pairs of at least a similarity: left, right (bigint), similarity (double).
+    """Return the pairs of at least a similarity: left, right (bigint), similarity (double).
 
-    pairs: left, right (bigint): numbers of documents. documents: number, text.
+    pairs: left, right: numbers of documents. documents: number, text.
     """
     both = _with(pairs, documents, "text")
     return mapped(both, partial(_verified, scheme, threshold), f"{_PAIR}, similarity double")
 
 
 def sharing(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: int) -> DataFrame:
-    """The pairs that share at least `least` bands. documents: number, bands."""
+    """Return the pairs that share at least `least` bands. documents: number, bands."""
     if least <= 1:
         return pairs
     return mapped(_with(pairs, documents, "bands"), partial(_sharing, buckets, least), _PAIR)
 
 
 def _with(pairs: DataFrame, documents: DataFrame, name: str) -> DataFrame:
-    """Pairs with a column of both documents, such as left_text and right_text."""
+    """Return pairs with a column of both documents, such as left_text and right_text."""
     for side in ("left", "right"):
         own = documents.select(F.col("number").alias(side), F.col(name).alias(f"{side}_{name}"))
         pairs = pairs.join(own, side)
@@ -48,8 +48,8 @@ def _with(pairs: DataFrame, documents: DataFrame, name: str) -> DataFrame:
 def _verified(scheme: Scheme, threshold: float, batches: Iterable[pa.RecordBatch]) -> Batches:
     for batch in batches:
         left, right = (batch.column(side).to_numpy() for side in ("left", "right"))
-        both = np.concatenate([left, right])
         # A text that is in several pairs of a batch is split once.
+        both = np.concatenate([left, right])
         _, rows, at = np.unique(both, return_index=True, return_inverse=True)
         texts = pa.chunked_array([batch.column("left_text"), batch.column("right_text")])
         sets = shingle_sets(texts.take(pa.array(rows)).to_pylist(), scheme)

@@ -25,7 +25,6 @@ from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.union_find import join, singletons
 from esdedup.records.files import chunks_in
 from esdedup.spark import groups, report_of, similar_pairs
-from esdedup.spark.components import components
 from esdedup.spark.tables import Tables
 from esdedup.stores.mapping import IndexMeta
 
@@ -219,27 +218,6 @@ def test_an_executor_is_killed_in_the_midst(
     assert (tmp_path / "dead").exists()
     assert rounded(after.collect()) == rounded(before.collect())
     assert report_of(after) == report_of(before)
-
-
-@pytest.mark.parametrize("on_driver", [30, 10**6])
-def test_components_of_any_graph(spark: SparkSession, tmp_path: Path, on_driver: int) -> None:
-    rng = np.random.default_rng(on_driver)
-    path = np.stack([np.arange(100), np.arange(1, 101)])
-    loose = rng.integers(500, 900, (2, 200))
-    left, right = np.sort(np.concatenate([path, loose], axis=1), axis=0)
-    apart = left != right
-    left, right = left[apart], right[apart]
-    partition = singletons(900)
-    join(partition, left, right)
-    # A number of a row is far from those of others.
-    edges = spark.createDataFrame(pa.table({"left": left << 33, "right": right << 33}))
-    with Tables.of(spark, str(tmp_path)) as tables:
-        found = components(edges, tables, on_driver).toArrow()
-    assert [*tmp_path.iterdir()] == []
-    vertices = np.unique(np.concatenate([left, right]))
-    order = np.argsort(found.column("number").to_numpy())
-    assert (found.column("number").to_numpy()[order] == vertices << 33).all()
-    assert (found.column("root").to_numpy()[order] == partition[vertices] << 33).all()
 
 
 def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
