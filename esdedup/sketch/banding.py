@@ -3,19 +3,16 @@
 Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.3: documents of Jaccard
 similarity J share the minimum of a row with the chance J, and a band of r rows with J**r.
 
-A query may ask for more than its own token of a band: in a probe, some of its minima are replaced
-by larger values (`minhash.probe_hashes`). Go through the shingles of both texts in the order of a
-row's permutation. The minimum of the document is the (k + 1)-th smallest value of the query exactly
-if the first k shingles are of the query alone, and the next one is in both. A share J of the
-shingles is in both, and a share (1 - J) / 2 in the query alone if both texts have equally many. So
-in long texts the chance is J * c**k, with c = (1 - J) / 2. The sum of the k of all rows is the
-number of swaps of a probe. C(r + j - 1, j) probes have j swaps, and each is met with J**r * c**j.
-A query for all probes of at most w swaps meets a band with the chance
+In a probe of a query, some minima of a band are replaced by larger values (`bands.probe_hashes`).
+In the order of a row's permutation, the minimum of the document is the (k + 1)-th smallest value of
+the query exactly if the first k shingles are of the query alone, and the next one is in both. In
+long texts of equal length the chance is J * c**k, with c = (1 - J) / 2. The sum of the k of all
+rows is the number of swaps of a probe. C(r + j - 1, j) probes have j swaps, and each is met with
+J**r * c**j. A query for all probes of at most w swaps meets a band with the chance
 
     J**r * sum(C(r + j - 1, j) * c**j for j = 0 ... w)
 
-which for one swap is J**r * (1 + r * (1 - J) / 2). A query that is much shorter than the document
-has fewer shingles of its own, and gains less; a longer one gains more.
+A query that is much shorter than the document gains less; a longer one gains more.
 """
 
 from __future__ import annotations
@@ -35,30 +32,29 @@ MOST_TERMS = 2_048
 
 
 def meeting(similarity: float, rows: int, swaps: int = 0) -> float:
-    """The chance that a query with at most `swaps` swaps meets one band of a document."""
+    """Return the chance that a query with at most `swaps` swaps meets one band of a document."""
     apart = (1.0 - similarity) / 2.0
     more = sum(math.comb(rows + many - 1, many) * apart**many for many in range(swaps + 1))
     return min(1.0, similarity**rows * more)
 
 
 def probes(rows: int, swaps: int) -> int:
-    """The number of probes of a band: all that have at most `swaps` swaps."""
+    """Return the number of probes of a band with at most `swaps` swaps."""
     return sum(math.comb(rows + many - 1, many) for many in range(swaps + 1))
 
 
 def candidate_probability(similarity: float, bands: int, rows: int, swaps: int = 0) -> float:
-    """The chance that a query meets a document: the S-curve 1 - (1 - s**r)**b without swaps."""
+    """Return the chance to meet a document: the S-curve 1 - (1 - s**r)**b without swaps."""
     return 1.0 - math.pow(1.0 - meeting(similarity, rows, swaps), bands)
 
 
-# Cached: many queries ask for the same value, and computing it takes longer than looking it up.
-@functools.lru_cache
+@functools.lru_cache  # Many queries require the same value.
 def expected_recall(
     threshold: float, bands: int, rows: int, least: int = 1, swaps: int = 0
 ) -> float:
-    """The chance that a query meets at least `least` bands of a document at the threshold.
+    """Return the chance that a query meets at least `least` bands of a document at the threshold.
 
-    The number of them is Binomial(bands, meeting). With `least` 1 this is the S-curve.
+    Their number is Binomial(bands, meeting). With `least` 1 this is the S-curve.
     """
     met = meeting(threshold, rows, swaps)
     if least < 1 or met == 1.0:
@@ -66,7 +62,7 @@ def expected_recall(
     if met == 0.0:
         return 0.0
     few = least <= bands * met
-    # The smaller side is added up, so that rounding loses neither a rare meeting nor a rare miss.
+    # Summing the smaller side loses neither a rare meeting nor a rare miss to rounding.
     side = range(least) if few else range(least, bands + 1)
     chance = math.fsum(_binomial(shared, bands, met) for shared in side)
     return max(0.0, 1.0 - chance) if few else min(1.0, chance)
@@ -74,10 +70,9 @@ def expected_recall(
 
 @functools.lru_cache
 def least_bands(threshold: float, recall: float, bands: int, rows: int, swaps: int = 0) -> int:
-    """The most shared bands that a query can ask for and still expect `recall` at `threshold`.
+    """Return the most shared bands to require that still reach `recall` at `threshold`; at least 1.
 
-    It is at least 1, even if one shared band does not reach that recall. The more bands a query
-    asks for, the fewer documents below the threshold it meets.
+    The more bands a query requires, the fewer documents below the threshold it meets.
     """
     enough = range(1, bands + 1)
     reaching = bisect.bisect_left(
@@ -90,7 +85,7 @@ def least_bands(threshold: float, recall: float, bands: int, rows: int, swaps: i
 
 @functools.lru_cache
 def swaps_for(threshold: float, recall: float, bands: int, rows: int) -> int:
-    """The fewest swaps that reach `recall` at `threshold`; the most possible if none does.
+    """Return the fewest swaps that reach `recall` at `threshold`; the most possible if none does.
 
     Each swap multiplies the terms of a query. MOST_SWAPS and MOST_TERMS limit them.
     """
@@ -106,21 +101,21 @@ def swaps_for(threshold: float, recall: float, bands: int, rows: int) -> int:
 
 
 def _binomial(successes: int, trials: int, chance: float) -> float:
-    """The probability of exactly `successes`. Its factors are too large for floats: logarithms."""
+    """Return the probability of exactly `successes`, by logarithms of its large factors."""
     failures = trials - successes
     choices = math.lgamma(trials + 1) - math.lgamma(successes + 1) - math.lgamma(failures + 1)
     return math.exp(choices + successes * math.log(chance) + failures * math.log1p(-chance))
 
 
 def steepest_similarity(bands: int, rows: int) -> float:
-    """The similarity at which the S-curve is about steepest: (1/b)**(1/r)."""
+    """Return the similarity at which the S-curve is about steepest: (1/b)**(1/r)."""
     return math.pow(1.0 / bands, 1.0 / rows)
 
 
 def background_candidates(
     documents: float, similarity: float, bands: int, rows: int, swaps: int = 0
 ) -> float:
-    """Candidates expected among N unrelated documents of chance similarity s: N * b * s**r."""
+    """Return the candidates expected among N unrelated documents of similarity s: N * b * s**r."""
     return documents * min(1.0, bands * meeting(similarity, rows, swaps))
 
 
@@ -129,9 +124,9 @@ def choose_banding(
 ) -> tuple[int, int]:
     """Return (bands, rows) for queries with `swaps` swaps to reach `recall` at `threshold`.
 
-    The choice has the most rows with which bands within `permutations` reach the recall without any
-    swap, because each further row divides the candidates that meet by chance. It has no more bands
-    than the queries need, because each costs a token.
+    It has the most rows with which bands within `permutations` reach the recall without swaps,
+    because each row divides the candidates that meet by chance, and no more bands than the queries
+    need, because each costs a token.
     Raises UsageError for values out of range, or if not even one row a band reaches the recall.
     """
     if not 0.0 < threshold < 1.0:
@@ -151,7 +146,7 @@ def choose_banding(
 
 
 def bands_needed(threshold: float, recall: float, rows: int, swaps: int = 0) -> int | None:
-    """The fewest bands of `rows` rows that reach the recall, or None if no usable number does."""
+    """Return the fewest bands of `rows` rows that reach the recall, or None if too many do."""
     met = meeting(threshold, rows, swaps)
     if met < 1e-12:
         return None

@@ -17,26 +17,24 @@ LOOKING = 0.5
 ACTING = 0.8
 """The default threshold of commands that act on duplicates: group, dedup, report, index."""
 MAX_PER_BUCKET = 1_000
-"""By default pairs and groups compare a document with at most this many others of a bucket."""
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Says which documents count as similar, and how far to look for them.
+    """Which documents count as similar, and how far to look for them.
 
-    sketch: name of the sketch of the scheme to compare by, from which the measure follows; None for
-    the first one.
+    sketch: name of the sketch to compare by, from which the measure follows; None for the first.
     threshold: minimum Jaccard similarity; None for the nearest documents, however different.
     distance: maximum Hamming distance, in bits; None for the one that equal segments guarantee.
     k: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
     recall: share of the documents at the threshold to find; None for 99.9%, or as much as the
-    scheme reaches. A higher recall requires fewer shared bands and more swaps (`banding`), and
+    scheme reaches. A higher one requires fewer shared bands and more swaps (`banding`), and
     returns more candidates.
     max_bucket: skip bands or segments whose bucket holds more documents, but keep one; None to skip
-    only the stop list. It costs one more round trip. Only for queries.
+    only the stop list. It takes another round trip. Only for queries.
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
     least: number of bands to share; None for the most that reach the recall.
     swaps: of queries; None for the fewest that reach the recall.
@@ -75,16 +73,13 @@ class Limits:
         check_fields(self)
         if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
             raise UsageError(f"threshold {self.threshold}: use a similarity above 0, up to 1")
-        if self.k < 1:
-            raise UsageError(f"k {self.k}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
         if self.recall is not None and not 0.0 < self.recall < 1.0:
             raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
-        if self.max_bucket is not None and self.max_bucket < 1:
-            raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
-        if self.max_per_bucket < 1:
-            raise UsageError(f"max per bucket {self.max_per_bucket}: use at least 1 document")
+        for name in ("k", "max_bucket", "max_per_bucket"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"{name.replace('_', ' ')} {value}: use at least 1")
 
     @property
     def wanted_recall(self) -> float:
@@ -99,13 +94,13 @@ class Limits:
         return self.threshold
 
     def chosen(self, scheme: Scheme) -> Sketch:
-        """Return the sketch of a scheme to compare by. Raises UsageError if it can't hold these."""
+        """Return the sketch to compare by. Raises UsageError for limits that it can't hold."""
         sketch = scheme.sketch(self.sketch)
         sketch.check(self)
         return sketch
 
     def for_pairs(self, scheme: Scheme) -> Sketch:
-        """Return the sketch to compare all documents by. Raises UsageError for others' limits."""
+        """Return the sketch to compare all documents by. Raises UsageError for a query's limits."""
         if self.max_bucket is not None:
             raise UsageError("max bucket is for queries: use max per bucket for pairs and groups")
         sketch = self.chosen(scheme)

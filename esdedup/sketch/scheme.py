@@ -1,7 +1,7 @@
-"""The scheme: every parameter that decides which tokens a text gets, frozen, with an id.
+"""The scheme: every parameter that the tokens of a text depend on, frozen, with an id.
 
-The index keeps it next to the tokens, so that a reader never guesses. The same scheme and text
-always give the same tokens: a change to any algorithm raises VERSION.
+The index stores it next to the tokens. The same scheme and text always have the same tokens: a
+change to any algorithm raises VERSION.
 """
 
 from __future__ import annotations
@@ -75,13 +75,11 @@ class Scheme:
     ) -> Scheme:
         """Return the scheme whose bands find a pair at `threshold` with probability `recall`.
 
-        `banding.choose_banding` explains the choice.
+        threshold: Jaccard similarity, between 0 and 1. recall: mean share of the pairs at just this
+        similarity that are found, between 0 and 1. swaps: of the queries that find them; 0 to
+        compare stored tokens. permutations, token_bits: as in MinHash. others: further parameters
+        of Scheme, whose sketches follow these bands. `banding.choose_banding` explains the choice.
 
-        threshold: Jaccard similarity, between 0 and 1.
-        recall: mean share of the pairs at just this similarity that are found, between 0 and 1.
-        swaps: of the queries that find them; 0 if stored tokens alone are to meet.
-        permutations, token_bits: as in MinHash. others: further parameters of Scheme, whose
-        sketches come after these bands.
         Raises UsageError for values out of range, or if `permutations` do not reach the recall.
         """
         bands, rows = choose_banding(threshold, recall, permutations, swaps)
@@ -112,10 +110,6 @@ class Scheme:
         listed = ", ".join(self.names)
         raise UsageError(f"there is no sketch {name!r}: use {listed}")
 
-    def of_metric(self, metric: str) -> Sketch | None:
-        """Return the first sketch that a measure verifies, or None."""
-        return next((each for each in self.sketches if each.metric == metric), None)
-
     @property
     def banded(self) -> Banded:
         """The first sketch with bands. Raises UsageError if there is none."""
@@ -145,8 +139,8 @@ class Scheme:
 
     def replaced(self, sketch: Sketch) -> Scheme:
         """Return the scheme with a sketch in place of the one of its name."""
-        every = (sketch if each.name == sketch.name else each for each in self.sketches)
-        return replace(self, sketches=tuple(every))
+        every = [sketch if each.name == sketch.name else each for each in self.sketches]
+        return replace(self, sketches=every)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
@@ -174,24 +168,21 @@ class Scheme:
         if not isinstance(sketches, list):
             raise UsageError("a scheme's sketches is not a list")
         shingling["stop_words"] = tuple(words)
-        parts = {
-            "normalisation": Normalisation(
-                **parameters(Normalisation, normalisation, "normalisation")
-            ),
-            "shingling": Shingling(**parameters(Shingling, shingling, "shingling")),
-            "sketches": tuple(map(_sketch_of, sketches)),
-        }
-        return Scheme(**parameters(Scheme, {**whole, **parts}, ""))
+        whole["normalisation"] = Normalisation(
+            **parameters(Normalisation, normalisation, "normalisation")
+        )
+        whole["shingling"] = Shingling(**parameters(Shingling, shingling, "shingling"))
+        whole["sketches"] = tuple(map(_sketch_of, sketches))
+        return Scheme(**parameters(Scheme, whole, ""))
 
     def differences(self, other: Scheme) -> list[str]:
         """Return what differs, as "shingling.size 3, not 5": our value, not the other's."""
         mine, theirs = dict(_flat(self.to_json())), dict(_flat(other.to_json()))
-        found = []
-        for key in sorted(mine.keys() | theirs.keys()):
-            ours, its = mine.get(key), theirs.get(key)
-            if ours != its:
-                found.append(f"{key} {_show(ours)}, not {_show(its)}")
-        return found
+        return [
+            f"{key} {_show(mine.get(key))}, not {_show(theirs.get(key))}"
+            for key in sorted(mine.keys() | theirs.keys())
+            if mine.get(key) != theirs.get(key)
+        ]
 
     def require(self, other: Scheme, where: str) -> None:
         """Raise SchemeMismatch if `other` differs from this, the scheme of `where`."""
@@ -203,8 +194,7 @@ class Scheme:
             )
 
 
-# Cached: making a scheme checks all of its parameters, and every query needs one.
-@functools.lru_cache(64)
+@functools.lru_cache(64)  # A new scheme checks its parameters, and every query needs one.
 def _only(scheme: Scheme, sketches: tuple[Sketch, ...]) -> Scheme:
     return scheme if scheme.sketches == sketches else replace(scheme, sketches=sketches)
 

@@ -25,7 +25,6 @@ from pyspark.sql.types import StructType
 from esdedup.exceptions import UsageError
 
 Batches = Iterator[pa.RecordBatch]
-_DESCRIPTION = "spark.job.description"
 
 
 @dataclass(frozen=True)

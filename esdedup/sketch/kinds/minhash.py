@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import choose_banding, steepest_similarity
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS, Banded
-from esdedup.sketch.tokens import MAX_TOKENS
 
 if TYPE_CHECKING:
     from esdedup.sketch.limits import Limits
@@ -46,8 +45,6 @@ class MinHash(Banded):
                 f"{self.bands} bands of {self.rows} rows need {self.length}"
                 f" permutations, but there are {self.permutations}"
             )
-        if self.bands > MAX_TOKENS:
-            raise UsageError(f"bands {self.bands}: use at most {MAX_TOKENS}")
         if not 12 <= self.token_bits <= 60 or self.token_bits % 6:
             raise UsageError(f"token bits {self.token_bits}: use a multiple of 6 from 12 to 60")
 
