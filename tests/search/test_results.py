@@ -2,59 +2,33 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 
 import esdedup
-from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.sketch import shingle_sets, sketch
-from esdedup.stores import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import hamming, jaccard
-from tests.conftest import delete_index
-from tests.helpers.commands import call, words
-from tests.helpers.documents import with_tokens
+from tests.helpers.commands import words
+from tests.helpers.places import Place
 
 META = IndexMeta(esdedup.Scheme())
-STORES = ["local", "elasticsearch", "elasticsearch8", "opensearch"]
 Open = Callable[..., esdedup.Index]
 
-clusters = pytest.mark.parametrize("target", STORES[1:], indirect=True)
-
-
-@pytest.fixture(params=STORES)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    """The address of a store, or the file of the local one."""
-    if request.param == "local":
-        return tmp_path / "documents.db"
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
-
 
 @pytest.fixture
-def name() -> str:
-    return f"esdedup-test-{uuid.uuid4().hex[:12]}"
+def open_index(place: Place) -> Iterator[Open]:
+    with ExitStack() as stack:
 
+        def open_one(**options: Any) -> esdedup.Index:
+            return stack.enter_context(esdedup.open(place.target, place.index, **options))
 
-@pytest.fixture
-def open_index(target: str | Path, name: str) -> Iterator[Open]:
-    opened: list[esdedup.Index] = []
-
-    def open_one(**options: Any) -> esdedup.Index:
-        opened.append(esdedup.open(target, name, **options))
-        return opened[-1]
-
-    yield open_one
-    for index in opened:
-        index.close()
-    if isinstance(target, str):
-        delete_index(target, name)
+        yield open_one
 
 
 @pytest.fixture
@@ -64,21 +38,11 @@ def index(open_index: Open) -> esdedup.Index:
     return made
 
 
-@pytest.fixture
-def store(index: esdedup.Index) -> Store:
-    return index.store
-
-
-def documents(texts: list[str], first: int = 0) -> list[Document]:
-    plain = [Document(f"d{number}", {"text": text}) for number, text in enumerate(texts, first)]
-    return with_tokens(plain, META)
-
-
 def test_nothing_is_there_before_it_is_made(open_index: Open) -> None:
     index = open_index()
     assert index.store.meta() is None
     for work in (lambda: list(index.pairs()), lambda: index.similar("x"), index.statistics):
-        with pytest.raises(esdedup.IndexNotFound, match="esdedup-test"):
+        with pytest.raises(esdedup.IndexNotFound, match="does not exist"):
             work()
 
 
@@ -91,30 +55,6 @@ def test_another_scheme_or_field_is_refused_by_name(open_index: Open) -> None:
     with pytest.raises(esdedup.SchemeMismatch, match="'text', not the field 'body'"):
         open_index(text_field="body").create()
     assert open_index().scheme == esdedup.Scheme()
-
-
-@clusters
-def test_an_index_of_others_keeps_what_it_has(target: str, name: str, open_index: Open) -> None:
-    mapping = {"_meta": {"team": "news"}, "properties": {"day": {"type": "date"}}}
-    call(target, "PUT", f"/{name}", {"mappings": mapping})
-    call(target, "PUT", f"/{name}/_doc/1?refresh=true", {"day": "2026-11-21", "text": "x"})
-    open_index().create()
-    stored = call(target, "GET", f"/{name}/_mapping")[name]["mappings"]
-    assert stored["_meta"]["team"] == "news"
-    assert stored["properties"]["day"] == {"type": "date"}
-    assert stored["properties"][FIELD]["dynamic"] == "false"
-    with pytest.raises(esdedup.RecordError, match="document 1"):
-        open_index().add([{"id": "2", "text": "y", "day": "no day"}])
-    assert open_index().statistics().documents == 1
-    raw = call(target, "GET", f"/{name}/_doc/1")["_source"]
-    assert raw == {"day": "2026-11-21", "text": "x"}
-
-
-@clusters
-def test_tokens_are_in_the_source(target: str, name: str, store: Store) -> None:
-    made = documents([words(1)])
-    store.write(made)
-    assert call(target, "GET", f"/{name}/_doc/d0")["_source"] == dict(made[0].source)
 
 
 @pytest.mark.on_every_server
@@ -237,13 +177,6 @@ def unlike() -> list[str]:
                 edited[at] = chr(0x6E00 + new) if chinese else f"edit{new}"
             texts.append(("" if chinese else " ").join(edited))
     return texts
-
-
-def test_the_nearest_need_minhash(open_index: Open) -> None:
-    index = open_index(scheme=esdedup.Scheme([esdedup.SimHash()]))
-    index.add([{"id": "1", "text": words(1)}])
-    with pytest.raises(esdedup.UsageError, match="compares by Hamming distance"):
-        index.similar(words(1), threshold=None)
 
 
 def corpus() -> list[str]:
