@@ -1,9 +1,10 @@
-"""Finds candidate pairs: documents that share a bucket, each with the first ones of the bucket."""
+"""Finds candidate pairs, documents that share a bucket, and verifies them by exact similarity."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from esdedup.pairing.comparison import Reading
-from esdedup.search.buckets import Capped
+from esdedup.search.buckets import Capped, shared_bands
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import shingle_sets
 from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Unsigned
 from esdedup.text.hashing import PRIME64_1, avalanche
+from esdedup.text.jaccard import jaccard
 
+_PAIR = "left bigint, right bigint"
 _ROWS_A_SLICE = 10_000
 """Documents of a bucket that one task pairs with the first ones of the bucket."""
 
@@ -96,3 +101,50 @@ def _numbers(values: Unsigned, at: I64) -> I64:
     else:
         both = avalanche(wide * PRIME64_1 + position)
     return both.view(np.int64)
+
+
+def verified(pairs: DataFrame, documents: DataFrame, scheme: Scheme, threshold: float) -> DataFrame:
+    """Return the pairs of at least a similarity: left, right (bigint), similarity (double).
+
+    pairs: left, right: numbers of documents. documents: number, text.
+    """
+    both = _with(pairs, documents, "text")
+    return mapped(both, partial(_verified, scheme, threshold), f"{_PAIR}, similarity double")
+
+
+def sharing(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: int) -> DataFrame:
+    """Return the pairs that share at least `least` bands. documents: number, bands."""
+    if least <= 1:
+        return pairs
+    return mapped(_with(pairs, documents, "bands"), partial(_sharing, buckets, least), _PAIR)
+
+
+def _with(pairs: DataFrame, documents: DataFrame, name: str) -> DataFrame:
+    """Return pairs with a column of both documents, such as left_text and right_text."""
+    for side in ("left", "right"):
+        own = documents.select(F.col("number").alias(side), F.col(name).alias(f"{side}_{name}"))
+        pairs = pairs.join(own, side)
+    return pairs
+
+
+def _verified(scheme: Scheme, threshold: float, batches: Iterable[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        left, right = (batch.column(side).to_numpy() for side in ("left", "right"))
+        # A text that is in several pairs of a batch is split once.
+        both = np.concatenate([left, right])
+        _, rows, at = np.unique(both, return_index=True, return_inverse=True)
+        texts = pa.chunked_array([batch.column("left_text"), batch.column("right_text")])
+        sets = shingle_sets(texts.take(pa.array(rows)).to_pylist(), scheme)
+        similarity = jaccard(sets, at[: left.size], at[left.size :])
+        near = similarity >= threshold
+        columns = [pa.array(each[near]) for each in (left, right, similarity)]
+        yield pa.RecordBatch.from_arrays(columns, names=["left", "right", "similarity"])
+
+
+def _sharing(buckets: Buckets, least: int, batches: Iterable[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        sides = [batch.column(f"{side}_bands").to_pylist() for side in ("left", "right")]
+        bands = buckets.values([*sides[0], *sides[1]]).T
+        rows: I64 = np.arange(batch.num_rows)
+        enough = shared_bands(bands, rows, rows + batch.num_rows) >= least
+        yield batch.select(["left", "right"]).filter(pa.array(enough))

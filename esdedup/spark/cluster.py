@@ -49,8 +49,6 @@ KEEP_ALIVE = "1h"
 KEEP_COLUMN = "keep"
 WRITERS = 32
 _DOCUMENTS_A_SLICE = 50_000
-_MOST_NUMBERS = 2_000_000
-"""16 MB, which exceeds the 10 MB that Spark broadcasts by default."""
 _REASONS = 1_000
 """Maximum number of failures whose reasons are kept."""
 _GROUPED = ("id", "digest", "group", "original", "similarity")
@@ -65,7 +63,6 @@ class Snapshot:
     connection: Connection
     index: str
     meta: IndexMeta
-    bytes: int
     slices: int
     point: str
 
@@ -182,27 +179,19 @@ def documents_of(
         schema.add(name, "string")
     if keep is not None:
         schema.add(KEEP_COLUMN, "binary")
-    # Spark estimates the size of the result by that of the numbers, and would broadcast a small
-    # one. The first number of each slice stands for it.
-    width = ceil(min(snapshot.bytes / 8, _MOST_NUMBERS) / snapshot.slices) or 1
-    numbers = spark.range(0, width * snapshot.slices, 1, snapshot.slices)
-    return mapped(numbers, partial(_slices, snapshot, width, [*fields], keep), schema)
+    numbers = spark.range(0, snapshot.slices, 1, snapshot.slices)
+    return mapped(numbers, partial(_slices, snapshot, [*fields], keep), schema)
 
 
 def _slices(
-    snapshot: Snapshot,
-    width: int,
-    fields: list[str],
-    keep: KeepRule | None,
-    batches: Iterable[pa.RecordBatch],
+    snapshot: Snapshot, fields: list[str], keep: KeepRule | None, batches: Iterable[pa.RecordBatch]
 ) -> Batches:
-    """Read the slices whose first numbers come; in an executor."""
+    """Read the slices of some numbers, in an executor."""
     texts = snapshot.meta.text_fields
     own = [keep.field] if keep is not None and keep.field is not None else []
     paths = [*dict.fromkeys([*texts, *fields, *own])]
     for batch in batches:
-        numbers = batch.column(0).to_numpy()
-        for number in (numbers[numbers % width == 0] // width).tolist():
+        for number in batch.column(0).to_pylist():
             share = Share(number + 1, snapshot.slices)
             with opened(snapshot.connection, snapshot.index, known=True) as store:
                 pages = store.scan(paths, snapshot.meta, share, point=snapshot.point)
@@ -291,10 +280,9 @@ def snapshot_of(
     slices: int | None = None,
 ) -> Snapshot:
     """Open a point in time of an index. slices: None chooses by documents and cores."""
-    size = store.statistics(meta)
     if slices is None:
-        wanted = ceil(size.sketched / _DOCUMENTS_A_SLICE)
+        wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
         slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
     Share(1, slices)
-    connection, point = store.cluster.connection, store.open_point(keep_alive)
-    return Snapshot(connection, store.index, meta, size.bytes, slices, point)
+    point = store.open_point(keep_alive)
+    return Snapshot(store.cluster.connection, store.index, meta, slices, point)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -28,6 +33,7 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.judgements import read_judgements
 
+_LOG_LEVEL = "spark.log.level"
 _NAMED = 20
 """Maximum number of duplicates of a group that are named."""
 
@@ -116,3 +122,57 @@ def _largest(found: DataFrame, most: int) -> list[tuple[int, str, list[str]]]:
     some = members.where(F.col("number") <= _NAMED).groupBy("original", "count")
     rows = some.agg(F.sort_array(F.collect_list("id")).alias("ids")).orderBy(*order).collect()
     return [(row["count"] + 1, row["original"], row["ids"]) for row in rows]
+
+
+@contextmanager
+def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
+    """Start Spark for the time of a `with`; an active session is used and stays.
+
+    Spark's own messages go to standard error, only errors by default. name: of the application.
+    master: its address; None for the one of `spark-submit`.
+
+    Raises UsageError without a master or without Java.
+    """
+    if (active := SparkSession.getActiveSession()) is not None:
+        yield active
+        return
+    # Without a master Spark would run on this machine without a warning.
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        raise UsageError(
+            "Spark has no master: pass --master (such as local[*], spark://host:7077 or yarn), or"
+            " run this with spark-submit"
+        )
+    # Otherwise it logs a traceback of Ctrl-C.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    builder = SparkSession.builder.appName(name)
+    builder = builder.config("spark.ui.showConsoleProgress", sys.stderr.isatty())
+    try:
+        with _output_to_standard_error():
+            spark = (builder if master is None else builder.master(master)).getOrCreate()
+    except PySparkRuntimeError as error:
+        raise UsageError(
+            "Spark did not start: it needs Java 17 or later. Install it and set JAVA_HOME, or see"
+            " the messages above"
+        ) from error
+    except Py4JError as error:
+        raise UsageError("Spark did not start: see the messages above") from error
+    try:
+        if not spark.sparkContext.getConf().contains(_LOG_LEVEL):
+            spark.sparkContext.setLogLevel("ERROR")
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _output_to_standard_error() -> Iterator[None]:
+    """Send what processes write to standard output, which is for results, to standard error."""
+    sys.stdout.flush()
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(output, 1)
+        os.close(output)

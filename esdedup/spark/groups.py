@@ -16,10 +16,10 @@ from esdedup.groups.groups import Grouping
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.union_find import follow, join, singletons
 from esdedup.sketch.scheme import Scheme
+from esdedup.spark.candidates import verified
 from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.pairs import SparkReport, compare, index_of, reading_of, with_report
 from esdedup.spark.tables import Batches, Tables, mapped
-from esdedup.spark.verify import verified
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.text.arrays import renumbered
 

@@ -19,10 +19,9 @@ from esdedup.search.buckets import Capped
 from esdedup.search.warnings import cut_buckets, lacking_recall
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.spark.candidates import Buckets, candidate_pairs
+from esdedup.spark.candidates import Buckets, candidate_pairs, sharing, verified
 from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.tables import Tables
-from esdedup.spark.verify import sharing, verified
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
 

@@ -171,8 +171,7 @@ def _on_spark(
     largest: int,
 ) -> IndexGroups:
     # It takes half a second, and may not be installed.
-    from esdedup.spark.group_index import group_index
-    from esdedup.spark.session import started
+    from esdedup.spark.group_index import group_index, started
 
     with started(f"esdedup group {target.index}", master) as spark:
         return group_index(
