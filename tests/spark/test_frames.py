@@ -22,7 +22,6 @@ from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
-from esdedup.pairing.union_find import join, singletons
 from esdedup.records.files import chunks_in
 from esdedup.spark import groups, report_of, similar_pairs
 from esdedup.spark.tables import Tables
@@ -144,20 +143,6 @@ BOILERPLATE = (
     "This message is meant for its receiver only. If you are not the receiver, tell the sender and"
     " delete it. Opinions in it are those of the sender. No virus was found when it was sent."
 )
-
-
-def test_planted_groups_among_many_documents(spark: SparkSession, tmp_path: Path) -> None:
-    rows = numbered(planted(30_000)[0])
-    limits = Limits(threshold=0.8)
-    found = groups(frame(spark, rows, 4), method="components")
-    local = pairs_of_files(tmp_path, rows, limits)
-    partition = singletons(len(rows))
-    join(partition, local.left, local.right)
-    sizes = np.bincount(partition, minlength=len(rows))
-    heads = [local.ids[head] if sizes[head] > 1 else None for head in partition.tolist()]
-    assert {id: mark[1] for id, mark in marks_of(found).items()} == dict(
-        zip(local.ids, heads, strict=True)
-    )
 
 
 def test_equal_texts_and_boilerplate_by_the_thousands(spark: SparkSession, tmp_path: Path) -> None:
