@@ -1,7 +1,7 @@
 """Single values of a MinHash signature as tokens, which find the nearest at any similarity.
 
 A document at Jaccard similarity s shares each value with probability s, so that no band of several
-rows has to be met. `search.nearest` looks values up after bands.
+rows has to be met. `search.similar` looks values up after bands.
 """
 
 from __future__ import annotations
