@@ -137,12 +137,13 @@ def _hash_spans(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
     """Return the hash of each span of characters: shape (spans,)."""
     if points.itemsize == 1:
         return xxh3_slices(points.tobytes() + bytes(PADDING), starts, ends - starts, seed)
-    alone = (ends - starts == 1) & (points[starts] < _TABLED)
+    alone = ends - starts == 1
     if 2 * np.count_nonzero(alone) < alone.size:
         return _hash_encoded(points, starts, ends, seed)
     # Most characters are words by themselves, as in Chinese, and are looked up.
-    hashes = _character_hashes(seed).take(points[starts], mode="clip")
-    others = np.flatnonzero(~alone)
+    first = points[starts]
+    hashes = _character_hashes(seed).take(first, mode="clip")
+    others = np.flatnonzero(~alone | (first >= _TABLED))
     if others.size:
         # Only the characters of the other words are encoded.
         counts = (ends - starts)[others]
