@@ -86,7 +86,9 @@ class _Answer:
         self.asked += len(query.groups)
         self.seen.update(each.document.id for each in found.found)
         self.truncated = found.truncated
-        self.near = sorted({each.id: each for each in (*self.near, *matches)}.values(), key=_order)
+        kept = self.limits.k if self.limits.threshold is None else None
+        every = {each.id: each for each in (*self.near, *matches)}.values()
+        self.near = sorted(every, key=_order)[:kept]
         least = query.least
         if found.truncated:
             # Some that share as many tokens as the last candidate were not fetched.
@@ -137,6 +139,8 @@ def _answers(
         matches = _matches(meta, level, sketches, [*asked], [each.found for each in found], limits)
         for row, each, near in zip(asked, found, matches, strict=True):
             answers[row].add(asked[row], level, each, near)
+        # Free the candidates before the next level fetches its own.
+        del found, matches, each, near
     results = [answer.result() for answer in answers]
     for row, result in _of_equal_texts(store, meta, queries, sketches, limits):
         results[row] = result
