@@ -1,7 +1,7 @@
-"""Builds the query for candidates: from the tokens of a text to a `CandidateQuery`.
+"""Builds the query for candidates from the tokens of a text, a `CandidateQuery` that a store runs.
 
-A store runs it. For a cluster `stores.elastic.queries.candidates_body` makes the JSON body of the
-search. For the local file `stores.sqlite.tables` makes the SQL statement.
+For a cluster `stores.elastic.queries.candidates_body` builds the JSON body of the search, for the
+local file `stores.sqlite.tables` the SQL statement.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from esdedup.models import CandidateQuery, Query
-from esdedup.sketch.kinds.base import Probes, Sketch
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import Sketches
 from esdedup.sketch.tokens import encode, encode_at
@@ -29,23 +29,16 @@ def candidate_queries(
 
     sketches: of the texts of the queries, with probes.
     """
-    groups = _groups(sketches.probes[sketch.name], sketch)
-    return _queries(meta, sketch, groups, queries)
-
-
-def _groups(probes: Probes, sketch: Sketch) -> list[list[list[str]]]:
-    """Return the groups of tokens of each query: one for each position, of all its probes."""
-    count, positions, many = probes.values.shape
-    if not count:
-        return []
-    values = probes.values.reshape(count, positions * many)
-    rows = encode_at(values, np.repeat(np.arange(positions), many), positions, sketch.bits)
+    values, present = sketches.probes[sketch.name]
+    count, positions, many = values.shape
+    at = np.repeat(np.arange(positions), many)
+    rows = encode_at(values.reshape(count, positions * many), at, positions, sketch.bits)
     starts = range(0, positions * many, many)
     groups = [[tokens[start : start + many] for start in starts] for tokens in rows]
-    for row, position in np.argwhere(~probes.present.all(axis=2)).tolist():
-        wanted = probes.present[row, position].tolist()
+    for row, position in np.argwhere(~present.all(axis=2)).tolist():
+        wanted = present[row, position].tolist()
         groups[row][position] = [*itertools.compress(groups[row][position], wanted)]
-    return groups
+    return _queries(meta, sketch, groups, queries)
 
 
 def equal_text_queries(
