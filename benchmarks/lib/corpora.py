@@ -8,9 +8,6 @@
     debian    descriptions of the packages of the Debian release that runs here, in English
     chinese   paragraphs of 40 to 4,000 characters of the Chinese manual pages in Debian's package
               manpages-zh, their macros left out; those of which a quarter is Han characters
-    paragraphs-english, -german, -french, -russian, -korean, -japanese
-              paragraphs of 80 to 240 bytes of the descriptions of Debian's packages in that
-              language, lists and repetitions left out
 
 Debian's are fetched by apt-get from where the system gets its packages; the system's own lists stay
 as they are, and nothing is installed. The other benchmarks call this by themselves.
@@ -38,16 +35,6 @@ import platformdirs
 LEAST, MOST = 40, 4_000
 ARTICLES = "https://github.com/chrisjmccormick/MinHash"
 ROFF = re.compile(r"\\f[BIRP]|\\(?:\(..|\[[^]]*\]|[&%c])|\\[|^~/,]")
-PARAGRAPHS = {
-    "english": "en",
-    "german": "de",
-    "french": "fr",
-    "russian": "ru",
-    "korean": "ko",
-    "japanese": "ja",
-}
-SHORTEST, LONGEST = 80, 240
-"""Bytes of a paragraph."""
 HAN = re.compile("[\u4e00-\u9fff]")
 MACRO = re.compile(r"^\.(?:[BI]|BR|RB|IR|RI|BI|IB) +")
 
@@ -108,20 +95,18 @@ def _articles(file: Path | None) -> tuple[str, Iterator[tuple[str, str]]]:
 
 
 def _of_debian(name: str) -> tuple[str, Iterator[tuple[str, str]]]:
-    code = PARAGRAPHS.get(name.removeprefix("paragraphs-"), "en")
     release = platform.freedesktop_os_release().get("VERSION", "of an unknown release")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for part in ("lists/partial", "cache"):
             (home / part).mkdir(parents=True)
         places = (f"Dir::State::lists={home}/lists", f"Dir::Cache={home}/cache")
-        apt = ("apt-get", "-q", *(f"-o{each}" for each in (*places, f"Acquire::Languages={code}")))
+        apt = ("apt-get", "-q", *(f"-o{each}" for each in (*places, "Acquire::Languages=en")))
         _run(*apt, "update")
         if name != "chinese":
-            lists = sorted(map(str, (home / "lists").glob(f"*_Translation-{code}*")))
+            lists = sorted(map(str, (home / "lists").glob("*_Translation-en*")))
             text = _run("/usr/lib/apt/apt-helper", "cat-file", *lists).decode("utf-8")
-            found = list(_descriptions(text) if name == "debian" else _parts(text))
-            return f"package descriptions ({code}) of Debian {release}", iter(found)
+            return f"package descriptions of Debian {release}", iter([*_descriptions(text)])
         _run(*apt, "download", "manpages-zh", within=home)
         (package,) = home.glob("manpages-zh_*.deb")
         _run("dpkg-deb", "-x", str(package), str(home / "pages"))
@@ -144,18 +129,6 @@ def _descriptions(file: str) -> Iterator[tuple[str, str]]:
                 seen.add(name)
                 rest = itertools.takewhile(lambda more: more.startswith(" "), lines[at + 1 :])
                 yield name, " ".join([line.partition(": ")[2], *(more.strip() for more in rest)])
-
-
-def _parts(file: str) -> Iterator[tuple[str, str]]:
-    """Short paragraphs of descriptions: a line of a dot parts them, two spaces begin a list."""
-    seen = set()
-    for description in file.split("\n\n"):
-        lines = [line for line in description.split("\n") if line.startswith(" ")]
-        for part in "\n".join(lines).split("\n .\n"):
-            text = " ".join(line.strip() for line in part.split("\n"))
-            if "  " not in part and SHORTEST <= len(text.encode()) <= LONGEST and text not in seen:
-                seen.add(text)
-                yield str(len(seen)), text
 
 
 def _paragraphs(pages: Path) -> Iterator[tuple[str, str]]:

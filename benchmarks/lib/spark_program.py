@@ -1,4 +1,4 @@
-"""`esdedup.spark.groups` as a program, from Parquet to Parquet, for benchmarks.lib.spark.run.
+"""`esdedup.spark.groups` as a program, from Parquet to Parquet, for benchmarks.own.spark.
 
     python -m benchmarks.lib.spark_program IN OUT THRESHOLD METHOD
 

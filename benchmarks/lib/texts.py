@@ -1,4 +1,4 @@
-"""Made-up texts for the benchmarks: Zipf-distributed words, English-like, Arabic or Chinese."""
+"""Made-up texts for the benchmarks: Zipf-distributed words, English-like or Chinese."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ CHUNK = 1_000
 
 
 LATIN = "etaoinshrdlcumwfgypbvkjxqz"
-ARABIC = "ايلمنورتبهعدسفقكحجشصخطضغذثزظءة"
 
 
 def english(documents: int, characters: int, seed: int = 1) -> list[str]:
     """Texts of about a given length, of a vocabulary of 30,000 words."""
     rng = np.random.default_rng(seed)
     words = _vocabulary(rng)
-    return [_sentences(drawn) for drawn in _draw(rng, words, documents, characters)]
-
-
-def arabic(documents: int, characters: int, seed: int = 1) -> list[str]:
-    """The same in Arabic letters."""
-    rng = np.random.default_rng(seed)
-    words = _vocabulary(rng, ARABIC)
     return [_sentences(drawn) for drawn in _draw(rng, words, documents, characters)]
 
 
@@ -85,8 +77,8 @@ def short(documents: int, seed: int = 7) -> Iterator[str]:
         recent = (recent + made[::5])[-200_000:]
 
 
-def _vocabulary(rng: np.random.Generator, alphabet: str = LATIN) -> list[str]:
-    letters = np.array(list(alphabet))
+def _vocabulary(rng: np.random.Generator) -> list[str]:
+    letters = np.array(list(LATIN))
     weights = 1.0 / np.arange(2, letters.size + 2)
     lengths = np.clip(rng.normal(7.0, 2.5, WORDS), 2, 15).astype(int)
     words = ["".join(rng.choice(letters, length, p=weights / weights.sum())) for length in lengths]

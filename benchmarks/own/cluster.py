@@ -33,7 +33,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,24 +63,6 @@ BATCH = 10_000
 """Documents a write, as `Index.add` makes them."""
 
 Figures = dict[str, Any]
-
-
-class Documents:
-    """Documents of some numbers, one by one; `seconds` is what making them took."""
-
-    def __init__(self, texts: Growing, start: int, stop: int) -> None:
-        self._texts = texts
-        self._range = range(start, stop)
-        self.seconds = 0.0
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        numbers = self._range
-        for first in range(numbers.start - numbers.start % CHUNK, numbers.stop, CHUNK):
-            began = time.perf_counter()
-            chunk = self._texts.chunk(first // CHUNK)
-            self.seconds += time.perf_counter() - began
-            for number in range(max(first, numbers.start), min(first + CHUNK, numbers.stop)):
-                yield {"id": f"d{number}", "text": chunk[number - first]}
 
 
 class Bench:
@@ -115,33 +97,29 @@ class Bench:
         self.plain.close()
         self.index.close()
 
-    def ingest(self, start: int, stop: int) -> float:
-        """Documents a second, with tokens."""
-        documents = Documents(self.texts, start, stop)
-        began = time.perf_counter()
-        report = self.index.add(documents)
-        seconds = time.perf_counter() - began - documents.seconds
-        assert report.created == stop - start, report
+    def ingest(self, start: int, stop: int, *, tokens: bool = True) -> float:
+        """Documents a second, with tokens or without. The time of making texts is not counted."""
+        seconds = 0.0
+        for first in range(start, stop, BATCH):
+            batch = [
+                {"id": f"d{first + row}", "text": text}
+                for row, text in enumerate(self._texts_of(first, min(first + BATCH, stop)))
+            ]
+            began = time.perf_counter()
+            if tokens:
+                self.index.add(batch)
+            else:
+                report = self.plain.store.write([Document(one["id"], one) for one in batch])
+                assert report.created == len(batch), report
+            seconds += time.perf_counter() - began
+        if not tokens:
+            self.plain.store.refresh()
         return (stop - start) / seconds
 
-    def ingest_plain(self, start: int, stop: int) -> float:
-        """Documents a second, without tokens."""
-        documents = Documents(self.texts, start, stop)
-        began = time.perf_counter()
-        batch: list[Document] = []
-        for source in documents:
-            batch.append(Document(source["id"], source))
-            if len(batch) == BATCH:
-                self._write(batch)
-                batch = []
-        if batch:
-            self._write(batch)
-        self.plain.store.refresh()
-        return (stop - start) / (time.perf_counter() - began - documents.seconds)
-
-    def _write(self, batch: list[Document]) -> None:
-        report = self.plain.store.write(batch)
-        assert report.created == len(batch), report
+    def _texts_of(self, start: int, stop: int) -> list[str]:
+        chunks = range(start // CHUNK, -(-stop // CHUNK))
+        texts = itertools.chain.from_iterable(map(self.texts.chunk, chunks))
+        return [*itertools.islice(texts, start % CHUNK, stop - start + start % CHUNK)]
 
     def store_bytes(self, name: str, *, merge: bool = False) -> int:
         """The size of the primaries' store once segments come and go no more."""
@@ -278,7 +256,7 @@ def warm_up(bench: Bench, nodes: int) -> None:
     bench.create(nodes)
     for first in range(0, 20_000, 5_000):
         bench.ingest(first, first + 5_000)
-        bench.ingest_plain(first, first + 5_000)
+        bench.ingest(first, first + 5_000, tokens=False)
     bench.queries(20_000)
     bench.create(nodes)
 
@@ -288,7 +266,7 @@ def measure(bench: Bench, before: int, size: int) -> Figures:
     figures["docs_a_second"] = bench.ingest(before, size)
     figures["peak_mb"] = peak_mb()
     if size <= PLAIN_LIMIT:
-        figures["plain_docs_a_second"] = bench.ingest_plain(before, size)
+        figures["plain_docs_a_second"] = bench.ingest(before, size, tokens=False)
         figures["plain_bytes"] = bench.store_bytes(PLAIN) / size
     figures["bytes"] = bench.store_bytes(INDEX) / size
     figures["queries"] = bench.queries(size)

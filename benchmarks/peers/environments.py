@@ -21,8 +21,6 @@ PACKAGES = {
         "gaoya==0.2.2",
         "redis==8.1.0",
         "rensa==0.5.0",
-        "SetSimilaritySearch==1.0.1",
-        "simhash==2.1.2",
         "xxhash==4.1.0",
     ),
     # Apart, because it holds many packages back.

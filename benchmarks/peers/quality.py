@@ -2,23 +2,18 @@
 
     python -m benchmarks.peers.quality [--corpora articles,debian,chinese] [--documents N]
         [--thresholds 0.3,0.5,0.7,0.8,0.9] [--peers datasketch,gaoya,rensa,text-dedup]
-        [--seeds 1] [--simhash-documents N] [--folder OUT]
+        [--seeds 1] [--folder OUT]
 
 Truth is the exact Jaccard similarity of all pairs of texts, by the sets of shingles that esdedup
-makes by default (three words), worked out without any sketch; on the articles, SetSimilaritySearch
-works it out too. All use 128 permutations and the bands and rows that datasketch chooses for the
-threshold, and get the same sets: as members of eight bytes or as text of the same bytes. A peer's
-pairs are its candidates; if it estimates their similarity, also those that it estimates at the
-threshold or above. esdedup is taken through its index: all texts are put into a local file, and
-`pairs` is asked; with the bands and rows of the others, with its default scheme, and with that as
-it comes, which compares a document with at most 1,000 of those that share a token with it. The
-others are without such a limit. How near recall comes to the S-curve is chance too, as texts with
-the same boilerplate are found or missed together: hence esdedup also with several seeds, on
-average. Texts without any shingle are left out.
-
-By Hamming distance: all pairs of the fingerprints that esdedup makes, by esdedup and by
-SimhashIndex of the package simhash, which gets the same fingerprints; the truth compares each with
-each.
+makes by default (three words), worked out without any sketch. All use 128 permutations and the
+bands and rows that datasketch chooses for the threshold, and get the same sets: as members of eight
+bytes or as text of the same bytes. A peer's pairs are its candidates; if it estimates their
+similarity, also those that it estimates at the threshold or above. esdedup is taken through its
+index, a local file: with the bands and rows of the others, with its default scheme, and with that
+as it comes, which compares a document with at most 1,000 of those that share a token with it. How
+near recall comes to the S-curve is chance too, as texts with the same boilerplate are found or
+missed together: hence esdedup also with several seeds, on average. Texts without any shingle are
+left out.
 """
 
 from __future__ import annotations
@@ -26,12 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 import esdedup
 from benchmarks.lib import corpora, measuring
@@ -42,14 +35,13 @@ from benchmarks.peers.quality_tables import tables
 from esdedup.pairing.pairs import SimilarPairs
 from esdedup.sketch.banding import least_bands
 from esdedup.sketch.limits import MAX_PER_BUCKET
-from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.sketch.sketch import shingle_sets
 from esdedup.text.arrays import Ragged
 
 __all__ = ["tables"]
 
 PERMUTATIONS = 128
 THRESHOLDS = "0.3,0.5,0.7,0.8,0.9"
-DISTANCES = (3, 7)
 RECALL = 0.999
 INSIDE = Path(__file__).parent / "inside"
 
@@ -71,12 +63,6 @@ class Indexed:
         """Keys of the pairs found, and the buckets that were cut."""
         pairs = self.index.pairs(threshold=threshold, recall=RECALL, max_per_bucket=most)
         return _keys(pairs), {"max_bucket": most, "capped_buckets": pairs.capped.buckets}
-
-    def near(self, distance: int, most: int) -> tuple[I64, Figures]:
-        """Keys of the pairs found, and how long it took."""
-        began = time.perf_counter()
-        pairs = self.index.pairs(sketch="simhash", distance=distance, max_per_bucket=most)
-        return _keys(pairs), {"seconds": round(time.perf_counter() - began, 2)}
 
 
 def _keys(pairs: SimilarPairs) -> I64:
@@ -167,53 +153,6 @@ def by_peer(
         file.unlink()
 
 
-def checked(real: Truth, folder: Path, sets: Path, threshold: float) -> Figures:
-    """The truth beside that of a library that many use."""
-    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "exact"]
-    measuring.run([*script, str(sets), str(folder), str(threshold)], folder / "out")
-    with np.load(folder / "exact.npz") as found:
-        same = np.array_equal(found["keys"], real.keys) and np.allclose(
-            found["estimates"], real.similarity
-        )
-        return {
-            "threshold": threshold,
-            "pairs": len(real.keys),
-            "pairs_by_set_similarity_search": len(found["keys"]),
-            "same": bool(same),
-        }
-
-
-def compared(prints: NDArray[np.uint64], distance: int) -> I64:
-    """The keys of all pairs within a distance, each compared with each."""
-    parts = []
-    for row in range(prints.size):
-        near = np.flatnonzero(np.bitwise_count(prints[:row] ^ prints[row]) <= distance)
-        parts.append(row * prints.size + near)
-    return np.concatenate(parts)
-
-
-def by_distance(folder: Path, texts: list[str]) -> Iterator[Figures]:
-    """Rows of results by Hamming distance."""
-    scheme = esdedup.Scheme([esdedup.SimHash()])
-    prints = sketch(texts, scheme).values["simhash"]
-    np.save(folder / "prints.npy", prints[:, 0])
-    index = Indexed(folder, texts, scheme)
-    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "simhash"]
-    files = [str(folder / "prints.npy"), str(folder)]
-    measuring.run([*script, *files, *map(str, DISTANCES)], folder / "out")
-    lines = [json.loads(line) for line in (folder / "out").read_text("utf-8").splitlines()]
-    for distance, line in zip(DISTANCES, lines, strict=True):
-        keys = compared(prints[:, 0], distance)
-        true = Truth(len(texts), keys, np.ones(keys.size))
-        with np.load(folder / f"simhash-{distance}.npz") as found:
-            theirs = true.scored(found["keys"]) | {"seconds": line["seconds"]}
-        ours, more = index.near(distance, len(texts))
-        known = {"documents": len(texts), "distance": distance, "true_pairs": keys.size}
-        yield {**known, "method": "esdedup", **true.scored(ours), **more}
-        yield {**known, "method": "simhash", **theirs}
-    index.index.close()
-
-
 def settings_for(thresholds: str) -> list[Setting]:
     """Bands and rows for thresholds, by datasketch's own rule."""
     script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "parameters"]
@@ -235,9 +174,6 @@ def measure(name: str, texts: list[str], folder: Path, options: argparse.Namespa
         true = real.at(threshold)
         line = {"threshold": threshold, "true_pairs": len(true.keys), "bands": bands, "rows": rows}
         result["truth"].append(line | {"expected_recall": true.expected(bands, rows)})
-    if name == "articles":
-        result["check"] = checked(real, folder, folder / "sets.npz", settings[0][0])
-        print(json.dumps(result["check"]), flush=True)
     ways = [by_esdedup(folder, texts, real, settings, options.seeds)]
     ways += [
         by_peer(peer, folder, folder / "sets.npz", real, settings)
@@ -246,10 +182,6 @@ def measure(name: str, texts: list[str], folder: Path, options: argparse.Namespa
     for row in (row for way in ways for row in way):
         print(json.dumps({"corpus": name, **row}), flush=True)
         result["minhash"].append(row)
-    result["hamming"] = []
-    for row in by_distance(folder, texts[: options.simhash_documents]) if name != "debian" else ():
-        print(json.dumps({"corpus": name, **row}), flush=True)
-        result["hamming"].append(row)
     return result
 
 
@@ -260,7 +192,6 @@ def main() -> None:
     parser.add_argument("--thresholds", default=THRESHOLDS)
     parser.add_argument("--peers", default="datasketch,gaoya,rensa,text-dedup")
     parser.add_argument("--seeds", type=int, default=1, help="of esdedup's permutations")
-    parser.add_argument("--simhash-documents", type=int, help="documents by Hamming distance")
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
     found = [corpora.corpus(name) for name in options.corpora.split(",")]

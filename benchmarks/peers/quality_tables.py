@@ -6,9 +6,8 @@ from typing import Any
 
 
 def tables(document: dict[str, Any]) -> str:
-    """A table of each corpus by Jaccard similarity, and one by Hamming distance."""
-    parts = [_of_corpus(result) for result in document["results"]]
-    return "\n\n".join([*parts, _by_distance(document["results"])])
+    """A table of each corpus."""
+    return "\n\n".join(map(_of_corpus, document["results"]))
 
 
 def _of_corpus(result: dict[str, Any]) -> str:
@@ -27,8 +26,7 @@ def _of_corpus(result: dict[str, Any]) -> str:
         [method, *(_scores(rows[method, each["threshold"]]) for each in known)]
         for method in methods
     ]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in head + body)
-    return f"{table}{_checked(result)}"
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in head + body)
 
 
 def _shape(line: dict[str, Any]) -> str:
@@ -43,32 +41,3 @@ def _percent(line: dict[str, Any]) -> str:
 def _scores(row: dict[str, Any]) -> str:
     cell = " / ".join(f"{100 * row[name]:.1f}" for name in ("recall", "precision", "f1"))
     return f"{cell} (cut: {row['capped_buckets']})" if row.get("capped_buckets") else cell
-
-
-def _checked(result: dict[str, Any]) -> str:
-    if "check" not in result:
-        return ""
-    check = result["check"]
-    return (
-        f"\n\nSetSimilaritySearch finds {check['pairs_by_set_similarity_search']:,} pairs at"
-        f" {check['threshold']} and above on these, the truth here has {check['pairs']:,}:"
-        f" {'the same ones' if check['same'] else 'NOT the same ones'}."
-    )
-
-
-def _by_distance(results: list[dict[str, Any]]) -> str:
-    lines = [
-        "| By Hamming distance | texts | within | true pairs | recall of esdedup | seconds"
-        " | recall of simhash | seconds |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for result in results:
-        rows = {(row["method"], row["distance"]): row for row in result["hamming"]}
-        for distance in sorted({distance for _, distance in rows}):
-            ours, theirs = rows["esdedup", distance], rows["simhash", distance]
-            cells = [f"`{result['corpus']}`", f"{ours['documents']:,}", str(distance)]
-            cells.append(f"{ours['true_pairs']:,}")
-            for row in (ours, theirs):
-                cells += [f"{row['recall']:.4f}", f"{row['seconds']:.2f}"]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)

@@ -7,7 +7,6 @@ from typing import Any
 from benchmarks.peers.inside import in_process
 from esdedup import MinHash, Scheme, Shingling, SimHash
 from esdedup.sketch.sketch import sketch, token_json
-from esdedup.sketch.tokens import encode
 
 SIZE = 5
 AT_ONCE = 2_000
@@ -34,21 +33,6 @@ def _job(scheme: Scheme) -> in_process.Job:
     return job
 
 
-def segments() -> in_process.Job:
-    simhash = SimHash()
-    scheme = Scheme([simhash])
-
-    def job(texts: list[str]) -> Any:
-        made: list[tuple[str, list[str]]] = []
-        for first in range(0, len(texts), AT_ONCE):
-            prints = sketch(texts[first : first + AT_ONCE], scheme).values[simhash.name]
-            tokens = encode(simhash.token_values(prints), simhash.bits)
-            made += zip((f"{word:016x}" for (word,) in prints.tolist()), tokens, strict=True)
-        return made
-
-    return job
-
-
 def main() -> None:
     options = in_process.options(__doc__).parse_args()
     in_process.use_one_core()
@@ -56,7 +40,6 @@ def main() -> None:
     jobs = {
         "esdedup": lambda: bands(minhash),
         "esdedup, all its fields": lambda: fields(minhash),
-        "esdedup fingerprints": segments,
     }
     in_process.report(jobs[options.job](), options.file, options.rounds, "esdedup")
 

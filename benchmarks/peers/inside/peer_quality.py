@@ -2,25 +2,21 @@
 
     python inside/peer_quality.py parameters THRESHOLD...
     python inside/peer_quality.py datasketch|rensa|gaoya SETS OUT THRESHOLD:BANDS:ROWS...
-    python inside/peer_quality.py exact SETS OUT THRESHOLD
-    python inside/peer_quality.py simhash FINGERPRINTS OUT DISTANCE...
 
 SETS: a file of numpy with `hashes` and `offsets`; a set's members are eight bytes each, or sixteen
-hexadecimal digits where a peer takes text. FINGERPRINTS: 64 bits each. Into the folder OUT goes a
-file for each threshold or distance, with `keys`, left * number of sets + right with left > right,
-ascending; and `estimates`, the similarity that the peer itself estimates for each.
+hexadecimal digits where a peer takes text. Into the folder OUT goes a file for each threshold, with
+`keys`, left * number of sets + right with left > right, ascending; and `estimates`, the similarity
+that the peer itself estimates for each.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,32 +146,6 @@ def with_gaoya(sets: list[list[bytes]]) -> Callable[[Setting], Found]:
     return pairs
 
 
-def exact(sets: list[list[bytes]], threshold: float) -> Found:
-    """All pairs by SetSimilaritySearch, with their exact similarity."""
-    from SetSimilaritySearch import all_pairs
-
-    found = list(all_pairs(sets, similarity_threshold=threshold))
-    keys = np.array([max(a, b) * len(sets) + min(a, b) for a, b, _ in found], np.int64)
-    order = np.argsort(keys)
-    return keys[order], np.array([value for *_, value in found])[order]
-
-
-def near(fingerprints: list[int], distance: int) -> I64:
-    """All pairs within a distance by SimhashIndex."""
-    from simhash import Simhash, SimhashIndex
-
-    # It warns of every large bucket at every query.
-    quiet = logging.getLogger("quiet")
-    quiet.setLevel(logging.ERROR)
-    made = [Simhash(value) for value in fingerprints]
-    index = SimhashIndex([(str(row), each) for row, each in enumerate(made)], k=distance, log=quiet)
-    parts = [
-        keyed(row, [map(int, index.get_near_dups(each))], len(made))
-        for row, each in enumerate(made)
-    ]
-    return np.sort(np.concatenate(parts))
-
-
 def report(name: str, began: float, pairs: int) -> None:
     seconds = round(time.perf_counter() - began, 2)
     print(json.dumps({"name": name, "seconds": seconds, "pairs": pairs}), flush=True)
@@ -198,18 +168,8 @@ def main(job: str, *arguments: str) -> None:
         print(json.dumps(parameters(map(float, arguments))))
         return
     source, out, asked = Path(arguments[0]), Path(arguments[1]), arguments[2:]
-    if job == "simhash":
-        fingerprints: list[Any] = np.load(source).tolist()
-        for distance in asked:
-            began = time.perf_counter()
-            keys = near(fingerprints, int(distance))
-            write(out, f"simhash-{distance}", began, (keys, np.empty(0)))
-        return
     sets = sets_of(source)
     began = time.perf_counter()
-    if job == "exact":
-        write(out, "exact", began, exact(sets, float(asked[0])))
-        return
     pairs = WAYS[job](sets)
     for setting in asked:
         threshold, bands, rows = setting.split(":")

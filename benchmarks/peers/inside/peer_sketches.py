@@ -1,4 +1,4 @@
-"""A peer's way from raw texts to band keys, or to a fingerprint, in the peer's own environment.
+"""A peer's way from raw texts to band keys, in the peer's own environment.
 
 Shingles are made the cheapest way that Python has: `str.split`, and a join of what `zip` gives.
 Chinese has no spaces: characters are taken for words.
@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.peers.inside import in_process
 
-SIZE, FEATURE = 5, 2
+SIZE = 5
 SEED = 42
 Shingles = Callable[[str], list[str]]
 
@@ -120,10 +120,31 @@ def with_gaoya(options: Any) -> in_process.Job:
     return job
 
 
+def text_dedup_options(permutations: int, rows: int, ngram: int, hash_name: str) -> dict[str, Any]:
+    """The arguments of its command to its embedding, by default (64 bits, 5 words at least)."""
+    import numpy as np
+    from text_dedup.minhash import RNG
+    from text_dedup.utils import sha1_hash, xxh3_32hash
+
+    prime = np.uint64((1 << 61) - 1)
+    return {
+        "num_perm": permutations,
+        "hashranges": [(i, i + rows) for i in range(0, permutations, rows)],
+        "ngram_size": ngram,
+        "min_length": 5,
+        "permutations": (
+            RNG.randint(1, prime, size=(permutations,), dtype=np.uint64),
+            RNG.randint(0, prime, size=(permutations,), dtype=np.uint64),
+        ),
+        "hash_func": xxh3_32hash if hash_name == "xxh3" else sha1_hash,
+        "dtype": np.uint64,
+        "max_hash": np.uint32((1 << 32) - 1),
+        "modulo_prime": prime,
+    }
+
+
 def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
     from text_dedup.minhash import embed_func
-
-    from benchmarks.peers.inside.peer_estimates import text_dedup_options
 
     settings = text_dedup_options(options.permutations, options.rows, SIZE, hash_name)
 
@@ -134,15 +155,6 @@ def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
         return [embed_func(text, row, **settings) for row, text in enumerate(texts)]
 
     return job
-
-
-def with_simhash(options: Any, hash_name: str) -> in_process.Job:
-    import xxhash
-    from simhash import Simhash
-
-    shingles = shingles_of(options.language, FEATURE)
-    settings = {} if hash_name == "md5" else {"hashfunc": xxhash.xxh3_64_digest}
-    return lambda texts: [Simhash(shingles(text), **settings).value for text in texts]
 
 
 def main() -> None:
@@ -165,8 +177,6 @@ def main() -> None:
         "gaoya, with its buckets": ("gaoya", lambda: with_gaoya(options)),
         "text-dedup xxh3": ("text-dedup", lambda: with_text_dedup(options, "xxh3")),
         "text-dedup sha1": ("text-dedup", lambda: with_text_dedup(options, "sha1")),
-        "simhash md5": ("simhash", lambda: with_simhash(options, "md5")),
-        "simhash xxhash": ("simhash", lambda: with_simhash(options, "xxhash")),
     }
     package, make = jobs[options.job]
     in_process.report(make(), options.file, options.rounds, package)
