@@ -1,4 +1,4 @@
-"""Scores found pairs against the true ones: recall, precision, and the expected recall.
+"""Scores found pairs against the true ones: recall and precision.
 
 A pair of rows is a key: left * number of texts + right, left > right.
 """
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from benchmarks.lib import truth
 from benchmarks.lib.measuring import Figures
-from esdedup.sketch.banding import expected_recall
 from esdedup.text.arrays import Ragged
 
 I64 = NDArray[np.int64]
@@ -38,19 +37,6 @@ class Truth:
         keys = pairs.left * len(sets) + pairs.right
         order = np.argsort(keys)
         return Truth(len(sets), keys[order], pairs.similarity[order])
-
-    def at(self, threshold: float) -> Truth:
-        """The true pairs at a higher threshold."""
-        near = self.similarity >= threshold
-        return Truth(self.count, self.keys[near], self.similarity[near])
-
-    def expected(self, bands: int, rows: int, least: int = 1) -> float | None:
-        """The recall that the S-curve expects, on average over the pairs. least: bands to share."""
-        values, times = np.unique(self.similarity, return_counts=True)
-        if not values.size:
-            return None
-        each = [expected_recall(value, bands, rows, least) for value in values.tolist()]
-        return float(np.average(each, weights=times))
 
     def scored(self, keys: I64) -> Figures:
         """keys: of the pairs found, each once."""

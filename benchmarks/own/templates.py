@@ -1,7 +1,6 @@
 """Distinct documents of templates that are kept, and copies that are found.
 
-    python -m benchmarks.own.templates [--distinct 200] [--large 1200] [--peers datasketch,...]
-        [--only WORDS]
+    python -m benchmarks.own.templates [--distinct 200] [--large 1200] [--only WORDS]
 
 Invoices, notices and the like in English and Chinese, made up: 20 families that the setting of
 `--split-templates` was chosen with, five others that it never saw, and six that say a phrase with a
@@ -15,19 +14,14 @@ one.
 Kept: of the distinct documents, those of which one stays, itself or a copy of it. Found: the copies
 that go, as a share of all. False: the most distinct documents in one group.
 
-All peers get the sets of shingles that esdedup makes, 128 permutations, and datasketch's bands and
-rows for the threshold. datasketch's pairs count if it estimates their similarity at the threshold
-or above, and a chain of pairs is a group; text-dedup's groups are its own.
-
 --only: the ways of esdedup whose names have these words, such as "components, --split-templates".
-No peers run then, and the results go to --folder.
+The results go to --folder then.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 import json
 import tempfile
 import time
@@ -42,15 +36,9 @@ import esdedup
 from benchmarks.lib import measuring
 from benchmarks.lib.families import CHOOSING, HELD_OUT, ITEMS, Labelled, labelled
 from benchmarks.lib.measuring import Figures
-from benchmarks.peers import environments
-from benchmarks.peers.quality import INSIDE, settings_for
-from esdedup.pairing.union_find import join, singletons
-from esdedup.sketch.sketch import shingle_sets
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 SPLIT = (0.5, 0.6, 0.7, 0.8)
-PEERS = "datasketch,text-dedup"
-PEER_THRESHOLDS = "0.5,0.7,0.8,0.9,0.95"
 HOT = 50
 """Documents of a bucket, at least, that goes to the stop list."""
 SETS = {"chosen": (CHOOSING, 1), "held_out": (HELD_OUT, 2), "items": (ITEMS, 3)}
@@ -132,31 +120,6 @@ def by_esdedup(texts: Labelled, folder: Path) -> Iterator[Way]:
     index.close()
 
 
-def by_peer(texts: Labelled, peer: str, folder: Path) -> Iterator[Way]:
-    sets = shingle_sets(texts.texts, esdedup.Scheme())
-    np.savez(folder / "sets", hashes=sets.hashes, offsets=sets.offsets)
-    settings = settings_for(PEER_THRESHOLDS)
-    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), peer]
-    if peer == "text-dedup":
-        python = environments.python_of("text-dedup")
-        script = [python, str(INSIDE / "peer_text_dedup.py"), "buckets"]
-    asked = [":".join(map(str, setting)) for setting in settings]
-    environment = {"HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
-    files = [str(folder / "sets.npz"), str(folder)]
-    measuring.run([*script, *files, *asked], folder / "out", environment)
-    for threshold, *_ in settings:
-        with np.load(folder / f"{peer}-{threshold}.npz") as found:
-            if "groups" in found:
-                # A group is named by any of its rows.
-                group = found["groups"].tolist()
-            else:
-                near = found["keys"][found["estimates"] >= threshold]
-                partition = singletons(len(texts.texts))
-                join(partition, near % partition.size, near // partition.size)
-                group = partition.tolist()
-        yield peer, f"{threshold}", functools.partial(list, group)
-
-
 def measure(families: Mapping[str, str], seed: int, options: argparse.Namespace) -> Figures:
     texts = labelled(dict(families), options.distinct, options.large, seed)
     distinct = len(set(texts.source))
@@ -168,9 +131,7 @@ def measure(families: Mapping[str, str], seed: int, options: argparse.Namespace)
         "ways": [],
     }
     with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
-        ways = [by_esdedup(texts, Path(made))]
-        ways += [by_peer(texts, each, Path(made)) for each in options.peers.split(",") if each]
-        for way, setting, group in itertools.chain.from_iterable(ways):
+        for way, setting, group in by_esdedup(texts, Path(made)):
             if options.only not in way:
                 continue
             began = time.perf_counter()
@@ -206,19 +167,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--distinct", type=int, default=200, help="documents of a family")
     parser.add_argument("--large", type=int, default=1_200, help="documents of the first one")
-    parser.add_argument("--peers", default=PEERS)
     parser.add_argument("--folder", type=Path, help="where the results go")
     parser.add_argument("--only", default="", help="words in the names of the ways that are run")
     options = parser.parse_args()
-    if options.only:
-        options.peers = ""
-        if options.folder is None:
-            parser.error("--only goes with --folder: part of the results can't replace all")
+    if options.only and options.folder is None:
+        parser.error("--only requires --folder: part of the results can't replace all")
     results = {name: measure(*part, options) for name, part in SETS.items()}
-    versions = {}
-    if options.peers:
-        versions = environments.versions_of("sketches") | environments.versions_of("text-dedup")
-    print(measuring.save("templates", results, (), versions, options.folder))
+    print(measuring.save("templates", results, folder=options.folder))
 
 
 if __name__ == "__main__":

@@ -154,12 +154,7 @@ def by_text_dedup(work: Work, processes: int) -> Figures:
     environment = {**OFFLINE, "HF_HOME": str(room / "home")}
     out, groups = work.folder / "out", work.folder / "groups.npy"
     figures = run([*command, "--num_proc", str(processes)], out, environment)
-    script = [
-        python,
-        str(INSIDE / "peer_text_dedup.py"),
-        "groups",
-        str(room / "out" / "uf.pkl"),
-    ]
+    script = [python, str(INSIDE / "peer_text_dedup.py"), str(room / "out" / "uf.pkl")]
     run([*script, str(work.truth.count), str(groups)], out, environment)
     found: I64 = np.load(groups)
     return figures | {"verified": False} | work.truth.scored_groups(found)
@@ -167,15 +162,11 @@ def by_text_dedup(work: Work, processes: int) -> Figures:
 
 def shapes() -> tuple[str, str]:
     """Bands and rows that datasketch chooses, and those of esdedup's default scheme."""
+    program = f"from datasketch import MinHashLSH as M; i = M({THRESHOLD}, 128); print([i.b, i.r])"
     with tempfile.TemporaryDirectory() as folder:
-        script = [
-            environments.python_of("sketches"),
-            str(INSIDE / "peer_quality.py"),
-            "parameters",
-        ]
         out = Path(folder) / "out"
-        run([*script, str(THRESHOLD)], out)
-        ((_, bands, rows),) = measuring.last_line(out)
+        run([environments.python_of("sketches"), "-c", program], out)
+        bands, rows = measuring.last_line(out)
     minhash = esdedup.Scheme().banded
     return f"{bands}x{rows}", f"{minhash.bands}x{minhash.rows}"
 
