@@ -1,4 +1,4 @@
-"""Finds the earlier document that each arriving document resembles.
+"""Find the earlier document that each arriving document resembles.
 
 Documents of earlier batches are in the store, which is refreshed before a batch is compared with
 it. Documents of the same batch are compared in memory, in their order: the later one is the

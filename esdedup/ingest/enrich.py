@@ -1,4 +1,4 @@
-"""Adds token fields to the actions of a bulk helper, for programs that index with their own client.
+"""Add token fields to the actions of a bulk helper, for programs that index with their own client.
 
 `esdedup index` and `Index.add` use `documents.encoded` instead.
 """

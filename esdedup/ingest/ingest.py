@@ -1,7 +1,7 @@
-"""Writes documents to a store with their tokens, and accounts for every record.
+"""Write documents to a store with their tokens, and accounts for every record.
 
 A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
-(`documents.with_tokens`), and is written. Worker processes do everything but the writing. Only this
+(`documents.encoded`), and is written. Worker processes do everything but the writing. Only this
 process writes, in the order of the records: of several documents of one id the last one stays.
 """
 

@@ -1,4 +1,4 @@
-"""Adds tokens to existing documents, and removes them."""
+"""Add tokens to existing documents, and removes them."""
 
 from __future__ import annotations
 

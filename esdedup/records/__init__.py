@@ -1,1 +1,1 @@
-"""Reads files, streams and tables into records, and records into documents."""
+"""Read files, streams and tables into records, and records into documents."""

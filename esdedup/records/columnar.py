@@ -1,4 +1,4 @@
-"""Reads tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
+"""Read tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
 
 Only the requested columns are read, in parts, so memory does not grow with the file. Values become
 those of JSON: dates and times are ISO 8601, in UTC if they have a zone; durations are integers in

@@ -1,4 +1,4 @@
-"""Keeps the records that can't be used, with the reasons, in a file of JSON lines."""
+"""Keep the records that can't be used, with the reasons, in a file of JSON lines."""
 
 from __future__ import annotations
 

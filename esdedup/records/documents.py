@@ -1,4 +1,4 @@
-"""Turns records into documents, and adds the tokens of their texts."""
+"""Turn records into documents, and add the tokens of their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads documents from files: JSON lines, CSV, TSV, plain text, also compressed, and tables.
+"""Read documents from files: JSON lines, CSV, TSV, plain text, also compressed, and tables.
 
 A record that can't be read becomes a BadRecord, and reading goes on after it.
 """

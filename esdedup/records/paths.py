@@ -1,4 +1,4 @@
-"""Finds the files that an argument names: one path, a pattern, or a folder of one format.
+"""Find the files that an argument names: one path, a pattern, or a folder of one format.
 
 A folder may be one that `datasets.Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote.
 """

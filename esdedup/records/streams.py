@@ -1,4 +1,4 @@
-"""Opens files as text: unpacks them, decodes them, and yields their lines.
+"""Open files as text: unpack them, decode them, and yield their lines.
 
 A file that ends too soon is an error, and so is one that can't be unpacked.
 """

@@ -222,6 +222,41 @@ def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: lis
     assert kept == texts.keys() - expected.keys()
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    records=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=16),
+    before=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=4),
+    action=st.sampled_from(["skip", "mark", "group"]),
+)
+def test_ids_that_come_again_lose_no_text(
+    tmp_path: Path, records: list[tuple[int, int]], before: list[tuple[int, int]], action: Any
+) -> None:
+    """In one batch, each text stays that no stored document is similar to."""
+    base = [words(9, 60), words(10, 60)]
+    texts = [edited(base[kind % 2], kind // 2, kind) for kind in range(10)]
+    sets = shingle_sets(texts, SCHEME)
+    with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
+        index.add([{"id": f"d{id}", "text": texts[kind]} for id, kind in before])
+        index.add(
+            [{"id": f"d{id}", "text": texts[kind]} for id, kind in records], on_duplicate=action
+        )
+        found = {each.id: each for each in index.store.hold([f"d{n}" for n in range(7)])}
+    kinds = {id: texts.index(each.document.source["text"]) for id, each in found.items()}
+
+    def similarity(one: int, other: int) -> float:
+        pair = np.array([one]), np.array([other])
+        return 1.0 if one == other else float(jaccard(sets, *pair)[0])
+
+    for id, kind in {f"d{id}": kind for id, kind in records}.items():
+        if action == "skip":
+            assert any(similarity(kind, each) >= 0.8 for each in kinds.values())
+        else:
+            ours = found[id].document.tokens
+            assert kinds[id] == kind
+            if "original" in ours:
+                assert similarity(kind, kinds[ours["original"]]) == ours["similarity"]
+
+
 @pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
 def test_the_command(place: Place, target: list[str]) -> None:
     texts = corpus(10)
