@@ -1,13 +1,13 @@
-"""Finds the template that documents follow, and takes apart those that fill it differently.
+"""Find the template that documents follow, and separate those that fill it differently.
 
-Invoices, notices and changelogs share nearly all of their words. By these, two documents that
-differ in a name and a number are as alike as a document and its copy with two misprints. But
-misprints fall anywhere, and documents of a template differ in the same places. The pairs of words
-that more than half of the texts have are the template. A run of other words that stands between the
-same two of these pairs in more than half of the texts is a place. A phrase that comes several times
-fills its place several times. Documents are duplicates if they agree in their places and in their
-numbers, wherever these stand but in a header or footer. One may lack a number of the other, as a
-copy without a sentence does.
+Invoices, notices and changelogs share nearly all of their words: by these, two documents that
+differ in a name and a number are as similar as a document and its copy with two misprints. But
+misprints are anywhere, and documents of a template differ in the same places. The pairs of words
+that more than half of the texts have are the template. A run of other words between the same two of
+these pairs, in more than half of the texts, is a place. A repeated phrase fills its place several
+times. Documents are duplicates if they agree in their places and in their numbers, wherever these
+are, except in a header or footer. One can lack a number of the other, as a copy without a sentence
+does.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _VARIOUS = 0.5
 _SPLITTING = Shingling()
 """Into words, whatever the scheme's shingles are of: a place is of whole words and numbers."""
 _CONTEXT = 2
-"""Words that tell a place from others, before it and behind it."""
+"""Words before and behind a place, by which it is known."""
 _NUMBER = re.compile(r"\S*\d\S*")
 _ALIKE = 0.75
-"""Likeness of two words, by `difflib`, from which on one is taken for a misprint of the other."""
+"""Similarity of two words, by `difflib`, from which on one counts as a misprint of the other."""
 _SAMPLED, _SHOWING = 1_000, 200
 """Texts of a group that are looked at for templates, and of these the texts that show one."""
 _PIVOTS = 50
-"""Texts of a sample whose like are looked for."""
+"""Texts of a sample that similar ones are looked up for."""
 _BY_CHANCE = 8
 """Documents that are expected to agree with another by chance, in the places where it does."""
 _OPTIONAL = 1
@@ -89,7 +89,7 @@ class Filling:
     optional: frozenset[str]
 
     def entries(self) -> set[_Key]:
-        """All that it says. Documents that agree have an entry in common, but for misprints."""
+        """Return all entries. Documents that agree share one, except for misprints."""
         filled = {(at, words) for at, found in enumerate(self.places) for words in found}
         return {*filled, (_NUMBERS, " ".join(self.numbers))}
 
@@ -112,7 +112,7 @@ class Pattern:
     share: float
 
     def filling(self, text: Paired) -> Filling | None:
-        """The words that tell a text from others; None if it lacks half of the common pairs."""
+        """Return how a text fills the template; None if it lacks half of the common pairs."""
         if not _mostly_in(self.common, text):
             return None
         runs = _runs(text, self.common)
@@ -125,14 +125,14 @@ class Pattern:
         return Filling(tuple(places), *_numbers(self._body(text)), frozenset(optional))
 
     def slots(self, text: Paired) -> Slots | None:
-        """The words of a text in the places; None if it lacks half of the common pairs."""
+        """Return the words of a text in the places; None if it lacks half of the common pairs."""
         filling = self.filling(text)
         if filling is None:
             return None
         return tuple(" / ".join(found) or None for found in filling.places)
 
     def _body(self, text: Paired) -> list[str]:
-        """The words of a text without a header and a footer."""
+        """Return the words of a text without a header and a footer."""
         at = [row for row, pair in enumerate(text.pairs) if pair in self.common]
         if not at:
             return text.words
@@ -142,7 +142,7 @@ class Pattern:
 
 
 def paired(texts: Sequence[str], scheme: Scheme) -> Iterator[Paired]:
-    """Texts as patterns compare them."""
+    """Yield texts as patterns compare them."""
     for text in normalise(texts, scheme.normalisation):
         hashes, starts, ends = place(text, _SPLITTING, scheme.seed)
         words = [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -151,7 +151,7 @@ def paired(texts: Sequence[str], scheme: Scheme) -> Iterator[Paired]:
 
 
 def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
-    """The template that texts follow, or None if they are too few, or do not differ alike."""
+    """Return the template of texts, or None if they are too few or do not differ in places."""
     texts = list({tuple(text.words): text for text in texts}.values())
     if len(texts) < FEWEST:
         return None
@@ -171,7 +171,7 @@ def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
 
 
 def _outside(texts: Sequence[Paired], common: Set[int]) -> tuple[dict[int, int], dict[int, int]]:
-    """The words before the first time of each common pair and behind its last, see `Pattern`."""
+    """Return `before` and `behind` of a `Pattern`."""
     before: dict[int, list[int]] = defaultdict(list)
     behind: dict[int, list[int]] = defaultdict(list)
     for text in texts:
@@ -187,7 +187,7 @@ def _outside(texts: Sequence[Paired], common: Set[int]) -> tuple[dict[int, int],
 
 
 def _in_nine_of_ten(counts: Sequence[int]) -> int:
-    """The count that nine of ten reach."""
+    """Return the count that nine of ten reach."""
     return sorted(counts)[len(counts) // 10]
 
 
@@ -200,7 +200,7 @@ def _is_inside(where: _Where, found: Sequence[_Runs], texts: int) -> bool:
 
 
 def _compared(where: _Where, found: Sequence[_Runs]) -> int:
-    """The number of words to compare in a place, or 0 for all.
+    """Return the number of words to compare in a place, or 0 for all.
 
     At an end of a text a header or footer may follow: as many words as nine of ten texts have.
     """
@@ -208,12 +208,12 @@ def _compared(where: _Where, found: Sequence[_Runs]) -> int:
 
 
 def _mostly_in(pairs: Set[int], text: Paired) -> bool:
-    """True if a text has at least half of some pairs of words."""
+    """Return whether a text has at least half of some pairs of words."""
     return 2 * len(pairs & {*text.pairs}) >= len(pairs)
 
 
 def _runs(text: Paired, common: Set[int]) -> dict[_Where, _Runs]:
-    """The runs of words in no common pair, by the common pairs before and behind them."""
+    """Return the runs of words in no common pair, by the common pairs around them."""
     words, pairs = text.words, text.pairs
     at = [row for row, pair in enumerate(pairs) if pair in common]
     if not at:
@@ -294,7 +294,7 @@ def _has_numbers_of(full: Filling, less: Filling) -> bool:
 
 
 def _aligned(fewer: Sequence[str], more: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each of `fewer` with one of `more`, in order; if there are more, with one that says the same.
+    """Yield each of `fewer` with one of `more`, in order; if there are more, with an equal one.
 
     Ends at the first for which there is none.
     """
@@ -310,13 +310,13 @@ def _aligned(fewer: Sequence[str], more: Sequence[str]) -> Iterator[tuple[str, s
 
 
 def _says_the_same(one: str, other: str) -> bool:
-    """True if two texts have the same numbers and are equal but for misprints of words."""
+    """Return whether two texts have the same numbers, and equal words except for misprints."""
     left, right = one.split(), other.split()
     return len(left) == len(right) and all(map(_is_misprint, left, right))
 
 
 def _is_misprint(one: str, other: str) -> bool:
-    """True if two words are equal, or alike and no numbers."""
+    """Return whether two words are equal, or similar and no numbers."""
     if one == other:
         return True
     is_number = _NUMBER.fullmatch(one) or _NUMBER.fullmatch(other)
@@ -324,12 +324,11 @@ def _is_misprint(one: str, other: str) -> bool:
 
 
 def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
-    """A partition in which documents of a template are together only if they agree in its places.
+    """Return a partition in which documents of a template are together only if they agree.
 
     partition: the first row of each row's group, as in `union_find`. texts_of: texts of rows. Each
     group of `FEWEST` and more is looked at. A template of fewer than `FEWEST` different documents,
-    or of less than about a hundredth of its group, may be missed, and its documents stay together.
-    Holds the words in the places of one group, and its numbers.
+    or of less than about a hundredth of its group, can be missed: its documents stay together.
     """
     split = partition.copy()
     _, sizes = np.unique(partition, return_counts=True)
@@ -348,18 +347,17 @@ def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
 
 
 def _pattern_in(rows: I64, texts_of: TextsOf, scheme: Scheme) -> Pattern | None:
-    """A template that some of the rows follow, or None if a sample shows none."""
+    """Return a template that some of the rows follow, or None if a sample shows none."""
     some = rows[np.unique(np.linspace(0, rows.size - 1, _SAMPLED).astype(np.int64))]
     sample = [text for text in paired(texts_of(some), scheme) if text.words]
     for _ in range(_PIVOTS):
         if len(sample) < FEWEST:
             return None
         pivot = {*sample[0].pairs}
-        alike = [_mostly_in(pivot, text) for text in sample]
-        near = [text for text, is_alike in zip(sample, alike, strict=True) if is_alike]
+        near = [text for text in sample if _mostly_in(pivot, text)]
         if pattern := pattern_of(near[:_SHOWING]):
             return pattern
-        sample = [text for text, is_alike in zip(sample, alike, strict=True) if not is_alike]
+        sample = [text for text in sample if not _mostly_in(pivot, text)]
     return None
 
 
@@ -371,7 +369,7 @@ def _fillings(
 
 
 def _leaders(fillings: Sequence[Filling]) -> list[int]:
-    """For each document, the position of the first of those that agree with it."""
+    """Return for each document the position of the first of those that agree with it."""
     often = Counter(key for each in fillings for key in each.entries())
     leading: dict[_Key, list[int]] = defaultdict(list)
     leader = [*range(len(fillings))]
