@@ -16,7 +16,7 @@ from esdedup.pairing.keep_rule import rows_of
 from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, NotThere, Review
-from esdedup.review.texts import Pair, alone, measured, pair_of, snippet
+from esdedup.review.texts import ShownPair, alone, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.judgements import Judgements
 from esdedup.text.arrays import I64
@@ -172,7 +172,7 @@ class Groups:
 
     def _members(
         self, head: str, listed: Listed, rows: Sequence[int], judgements: Judgements
-    ) -> list[tuple[int, str, Pair | None]]:
+    ) -> list[tuple[int, str, ShownPair | None]]:
         """Return the row, the id and the pair with the representative of some duplicates.
 
         No pair if a document is gone.
@@ -180,7 +180,7 @@ class Groups:
         index, groups = self.review.index, listed.groups
         ids = [groups.ids[row] for row in rows]
         documents = {each.id: each for each in index.store.get([head, *ids])}
-        found: list[tuple[int, str, Pair | None]] = []
+        found: list[tuple[int, str, ShownPair | None]] = []
         for row, id in zip(rows, ids, strict=True):
             pair, value = None, float(groups.value[row])
             if head in documents and id in documents:

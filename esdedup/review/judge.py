@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from dataclasses import dataclass
@@ -10,12 +11,12 @@ from functools import partial
 from starlette.responses import Response
 
 from esdedup.analysis.judging import Pool
-from esdedup.analysis.sampling import draw
+from esdedup.analysis.sampling import Pair, draw
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
-from esdedup.review.texts import Pair, changed, measured, pair_of
+from esdedup.review.texts import ShownPair, changed, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements, Verdict
@@ -96,6 +97,12 @@ def _outdated(index: Index) -> frozenset[Judgement]:
     )
 
 
+@functools.lru_cache(maxsize=1)
+def _turns(pool: Pool, threshold: float) -> list[Pair]:
+    """Return all pairs in turn, sorted once for all of their pages."""
+    return pool.in_turn(threshold, ())
+
+
 @dataclass(frozen=True)
 class Judge:
     """The page."""
@@ -156,7 +163,7 @@ class Judge:
 
     def _first(
         self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]
-    ) -> Pair | None:
+    ) -> ShownPair | None:
         """Return the first pair in turn whose documents still exist, with texts."""
         # A pair that was judged on another page is shown in its turn: only then does it count.
         judged = {
@@ -164,7 +171,8 @@ class Judge:
             for each in judgements.pairs
             if each.drawn and each not in outdated
         }
-        turns, count = iter(pool.in_turn(self.drawing.threshold, judged)), 1
+        turns = (pair for pair in _turns(pool, self.drawing.threshold) if pair[:2] not in judged)
+        count = 1
         index = self.review.index
         fields = index.meta.text_fields
         while some := [*itertools.islice(turns, count)]:

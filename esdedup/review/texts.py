@@ -45,7 +45,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ShownPair:
     """Two documents side by side, the differences between their texts marked.
 
     measure: similarity or distance, as text. note: how the texts differ if no word does; "" if one
@@ -69,7 +69,7 @@ def pair_of(
     distance: int | None = None,
     judgement: Judgement | None = None,
     whole: bool = False,
-) -> Pair:
+) -> ShownPair:
     """Return two documents as a pair.
 
     whole: up to 200,000 characters of each text; else, of more than 1,500, the parts around the
@@ -92,7 +92,7 @@ def pair_of(
     one, other = normalise(texts, meta.scheme.normalisation)
     measure = measured(similarity, distance, equal=one == other)
     outdated = judgement is not None and changed(judgement, two, meta)
-    return Pair(left, right, measure, note, judgement, outdated)
+    return ShownPair(left, right, measure, note, judgement, outdated)
 
 
 def alone(document: Document, meta: IndexMeta, fields: Sequence[str] | None = None) -> Shown:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import (
@@ -23,7 +24,6 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.review.crawl import origin_of
 from tests.servers.jdk import Unavailable
 
 CHOSEN = "ESDEDUP_TEST_CHROMIUM"
@@ -67,6 +67,12 @@ def running_browser() -> Iterator[Browser]:
         playwright.chromium.launch(executable_path=program, args=QUIET) as browser,
     ):
         yield browser
+
+
+def origin_of(address: str) -> str:
+    """The scheme, host and port of an address."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 @dataclass
