@@ -22,8 +22,8 @@ from esdedup.index import Index
 from esdedup.review.compare import Compare
 from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
-from esdedup.review.found import Found
-from esdedup.review.groups import Groups
+from esdedup.review.found import FoundGroups
+from esdedup.review.groups import GroupPages
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Drawing, Judge
 from esdedup.review.pages import Review
@@ -51,10 +51,7 @@ def review_of(
     show: Sequence[str] = (),
     work: Path | None = None,
 ) -> Review:
-    """Return the state of the pages over an index; the arguments are as in `Review` and `Found`.
-
-    Raises IndexNotFound if it does not exist.
-    """
+    """Return the state of the pages over an index. Raises IndexNotFound if it does not exist."""
 
     def opened() -> Index:
         return Index(place.store(), place=place)
@@ -65,7 +62,7 @@ def review_of(
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(place, target=target)
     index, jobs = Index(quick.store(), place=quick), Jobs()
-    found = Found(index, opened, grouping, jobs, work)
+    found = FoundGroups(index, opened, grouping, jobs, work)
     return Review(
         index=index,
         scheme=index.scheme.id,
@@ -82,7 +79,7 @@ def review_of(
 def application(review: Review) -> Starlette:
     """Return the application, without the guard that it needs (`security.guarded`)."""
     drawing = Drawing(review)
-    search, compare, groups = Search(review), Compare(review), Groups(review)
+    search, compare, groups = Search(review), Compare(review), GroupPages(review)
     judge, threshold, decide = Judge(review, drawing), Threshold(review, drawing), Decide(review)
     get, post = review.get, review.post
     search.prepare()

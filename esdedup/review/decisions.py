@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
-from esdedup.review.found import Found
+from esdedup.review.found import FoundGroups
 from esdedup.stores.judgements import (
     Judgement,
     Verdict,
@@ -37,7 +37,7 @@ class Decision:
 class Decisions:
     """Keep decisions in the index, and note which of the found groups they touch."""
 
-    def __init__(self, index: Index, found: Found) -> None:
+    def __init__(self, index: Index, found: FoundGroups) -> None:
         self._index = index
         self._found = found
         self._turn = threading.Lock()

@@ -77,7 +77,7 @@ class Listed:
         return np.argsort(far, kind="stable")
 
 
-class Found:
+class FoundGroups:
     """Find groups in the background, and keep them until they are found again.
 
     grouping: how. state: a number that changes with the groups. statistics: of the index when

@@ -40,7 +40,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True)
-class Groups:
+class GroupPages:
     """The pages."""
 
     review: Review

@@ -13,10 +13,9 @@ from starlette.responses import Response
 from esdedup.analysis.judging import Pool
 from esdedup.analysis.sampling import Pair, draw
 from esdedup.exceptions import UsageError
-from esdedup.index import Index
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
-from esdedup.review.texts import ShownPair, changed, measured, pair_of
+from esdedup.review.texts import ShownPair, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements, Verdict
@@ -33,16 +32,11 @@ DRAWING = "Drawing pairs to judge"
 
 
 class Drawing:
-    """Draw the pool in the background, and keep it until it is drawn again.
-
-    outdated: judgements whose texts had changed when the pool was drawn. Their pairs are shown
-    again.
-    """
+    """Draw the pool in the background, and keep it until it is drawn again."""
 
     def __init__(self, review: Review) -> None:
         self._review = review
         self._pool: Pool | None = None
-        self.outdated: frozenset[Judgement] = frozenset()
 
     @property
     def threshold(self) -> float:
@@ -78,23 +72,10 @@ class Drawing:
 
     def _draw(self, job: Job) -> None:
         with self._review.open() as index:
-            self.outdated = _outdated(index)
             on_drawn = partial(job.on_step, "Documents compared")
             sample = draw(index.store, index.meta, on_drawn=on_drawn)
         listed = self._review.found.listed() if self.of_groups else None
         self._pool = Pool.of(sample, None if listed is None else listed.groups)
-
-
-def _outdated(index: Index) -> frozenset[Judgement]:
-    """Return the judgements on texts that have changed since."""
-    pairs, meta = index.judgements().pairs, index.meta
-    ids = {id for each in pairs for id in (each.left, each.right)}
-    documents = {each.id: each for each in index.store.get([*ids], [*meta.text_fields])}
-    return frozenset(
-        each
-        for each in pairs
-        if changed(each, [documents[id] for id in (each.left, each.right) if id in documents], meta)
-    )
 
 
 @functools.lru_cache(maxsize=1)
@@ -116,11 +97,9 @@ class Judge:
         if (pool := self.drawing.pool()) is None:
             return self.drawing.waiting("Judge")
         judgements = review.index.judgements()
-        outdated = self.drawing.outdated.intersection(judgements.pairs)
         return review.page(
             "judge.html",
-            pair=self._first(pool, judgements, outdated) if review.write else None,
-            outdated=len(outdated),
+            pair=self._first(pool, judgements) if review.write else None,
             counts={verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
             said=self._said(given),
             threshold=self.drawing.threshold,
@@ -161,16 +140,10 @@ class Judge:
         kept = self.review.decisions.read(found)
         return self.review.redirect("/judge", read=len(found), kept=kept)
 
-    def _first(
-        self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]
-    ) -> ShownPair | None:
+    def _first(self, pool: Pool, judgements: Judgements) -> ShownPair | None:
         """Return the first pair in turn whose documents still exist, with texts."""
         # A pair that was judged on another page is shown in its turn: only then does it count.
-        judged = {
-            (each.left, each.right)
-            for each in judgements.pairs
-            if each.drawn and each not in outdated
-        }
+        judged = {(each.left, each.right) for each in judgements.pairs if each.drawn}
         turns = (pair for pair in _turns(pool, self.drawing.threshold) if pair[:2] not in judged)
         count = 1
         index = self.review.index

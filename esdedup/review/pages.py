@@ -28,7 +28,7 @@ from esdedup.groups.groups import Grouping
 from esdedup.index import Index
 from esdedup.models import Document
 from esdedup.review.decisions import Decisions
-from esdedup.review.found import Found
+from esdedup.review.found import FoundGroups
 from esdedup.review.jobs import Jobs
 from esdedup.stores.fields import text_of
 from esdedup.text.characters import message_of
@@ -109,7 +109,7 @@ class Review:
     show: tuple[str, ...]
     folder: Path
     jobs: Jobs
-    found: Found
+    found: FoundGroups
     decisions: Decisions
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
 

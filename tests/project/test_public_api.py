@@ -27,7 +27,7 @@ OPAQUE = [Store, Cluster, LogReader]
 """Programs hand these on, and call nothing of them."""
 NAMES = [(module, name) for module in MODULES for name in module.__all__]
 TWICE = {
-    "Action", "Asked", "Block", "Column", "Columns", "Compared", "Found", "Groups",
+    "Action", "Block", "Column", "Columns", "Compared",
     "Limits", "Part", "Tables", "Wanted", "_Job",
 }  # fmt: skip
 """Names of classes that are still to be changed; none may be added."""

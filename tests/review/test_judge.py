@@ -17,7 +17,7 @@ from esdedup.groups.groups import Grouping
 from esdedup.review.app import review_of
 from esdedup.review.threshold import in_percent
 from esdedup.stores.place import Place
-from tests.review.visitor import Visitor, links, plain
+from tests.review.visitor import Visitor, links
 
 HOSTILE = "<b onclick=alert(1)>\u202e\u001b[31m{{ 7919*7907 }}"
 
@@ -130,34 +130,6 @@ def test_a_pair_whose_document_is_gone_is_left_out(visitor: Visitor) -> None:
         assert gone not in pair(after)
     finally:
         index.add([{**document.source, "id": gone}])
-
-
-def test_a_pair_is_asked_again_after_its_text_changed(visitor: Visitor, place: Place) -> None:
-    index = visitor.review.index
-    page = visitor.get("/judge").text
-    first = tuple(html.unescape(id) for id in pair(page))
-    page = key(visitor, page, "different")
-    page = key(visitor, page, "duplicate")
-    before = index.get(first[1])
-    try:
-        index.add([{**before.source, "id": first[1], "text": before.source["text"] + " more"}])
-        again = visiting(place)
-        page = again.settled("/judge")
-        assert pair(page) == tuple(map(html.escape, first))
-        assert "Judged: not a duplicate, judged before the text changed" in page
-        assert "1 pair shown again" in plain(page)
-        after = key(again, page, "different")
-        assert pair(after) != pair(page)
-        assert "shown again, because" not in after
-        assert said(after).endswith("2 judged")
-        # The judgement before holds again, and its pair is in turn again.
-        assert pair(key(again, after, UNDO)) == pair(page)
-        assert "judged before the text changed" in again.get("/judge").text
-    finally:
-        index.add([{**before.source, "id": first[1]}])
-    # Documents are looked up again when pairs are drawn again.
-    again.post("/judge/draw")
-    assert "shown again, because" not in again.settled("/judge")
 
 
 def test_all_pairs_can_be_judged_and_texts_show_as_text(visitor: Visitor) -> None:
