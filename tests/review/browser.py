@@ -15,11 +15,8 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     ConsoleMessage,
-    Dialog,
     Page,
     Request,
-    Response,
-    WebError,
     expect,
     sync_playwright,
 )
@@ -80,41 +77,29 @@ class Watch:
     """Notes errors, dialogs, requests that fail, and requests to other origins."""
 
     complaints: list[str] = field(default_factory=list)
-    _origins: set[str] = field(default_factory=set)
 
-    def over(self, context: BrowserContext, *addresses: str) -> None:
-        """Watches all pages of a context, which may send requests to these addresses."""
-        self._origins.update(map(origin_of, addresses))
-        context.on("console", self._console)
-        context.on("weberror", self._error)
-        context.on("dialog", self._dialog)
-        context.on("request", self._request)
-        context.on("requestfailed", self._failed)
-        context.on("response", self._response)
+    def over(self, context: BrowserContext, address: str) -> None:
+        """Watch all pages of a context, which may send requests to this address."""
+        note, own = self.complaints.append, origin_of(address)
 
-    def _console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(f"console: {message.text}")
+        def on_request(request: Request) -> None:
+            if origin_of(request.url) != own:
+                note(f"request to another origin: {request.url}")
 
-    def _error(self, error: WebError) -> None:
-        self.complaints.append(f"script: {error.error}")
+        def on_failure(request: Request) -> None:
+            # A download ends the navigation that began it.
+            if request.failure != "net::ERR_ABORTED":
+                note(f"request failed: {request.url}: {request.failure}")
 
-    def _dialog(self, dialog: Dialog) -> None:
-        self.complaints.append(f"dialog: {dialog.message}")
-        dialog.dismiss()
+        def on_console(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                note(f"console: {message.text}")
 
-    def _request(self, request: Request) -> None:
-        if origin_of(request.url) not in self._origins:
-            self.complaints.append(f"request to another origin: {request.url}")
-
-    def _failed(self, request: Request) -> None:
-        # A download ends the navigation that began it.
-        if request.failure != "net::ERR_ABORTED":
-            self.complaints.append(f"request failed: {request.url}: {request.failure}")
-
-    def _response(self, response: Response) -> None:
-        if response.status >= 400:
-            self.complaints.append(f"answer {response.status}: {response.url}")
+        context.on("console", on_console)
+        context.on("weberror", lambda error: note(f"script: {error.error}"))
+        context.on("dialog", lambda dialog: note(f"dialog: {dialog.message}"))
+        context.on("request", on_request)
+        context.on("requestfailed", on_failure)
 
 
 def barriers(page: Page, *rules: str) -> list[str]:
@@ -137,7 +122,7 @@ def barriers(page: Page, *rules: str) -> list[str]:
 
 
 def scrolls_sideways(page: Page) -> bool:
-    """Tells if the page is wider than its window."""
+    """Return whether the page is wider than its window."""
     wider: bool = page.evaluate(
         "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     )

@@ -18,7 +18,6 @@ import zstandard
 
 import esdedup
 from esdedup.arguments import from_settings
-from esdedup.exceptions import PermissionDenied, StoreUnavailable
 from esdedup.groups.groups import Grouping
 from esdedup.review.app import review_of
 from esdedup.review.jobs import Job, Jobs
@@ -155,21 +154,6 @@ def test_errors_are_plain_pages_that_lead_back(visit: Visit, path: str, status: 
     assert answer.status_code == status
     assert 'role="alert"' in answer.text
     assert path.startswith("/search") or f'href="{html.escape(back)}">Back</a>' in answer.text
-
-
-@pytest.mark.parametrize(("error", "status"), [(PermissionDenied, 502), (StoreUnavailable, 503)])
-def test_a_failing_store_has_a_fitting_status(
-    visit: Visit, monkeypatch: pytest.MonkeyPatch, error: type[Exception], status: int
-) -> None:
-    visitor = visit()
-
-    def failing(*_: object) -> None:
-        raise error("away")
-
-    monkeypatch.setattr(visitor.review.index.store, "get", failing)
-    answer = visitor.get("/document?id=a1")
-    assert answer.status_code == status
-    assert "away" in answer.text
 
 
 # Search
@@ -321,14 +305,6 @@ def test_a_group_of_thirty_is_split_and_joined_again(
     (split,) = links(visitor.get("/group?id=a1").text, "/group/split")
     answer = visitor.post(split, data={"how": "template"})
     assert "do not look like a template" in answer.text
-
-
-def test_another_representative_is_chosen(writing: Visitor) -> None:
-    (choose, _) = links(writing.get("/group?id=a1").text, "/group/represent")
-    page = writing.post(choose).text
-    assert "a2 represents this group" in plain(page)
-    (undo,) = (each for each in links(page, "/group/represent") if "rule" in each)
-    assert "Group of a1" in plain(writing.post(undo).text)
 
 
 def test_distances_take_the_place_of_similarities(visit: Visit) -> None:
@@ -522,10 +498,7 @@ def test_only_logs_of_this_index_are_undone(writing: Visitor, folder: Path) -> N
     assert writing.post("/decide/undo?log=documents.dedup-1.jsonl.zst").status_code == 400
 
 
-def test_messages_name_no_option_without_its_command(writing: Visitor, folder: Path) -> None:
-    page = writing.get("/decide/confirm?action=move&to=documents").text
-    assert "holds the documents already" in page
-    assert "--to" not in page
+def test_logs_of_another_place_are_listed_and_not_undone(writing: Visitor, folder: Path) -> None:
     removed(writing, "mark")
     (log,) = folder.glob("*.zst")
     header, rest = zstandard.decompress(log.read_bytes()).split(b"\n", 1)
@@ -535,6 +508,7 @@ def test_messages_name_no_option_without_its_command(writing: Visitor, folder: P
         copy.write_bytes(zstandard.compress(other))
     page = writing.settled("/decide")
     assert "other.db, not at" in page
+    # A message names no option without its command.
     assert page.count("--force") == page.count("esdedup undo --force") == 19
     assert "And 2 more" in page
 

@@ -19,7 +19,7 @@ from tests.review.reviewing import Reviewing
 pytestmark = pytest.mark.xdist_group("browser")
 
 ARABIC = "يعاد افتتاح جسر المشاة فوق القناة يوم السبت بعد أحد عشر أسبوعا من أعمال الترميم"
-JUDGED = 50
+JUDGED = 20
 KEYS = [("d", "duplicate"), ("n", "different"), ("s", "unsure")]
 TEXTS = {each["id"]: each["text"] for each in articles()}
 PHONE = {"width": 390, "height": 844}
@@ -44,16 +44,25 @@ def item(page: Page, id: str) -> Locator:
 
 
 def search(page: Page) -> None:
-    """By a text and by an id, with differences marked and shared bands on demand."""
-    page.get_by_role("textbox", name="Text", exact=True).fill(TEXTS["en-08"])
-    page.get_by_role("button", name="Search by text").click()
-    expect(page.get_by_role("heading", name="3 similar documents")).to_be_visible()
-    expect(item(page, "en-08")).to_contain_text("1.000")
+    """By an id, with differences marked, and a result compared, by keyboard alone."""
+    keys, focused = page.keyboard, page.locator(":focus")
+    keys.press("Tab")
+    expect(focused).to_have_text("Skip to the content")
+    press(page, "/")
+    keys.type("/?jkn")
+    expect(focused).to_have_value("/?jkn")
+    page.get_by_role("textbox", name="Document id").focus()
+    keys.type("en-08")
+    keys.press("Enter")
+    expect(focused).to_have_text("2 similar documents")
     expect(item(page, "en-10").locator("mark")).to_have_text(["Bulletin: ", "a", "Friday"])
-    page.get_by_role("textbox", name="Document id").fill("en-08")
-    page.get_by_role("button", name="Search by id").click()
-    expect(page.get_by_role("heading", name="2 similar documents")).to_be_visible()
-    item(page, "en-10").get_by_role("link", name="Compare").click()
+    press(page, "?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    keys.press("Escape")
+    for key, id in (("j", "en-10"), ("j", "en-09"), ("k", "en-10")):
+        keys.press(key)
+        expect(focused).to_contain_text(id)
+    keys.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("en-08 and en-10")
     bands = page.get_by_text("of 12 bands of 3 rows are equal")
     expect(bands).not_to_be_visible()
@@ -61,57 +70,46 @@ def search(page: Page) -> None:
     expect(bands).to_be_visible()
 
 
-def browse(page: Page) -> None:
-    """Groups by size and by least similarity; one of them with its members."""
-    go(page, "Groups")
-    rows = page.get_by_role("row")
-    expect(rows.nth(1)).to_contain_text("3")
-    page.get_by_role("link", name="The least similar first").click()
-    expect(rows.nth(1)).to_contain_text("0.8")
-    page.get_by_role("link", name="en-08", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Group of en-08")
-    expect(item(page, "en-10").locator("mark")).to_have_text(
-        ["A", "Thursday", "Bulletin: ", "a", "Friday"]
-    )
-    expect(item(page, "en-10")).to_contain_text("Storm to reach islands")
-
-
-def judge(page: Page) -> list[tuple[str, str, str]]:
+def judge(page: Page) -> set[tuple[str, ...]]:
     """Judge pairs with no other thing than keys. Returns the ids and verdicts."""
     go(page, "Judge")
-    said = page.get_by_role("status")
-    sides = page.get_by_role("heading", level=3)
-    expect(said).to_contain_text("0 judged")
-    judged = []
+    said, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
+    expect(said).to_have_text("0 judged")
+    button = page.get_by_role("button", name="Duplicate").first
+    place, judged = button.bounding_box(), set()
     for number in range(1, JUDGED + 1):
         left, right = sides.all_inner_texts()
         key, verdict = KEYS[int(left[1:3]) % 2] if left[0] == right[0] == "f" else KEYS[2]
         press(page, key)
         # This looks again sooner than `expect` does.
         said.filter(has_text=f" {number} judged").wait_for()
-        judged.append((left, right, verdict))
+        # The next verdict is under the same finger.
+        assert button.bounding_box() == place
+        judged.add((*sorted((left, right)), verdict))
     last = sides.all_inner_texts()
     press(page, "d")
     said.filter(has_text=f" {JUDGED + 1} judged").wait_for()
     press(page, "u")
     expect(said).to_have_text(f"{JUDGED} judged")
     expect(sides).to_have_text(last)
-    assert {verdict for _, _, verdict in judged} == {verdict for _, verdict in KEYS}
+    page.reload()
+    expect(sides).to_have_text(last)
+    assert {verdict for *_, verdict in judged} == {verdict for _, verdict in KEYS}
     return judged
 
 
-def export(page: Page) -> list[dict[str, str]]:
+def export(page: Page) -> set[tuple[str, ...]]:
     """Export the judgements as JSON lines, and read them back."""
     with page.expect_download() as download:
         page.get_by_role("link", name="Export").click()
-    file = download.value.path()
+    lines = download.value.path().read_text("utf-8")
     page.get_by_text("Read judgements back").click()
-    page.get_by_label("File of an export").set_input_files(file)
-    expect(page.get_by_label("Its lines")).to_have_value(file.read_text("utf-8"))
+    page.get_by_label("File of an export").set_input_files(download.value.path())
+    expect(page.get_by_label("Its lines")).to_have_value(lines)
     page.get_by_role("button", name="Keep these judgements").click()
-    said = page.get_by_role("status")
-    expect(said).to_contain_text(f"0 of {JUDGED} judgements were kept")
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    expect(page.get_by_role("status")).to_contain_text(f"0 of {JUDGED} judgements were kept")
+    kept = [json.loads(line) for line in lines.splitlines()]
+    return {(each["left"], each["right"], each["verdict"]) for each in kept}
 
 
 def choose_threshold(page: Page) -> None:
@@ -119,33 +117,43 @@ def choose_threshold(page: Page) -> None:
     go(page, "Threshold")
     expect(page.get_by_role("img", name="Precision and recall by threshold")).to_be_visible()
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="0.8", exact=True))
-    expect(row).to_contain_text(re.compile(r"\d% \(\d+.* to \d+.*\)"))
+    expect(row).to_contain_text("%")
     page.get_by_role("textbox", name="Another threshold").fill("0.6")
-    page.get_by_role("button", name="Show what changes").click()
+    press(page, "Enter")
     expect(page.get_by_role("status")).to_contain_text("At 0.6: precision")
     changing = page.get_by_role("table", name="Pairs that change sides").get_by_role("link")
     expect(changing.first).to_have_text(re.compile(" and "))
 
 
 def decide_on_groups(page: Page) -> None:
-    """Split one group, choose another representative for one, and find groups again."""
+    """Split one group, and choose another representative for one, by keyboard alone."""
     go(page, "Groups")
-    page.get_by_role("link", name="en-16", exact=True).click()
-    item(page, "en-17").get_by_role("button", name="Not a duplicate").click()
-    said = page.get_by_role("status")
-    expect(said).to_contain_text("en-16 and en-17: judged not duplicates")
-    said.get_by_role("button", name="Undo").click()
-    item(page, "en-17").get_by_role("button", name="Not a duplicate").click()
-    said.get_by_role("link", name="Its group now").click()
+    page.get_by_role("link", name="en-08", exact=True).press("Enter")
+    notice, focused = page.get_by_role("status"), page.locator(":focus")
+    expect(page.get_by_role("article")).to_have_count(2)
+    press(page, "j")
+    expect(focused).to_contain_text("en-09")
+    press(page, "n")
+    expect(notice).to_contain_text("en-08 and en-09: judged not duplicates")
+    # The notice stays in sight, and does not cover the member that has the focus.
+    expect(focused).to_contain_text("en-10")
+    above, below = notice.bounding_box(), focused.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert 0 <= above["y"] <= above["y"] + above["height"] <= below["y"]
+    press(page, "u")
+    expect(notice).to_have_count(0)
+    expect(focused).to_contain_text("en-09")
+    press(page, "r")
+    expect(notice).to_contain_text("en-09 represents this group")
+    go(page, "Groups")
+    page.get_by_role("link", name="en-16", exact=True).press("Enter")
+    press(page, "j")
+    press(page, "n")
+    notice.get_by_role("link", name="Its group now").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("en-17 is in no group")
-
     go(page, "Groups")
-    page.get_by_role("link", name="en-08", exact=True).click()
-    item(page, "en-09").get_by_role("button", name="Represents this group").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Group of en-09")
-
-    go(page, "Groups")
-    page.get_by_role("button", name="Find groups again").click()
+    page.get_by_role("button", name="Find groups again").press("Enter")
     expect(page.get_by_role("link", name="en-09", exact=True)).to_be_visible()
     for id in ("en-08", "en-16", "en-17"):
         expect(page.get_by_role("link", name=id, exact=True)).to_have_count(0)
@@ -154,14 +162,14 @@ def decide_on_groups(page: Page) -> None:
 def delete(page: Page) -> None:
     go(page, "Decide")
     page.get_by_role("radio", name="Delete duplicates").check()
-    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Continue").press("Enter")
     page.get_by_role("textbox", name="Type delete to continue").fill("delete")
-    page.get_by_role("button", name=re.compile(r"Delete \d+ duplicates")).click()
+    press(page, "Enter")
     ended(page, "duplicates", r"\d+ deleted")
 
 
 def undo(page: Page) -> None:
-    page.get_by_role("button", name=re.compile("^Undo")).click()
+    page.get_by_role("button", name=re.compile("^Undo")).press("Enter")
     ended(page, "Undo", r"\d+ restored")
 
 
@@ -182,14 +190,12 @@ def test_look_judge_decide_and_undo(
     with Reviewing(tmp_path, *options) as app:
         page = open_page(app.url)
         search(page)
-        browse(page)
         judged = judge(page)
     with Reviewing(tmp_path, *options) as app:
         page = open_page(app.url)
         go(page, "Judge")
         expect(page.get_by_role("status")).to_contain_text(f"{JUDGED} judged")
-        kept = {(one["left"], one["right"], one["verdict"]) for one in export(page)}
-        assert kept == {(*sorted(ids), verdict) for *ids, verdict in judged}
+        assert export(page) == judged
         choose_threshold(page)
         decide_on_groups(page)
         with esdedup.open(place.target, place.index) as opened:
@@ -203,7 +209,7 @@ def test_look_judge_decide_and_undo(
             groups = opened.groups()
             heads = groups.representative.tolist()
             head = {id: groups.ids[row] for id, row in zip(groups.ids, heads, strict=True)}
-            for left, right, verdict in kept:
+            for left, right, verdict in judged:
                 together = head[left] == head[right]
                 assert verdict == "unsure" or together == (verdict == "duplicate")
 
@@ -258,85 +264,19 @@ def test_everybody_can_use_each_page(
 
 
 @local
-def test_by_keyboard_alone(
+def test_back_shows_the_results_of_a_pasted_text_again(
     target: list[str], tmp_path: Path, review: Review, open_page: OpenPage
 ) -> None:
     index(tmp_path, target, articles())
-    page = open_page(review("--write").url)
-    keys, focused = page.keyboard, page.locator(":focus")
-    keys.press("Tab")
-    expect(focused).to_have_text("Skip to the content")
-    keys.press("/")
-    keys.type("/?jkn")
-    expect(focused).to_have_value("/?jkn")
-    page.get_by_role("textbox", name="Document id").focus()
-    keys.type("en-08")
-    keys.press("Enter")
-    expect(focused).to_have_text("2 similar documents")
-    keys.press("j")
-    keys.press("j")
-    expect(focused).to_contain_text("en-09")
-    keys.press("k")
-    expect(focused).to_contain_text("en-10")
-    keys.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
-    keys.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-
-    page.goto(page.url.partition("/search")[0] + "/group?id=en-08")
-    expect(page.get_by_role("article")).to_have_count(2)
-    press(page, "j")
-    expect(focused).to_contain_text("en-09")
-    keys.press("n")
-    notice = page.get_by_role("status")
-    expect(notice).to_contain_text("en-08 and en-09: judged not duplicates")
-    # The notice stays in sight, and does not cover the member that has the focus.
-    expect(focused).to_contain_text("en-10")
-    above, below = notice.bounding_box(), focused.bounding_box()
-    assert above is not None
-    assert below is not None
-    assert above["y"] >= 0
-    assert above["y"] + above["height"] <= below["y"]
-    press(page, "u")
-    expect(page.get_by_role("status")).to_have_count(0)
-    expect(page.get_by_role("article")).to_have_count(2)
-    press(page, "j")
-    press(page, "r")
-    expect(page.get_by_role("status")).to_contain_text("represents this group")
-    assert barriers(page) == []
-    press(page, "u")
-    expect(page.get_by_role("status")).to_have_count(0)
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Group of en-0")
-
-
-@local
-def test_back_and_reload_show_a_page_again(
-    target: list[str], tmp_path: Path, review: Review, open_page: OpenPage
-) -> None:
-    index(tmp_path, target, [*articles(), *families(5)])
-    page = open_page(review("--write").url)
+    page = open_page(review().url)
     page.get_by_role("textbox", name="Text", exact=True).fill(TEXTS["en-08"])
     page.get_by_role("button", name="Search by text").click()
     results = page.get_by_role("heading", name="3 similar documents")
     expect(results).to_be_visible()
+    expect(item(page, "en-08")).to_contain_text("1.000")
+    # Browsers keep addresses.
     assert "Storm" not in page.url
     page.get_by_role("link", name="en-10", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("en-10")
     page.go_back()
     expect(results).to_be_visible()
-
-    go(page, "Judge")
-    status, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
-    expect(status).to_have_text("0 judged")
-    buttons = page.get_by_role("button", name="Duplicate", exact=False).first
-    place = buttons.bounding_box()
-    for number in (1, 2, 3):
-        press(page, "d")
-        status.filter(has_text=f" {number} judged").wait_for()
-        # The next verdict is under the same finger.
-        assert buttons.bounding_box() == place
-    shown = sides.all_inner_texts()
-    page.reload()
-    expect(sides).to_have_text(shown)
-    press(page, "n")
-    expect(status).to_contain_text(" 4 judged")
