@@ -67,6 +67,7 @@ def judge(page: Page, app: Reviewing) -> None:
     said, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
     for number in range(60):
         expect(said).to_contain_text(f"{number} judged")
+        page.wait_for_load_state()
         ids = [each.inner_text() for each in sides.all()]
         page.keyboard.press("n" if any(id.endswith("copy3") for id in ids) else "d")
     expect(said).to_contain_text("60 judged")
