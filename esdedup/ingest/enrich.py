@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -26,8 +26,6 @@ _BATCH = 1_000
 often (`benchmarks/own/enrich.py`)."""
 
 log = logging.getLogger("esdedup")
-
-_Path = tuple[str, ...]
 
 
 class OpenIndex(Protocol):
@@ -87,28 +85,44 @@ def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> It
             yield from waiting.result()
 
 
-def _with_tokens(actions: list[Any], meta: IndexMeta) -> list[Any]:
+def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
     """Return the actions of a batch with token fields."""
-    documents = [
-        (row, path, document, path[-1:] == ("doc",))
-        for row, action in enumerate(actions)
-        for path, document in _documents(action)
-    ]
-    warn_of_parts(sum(partial and holds_part(each, meta) for _, _, each, partial in documents))
+    copies, documents = [], []
+    for action in actions:
+        copy, found = _copied(action)
+        copies.append(copy)
+        documents += found
+    warn_of_parts(sum(partial and holds_part(each, meta) for each, partial in documents))
     for one in meta.all:
-        found = [
-            (row, path, text, partial)
-            for row, path, document, partial in documents
-            if (text := text_to_sketch(document, one, partial)) is not None
-        ]
-        fields = token_fields(sketch([text for _, _, text, _ in found], one.scheme), one.scheme)
-        for (row, path, _, partial), tokens in zip(found, fields, strict=True):
-            value = merged_fields(tokens, one.scheme) if partial else tokens
-            actions[row] = _with_fields(actions[row], path, {one.field: value})
-        for row, path, document, partial in documents:
-            if removes_text(document, one, partial):
-                actions[row] = _with_fields(actions[row], path, {one.field: None})
-    return actions
+        texts = [text_to_sketch(each, one, partial) for each, partial in documents]
+        sketches = sketch([text for text in texts if text is not None], one.scheme)
+        tokens = iter(token_fields(sketches, one.scheme))
+        for (document, partial), text in zip(documents, texts, strict=True):
+            if text is not None:
+                own = next(tokens)
+                document[one.field] = merged_fields(own, one.scheme) if partial else own
+            elif removes_text(document, one, partial):
+                document[one.field] = None
+    return copies
+
+
+def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
+    """Return a copy of an action, and the documents in it, each with True for a `doc`."""
+    # Nearly every action is a plain dict, for which this check is fast.
+    if not isinstance(action, (dict, Mapping)):
+        return action, []
+    body = copy = dict(action)
+    kind, source = action.get("_op_type", "index"), action.get("_source")
+    # The helpers take "_source" for the body if it is an object, else the action itself.
+    if isinstance(source, Mapping):
+        body = copy["_source"] = dict(source)
+    if kind == "update":
+        parts = [name for name in ("doc", "upsert") if isinstance(body.get(name), Mapping)]
+        for name in parts:
+            body[name] = dict(body[name])
+        return copy, [(body[name], name == "doc") for name in parts]
+    is_document = kind in ("index", "create") and (body is not copy or source is None)
+    return copy, [(body, False)] if is_document else []
 
 
 def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> str | None:
@@ -164,27 +178,3 @@ def _parsed(action: Action) -> Any:
     except ValueError:
         return action
     return {"_source": document} if isinstance(document, dict) else action
-
-
-def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
-    """Yield the documents in an action, with the keys that lead to each."""
-    # Nearly every action is a plain dict, for which this check is fast.
-    if not isinstance(action, (dict, Mapping)):
-        return
-    kind, source = action.get("_op_type", "index"), action.get("_source")
-    # The helpers take "_source" for the body if it is an object, else the action itself.
-    path: _Path = ("_source",) if isinstance(source, Mapping) else ()
-    body = source if isinstance(source, Mapping) else action
-    if kind == "update":
-        for part in ("doc", "upsert"):
-            if isinstance(body.get(part), Mapping):
-                yield (*path, part), body[part]
-    elif kind in ("index", "create") and (path or source is None):
-        yield path, body
-
-
-def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy with fields added to the document at the path."""
-    if not path:
-        return {**value, **fields}
-    return {**value, path[0]: _with_fields(value[path[0]], path[1:], fields)}

@@ -1,4 +1,4 @@
-"""Write documents to a store with their tokens, and accounts for every record.
+"""Write documents to a store with their tokens, and account for every record.
 
 A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
 (`documents.encoded`), and is written. Worker processes do everything but the writing. Only this

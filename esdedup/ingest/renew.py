@@ -1,4 +1,4 @@
-"""Add tokens to existing documents, and removes them."""
+"""Add tokens to existing documents, and remove them."""
 
 from __future__ import annotations
 
