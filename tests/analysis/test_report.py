@@ -302,7 +302,7 @@ def test_a_run_goes_on_in_its_folder(place: Place, folder: Path) -> None:
     (folder / "work").mkdir()
     (folder / "work" / "job.json").write_text(json.dumps({"index": "another", "shares": 1}))
     ran = command(place, "report", "--work", "work", status=2)
-    assert "work holds unfinished work of another index" in ran.err
+    assert "work belongs to an unfinished run with another index" in ran.err
     (folder / "work" / "job.json").unlink()
     reported(place, "--work", "work")
     assert not (folder / "work").exists()
