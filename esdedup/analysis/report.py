@@ -26,6 +26,7 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
+from esdedup.arguments import check_type
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.ingest.renew import digests
@@ -251,6 +252,8 @@ def report(
     examples, hot: maximum numbers of examples and of hot buckets. work: as in `find_groups`. Raises
     the errors of that, and of the store.
     """
+    check_type("examples", examples, "int")
+    check_type("hot", hot, "int")
     statistics = store.statistics(meta)
     groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
     rows = groups.duplicate_rows
