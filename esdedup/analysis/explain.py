@@ -244,7 +244,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     one, other = (
         ExplainedDocument(
             id,
-            words=len(text.words),
+            words=text.starts.size,
             shingles=count,
             digest=digest,
             stored_tokens=_stored(found[id].tokens_in(meta.field), scheme, digest),

@@ -334,7 +334,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
         ExampleText(id, len(text), marked.original, marked.pieces(CONTEXT, _EXCERPT))
         for id, text, marked in zip(ids, texts, both, strict=True)
     )
-    same_words = all(marked.words.shared.all() for marked in both)
+    same_words = all(marked.common.all() for marked in both)
     return Example(representative, duplicate, _exactly(groups, groups.value[row]), same_words)
 
 

@@ -10,15 +10,14 @@ the original, and the result reports it.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from esdedup.text.arrays import I64, U64, Mask, Ragged
 from esdedup.text.normalise import Normalisation, normalise
@@ -27,32 +26,9 @@ from esdedup.text.words import place
 
 Span = tuple[int, int]
 Marked = Literal["", "shared", "differs"]
+_KINDS: tuple[Marked, ...] = ("", "shared", "differs")
 _FEWEST_CUT = 10
 """Leaving out fewer words saves less room than the note about them takes."""
-_BLOCK = 1 << 16
-"""Characters that are strings of their own at the same time: a text may have millions."""
-
-
-@dataclass(frozen=True, eq=False)
-class Words:
-    """The words of a text in order, each text[starts[i]:ends[i]]; all arrays have shape (words,).
-
-    shared: marks words that lie in a shingle that the other text has too.
-    """
-
-    starts: I64
-    ends: I64
-    shared: Mask
-
-    def __len__(self) -> int:
-        return self.starts.size
-
-    def runs(self) -> Iterator[tuple[int, int, bool]]:
-        """Yield the longest runs of words [first, last) that are all shared, or all not."""
-        edges = np.flatnonzero(self.shared[1:] != self.shared[:-1]) + 1
-        for first, last in itertools.pairwise([0, *edges.tolist(), len(self)]):
-            if first < last:
-                yield first, last, bool(self.shared[first])
 
 
 class Piece(NamedTuple):
@@ -68,21 +44,30 @@ class Piece(NamedTuple):
     rest: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MarkedText:
     """A text, with the words that it shares with another.
 
     text: the original text, or the normalised one if `original` is False.
-    words: characters, if the shingles are of characters. Two may overlap if one character is
-        normalised to several words.
-    shared: stretches of words in shared shingles, in order. White space between two words of one
-        such shingle belongs to them; punctuation and stop words do not.
+    starts, ends: of each word in the text, shape (words,). Words are characters if the shingles are
+        of characters. Two may overlap if one character is normalised to several words.
+    common: marks the words in shared shingles, shape (words,).
+    kinds: of each character: 1 in shared words, 2 in others, 0 between them, shape (characters,).
+        White space between two words of one shared shingle is shared; punctuation and stop words
+        are not.
     """
 
     text: str
     original: bool
-    words: Words
-    shared: tuple[Span, ...]
+    starts: I64
+    ends: I64
+    common: Mask
+    kinds: NDArray[np.int8]
+
+    @property
+    def shared(self) -> tuple[Span, ...]:
+        """The stretches of shared words, in order, each (start, end)."""
+        return tuple((a, b) for a, b, kind in _runs(self.kinds) if kind == 1)
 
     def pieces(self, context: int | None = None, most: int | None = None) -> list[Piece]:
         """Return the text in pieces, in order.
@@ -94,7 +79,8 @@ class MarkedText:
         at, room = 0, len(self.text) if most is None else most
         for start, end, left_out in self._cuts(context):
             stop = min(start, at + room)
-            found += self._split(at, stop)
+            for first, last, kind in _runs(self.kinds[at:stop]):
+                found.append(Piece(self.text[at + first : at + last], _KINDS[kind]))
             room -= stop - at
             if stop < start or (left_out and not room):
                 return [*found, Piece("", rest=len(self.text) - stop)]
@@ -105,38 +91,13 @@ class MarkedText:
 
     def _cuts(self, context: int | None) -> Iterator[tuple[int, int, int]]:
         """Yield the middles of long shared runs, (start, end, words), and the end of the text."""
-        for first, last, shared in self.words.runs():
+        for first, last, shared in _runs(self.common):
             if context is None or not shared or last - first - 2 * context < _FEWEST_CUT:
                 continue
-            start, end = self.words.ends[first + context - 1], self.words.starts[last - context]
+            start, end = self.ends[first + context - 1], self.starts[last - context]
             if start < end:
                 yield int(start), int(end), last - first - 2 * context
         yield len(self.text), len(self.text), 0
-
-    @cached_property
-    def _spans(self) -> list[tuple[int, int, Marked]]:
-        """All stretches that are marked, in order, none over another."""
-        spans: list[tuple[int, int, Marked]] = [(*span, "shared") for span in self.shared]
-        starts, ends = self.words.starts, np.maximum.accumulate(self.words.ends)
-        for first, last, shared in self.words.runs():
-            if not shared:
-                start = max(starts[first], ends[first - 1] if first else 0)
-                end = min(ends[last - 1], starts[last] if last < len(self.words) else ends[-1])
-                spans.append((int(start), int(end), "differs"))
-        return sorted(span for span in spans if span[0] < span[1])
-
-    def _split(self, start: int, end: int) -> Iterator[Piece]:
-        """Yield the pieces of text[start:end], without gaps."""
-        first = bisect.bisect_right(self._spans, start, key=lambda span: span[1])
-        for begin, stop, marked in itertools.islice(self._spans, first, None):
-            if begin >= end:
-                break
-            if start < begin:
-                yield Piece(self.text[start:begin])
-            yield Piece(self.text[max(start, begin) : min(stop, end)], marked)
-            start = min(stop, end)
-        if start < end:
-            yield Piece(self.text[start:end])
 
 
 def mark_shared(
@@ -157,11 +118,19 @@ def mark_shared(
     return first, second
 
 
-def _covered(first: I64, length: int, count: int) -> Mask:
-    """Mark the positions first[i] to first[i] + length - 1 of `count`: shape (count,)."""
+def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:
+    """Yield the longest runs of equal values, (first, last + 1, value)."""
+    edges = np.flatnonzero(values[1:] != values[:-1]) + 1
+    for first, last in itertools.pairwise([0, *edges.tolist(), values.size]):
+        if first < last:
+            yield first, last, int(values[first])
+
+
+def _covered(starts: I64, ends: I64, count: int) -> Mask:
+    """Mark the positions from starts[i] to ends[i] - 1 of `count`: shape (count,)."""
     edges = np.zeros(count + 1, np.int64)
-    np.add.at(edges, first, 1)
-    np.add.at(edges, np.minimum(first + length, count), -1)
+    np.add.at(edges, starts, 1)
+    np.add.at(edges, np.minimum(ends, count), -1)
     covered: Mask = np.cumsum(edges)[:count] > 0
     return covered
 
@@ -174,33 +143,25 @@ def _marked(
     normalisation: Normalisation,
     size: int,
 ) -> MarkedText:
-    """shared: marks the text's shingles that the other text has, shape (shingles,)."""
+    """Mark one text. shared: its shingles that the other text has too, shape (shingles,)."""
     _, starts, ends = places
     original = _original(text, normalised, normalisation, starts, ends)
-    if original is not None:
+    if original is None:
+        text = normalised
+    else:
         starts, ends = original
-    shown = normalised if original is None else text
-    first = np.flatnonzero(shared)
-    words = Words(starts, ends, _covered(first, size, starts.size))
+    first, count = np.flatnonzero(shared), starts.size
+    common = _covered(first, first + size, count)
     # A word is linked if it lies in one shared shingle with the next word.
-    linked = _covered(first, size - 1, starts.size)
-    return MarkedText(shown, original is not None, words, _stretches(shown, words, linked))
-
-
-def _stretches(text: str, words: Words, linked: Mask) -> tuple[Span, ...]:
-    """Return the stretches of shared words. linked: marks words linked to the next: (words,)."""
-    at = np.flatnonzero(words.shared)
-    if not at.size:
-        return ()
-    starts, ends = words.starts[at], np.maximum.accumulate(words.ends[at])
-    joined = starts[1:] <= ends[:-1]
-    gaps = np.flatnonzero(~joined & linked[at[1:] - 1])
-    edges = ends[gaps].tolist(), starts[gaps + 1].tolist()
-    joined[gaps] = [text[a:b].isspace() for a, b in zip(*edges, strict=True)]
-    breaks = np.flatnonzero(~joined)
-    firsts = starts[np.concatenate(([0], breaks + 1))]
-    lasts = ends[np.concatenate((breaks, [at.size - 1]))]
-    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    linked = _covered(first, first + size - 1, count)[:-1]
+    gaps = np.flatnonzero(linked & (ends[:-1] < starts[1:]))
+    between = zip(ends[gaps].tolist(), starts[gaps + 1].tolist(), strict=True)
+    gaps = gaps[np.array([text[a:b].isspace() for a, b in between], np.bool_)]
+    kinds = np.zeros(len(text), np.int8)
+    kinds[_covered(starts[~common], ends[~common], kinds.size)] = 2
+    kinds[_covered(starts[common], ends[common], kinds.size)] = 1
+    kinds[_covered(ends[gaps], starts[gaps + 1], kinds.size)] = 1
+    return MarkedText(text, original is not None, starts, ends, common, kinds)
 
 
 def _original(
@@ -212,25 +173,13 @@ def _original(
     """
     if text.isascii():
         return starts, ends
-    lasts = ends - 1
-    firsts, stops = np.empty_like(starts), np.empty_like(ends)
-    begun = done = 0
-    while begun < len(text):
-        end = min(begun + _BLOCK, len(text))
-        while end < len(text) and _acts_backwards(text[end]):
-            end += 1
-        inside = range(begun + 1, end)
-        edges = [begun, *(at for at in inside if not _acts_backwards(text[at])), end]
-        parts = normalise([text[a:b] for a, b in itertools.pairwise(edges)], normalisation)
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-        size = int(lengths.sum())
-        if "".join(parts) != normalised[done : done + size]:
-            return None
-        for places, origins, found in ((starts, edges[:-1], firsts), (lasts, edges[1:], stops)):
-            some = slice(*np.searchsorted(places, [done, done + size]).tolist())
-            found[some] = np.repeat(np.array(origins), lengths)[places[some] - done]
-        begun, done = end, done + size
-    return (firsts, stops) if done == len(normalised) else None
+    inside = range(1, len(text))
+    edges = np.array([0, *(at for at in inside if not _acts_backwards(text[at])), len(text)])
+    parts = normalise([text[a:b] for a, b in itertools.pairwise(edges.tolist())], normalisation)
+    if "".join(parts) != normalised:
+        return None
+    unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return edges[unit[starts]], edges[unit[ends - 1] + 1]
 
 
 def _acts_backwards(character: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -84,7 +82,7 @@ def test_words_are_marked_that_lie_in_a_shingle_of_both_and_no_others(
             if one in set(shingles[1 - row].tolist())
             for token in range(at, min(at + shingling.size, count))
         }
-        assert {*np.flatnonzero(marked[row].words.shared).tolist()} == wanted
+        assert {*np.flatnonzero(marked[row].common).tolist()} == wanted
         check_stretches(marked[row])
 
 
@@ -94,13 +92,13 @@ def check_stretches(marked: MarkedText) -> None:
     assert "".join(piece.text for piece in pieces) == marked.text
     kinds = np.array([kind for text, kind, *_ in pieces for _ in text], dtype="U7")
     shared = np.zeros(len(marked.text), np.bool_)
-    words = marked.words
-    for start, end in zip(words.starts[words.shared], words.ends[words.shared], strict=True):
+    own = marked.common
+    for start, end in zip(marked.starts[own], marked.ends[own], strict=True):
         shared[start:end] = True
     assert (kinds[shared] == "shared").all()
     inside = np.flatnonzero((kinds == "shared") & ~shared)
     assert all(marked.text[at].isspace() for at in inside.tolist())
-    for start, end in zip(words.starts[~words.shared], words.ends[~words.shared], strict=True):
+    for start, end in zip(marked.starts[~own], marked.ends[~own], strict=True):
         assert (kinds[start:end] != "").all()
     found = [(start, end) for start, end in marked.shared for _ in range(start, end)]
     assert len(found) == int((kinds == "shared").sum())
@@ -111,7 +109,7 @@ def test_a_marked_word_is_where_it_was_written(text: str, normalisation: Normali
     (marked, _) = mark_shared((text, text), normalisation, Shingling("word", 1), 3)
     (normalised,) = normalise([text], normalisation)
     _, starts, ends = place(normalised, Shingling("word", 1), 3)
-    places = marked.words.starts, marked.words.ends, starts, ends
+    places = marked.starts, marked.ends, starts, ends
     for first, last, start, end in zip(*(each.tolist() for each in places), strict=True):
         # Normalised by itself, what was marked holds the word.
         (again,) = normalise([text[first:last]], normalisation)
@@ -199,19 +197,6 @@ def test_long_shared_runs_are_cut() -> None:
     assert "".join(piece.text for piece in left.pieces(context=50)) == left.text
 
 
-@given(TEXTS, TEXTS, UNITS)
-def test_long_texts_are_marked_in_blocks(left: str, right: str, shingling: Shingling) -> None:
-    def found() -> list[object]:
-        return [
-            (text.original, text.words.starts.tolist(), text.words.ends.tolist(), text.shared)
-            for text in mark_shared((left, right), PLAIN, shingling, 1)
-        ]
-
-    whole = found()
-    with mock.patch.object(spans, "_BLOCK", 2):
-        assert found() == whole
-
-
 @given(TEXTS, TEXTS, st.integers(0, 40), st.sampled_from([None, 1, 2]))
 def test_pieces_end_after_some_characters(
     left: str, right: str, most: int, context: int | None
@@ -239,6 +224,3 @@ def test_what_is_left_out_is_counted(left: str, right: str) -> None:
     assert sum(piece.left_out for piece in pieces) >= 20
     assert len(kept) < len(text)
     assert not any(piece.text and piece.left_out for piece in pieces)
-
-
-WORD = st.sampled_from(["a", "b", "中", "文", "ﬁ", "é", ", ", " ", "。"])
