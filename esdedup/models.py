@@ -166,14 +166,12 @@ class Failure:
     """A document that a store rejected, and why.
 
     conflict: the id was taken, or the document had changed. index: of the document, in a cluster.
-    unsure: the answer to an earlier attempt was lost, and the conflict may be with that attempt.
     """
 
     id: str
     reason: str
     conflict: bool = False
     index: str | None = None
-    unsure: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from esdedup.admin.preflight import Obstacle
 from esdedup.admin.switch import SwitchPlan, SwitchReport, switch
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import IndexState, Named
-from esdedup.stores.elastic.templates import TemplatePlan
 
 __all__ = [
     "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Effort", "IndexCheck", "IndexState",
-    "MappingChange", "Named", "Obstacle", "SwitchPlan", "SwitchReport", "Tally", "TemplatePlan",
-    "attach", "backfill", "check", "plan_attach", "plan_backfill", "switch",
+    "MappingChange", "Named", "Obstacle", "SwitchPlan", "SwitchReport", "Tally", "attach",
+    "backfill", "check", "plan_attach", "plan_backfill", "switch",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, put_metas, resolve, states
-from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
+from esdedup.stores.elastic.templates import put_template
 from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 
 
@@ -31,15 +31,11 @@ class MappingChange:
 
 @dataclass(frozen=True)
 class AttachPlan:
-    """The changes for all indices behind a name, and the template for the next ones.
-
-    template: None unless the name is of a data stream.
-    """
+    """The changes for all indices behind a name; a data stream also gets a component template."""
 
     named: Named
     meta: IndexMeta
     changes: tuple[MappingChange, ...]
-    template: TemplatePlan | None
 
     @property
     def hindrances(self) -> list[Obstacle]:
@@ -83,8 +79,7 @@ def plan_attach(
         if text_field is None or not all(metas):
             # A text field that no index has is a mistake.
             require_text_field(found, wanted)
-        template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
-        return AttachPlan(named, wanted, tuple(changes), template)
+        return AttachPlan(named, wanted, tuple(changes))
 
 
 def plan_next(
@@ -93,23 +88,20 @@ def plan_next(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
     field: str | None = None,
-) -> TemplatePlan:
-    """Return the component template for the next indices of a name, without installing it.
+) -> AttachPlan:
+    """Return what the next indices of a name get; as `plan_attach`, also before the first exists.
 
-    text_field is required before the first index of that name exists. Arguments and errors are
-    those of `plan_attach`.
+    Raises IndexNotFound if there is none, and no text field is given.
     """
-    with reached(target) as cluster:
-        try:
-            plan = plan_attach(cluster, name, scheme, text_field, field)
-        except IndexNotFound as error:
-            if text_field is None:
-                raise IndexNotFound(
-                    f"{error}. If it does not exist yet, name its text field (--text-field)"
-                ) from error
-            meta = IndexMeta(scheme or Scheme(), names_of(text_field), field or FIELD)
-            return plan_template(cluster, Named(name, "index", ()), meta)
-        return plan.template or plan_template(cluster, plan.named, plan.meta)
+    try:
+        return plan_attach(target, name, scheme, text_field, field)
+    except IndexNotFound as error:
+        if text_field is None:
+            raise IndexNotFound(
+                f"{error}. If it does not exist yet, name its text field (--text-field)"
+            ) from error
+    meta = IndexMeta(scheme or Scheme(), names_of(text_field), field or FIELD)
+    return AttachPlan(Named(name, "index", ()), meta, ())
 
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
@@ -145,6 +137,6 @@ def attach(
             raise StoreError("; ".join(map(str, what.hindrances)))
         changes = [change for change in what.changes if change.mapping is not None]
         put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})
-        if what.template is not None:
-            install_template(cluster, what.template)
+        if what.named.kind == "data stream":
+            put_template(cluster, what.named.name, what.meta)
     return what

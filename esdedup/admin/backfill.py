@@ -24,7 +24,7 @@ from esdedup.stores import BulkPolicy, Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.errors import PointInTimeLost
-from esdedup.stores.elastic.indices import Named, attached, kept_as_written, path_of, whole_source
+from esdedup.stores.elastic.indices import Named, attached, path_of
 from esdedup.stores.elastic.queries import (
     any_of,
     held_of,
@@ -70,8 +70,7 @@ class BackfillPlan:
     """The indices to fill, those that can't be filled, and the documents to read.
 
     query: matches the documents. work: the change to make. waiting: number of documents that
-    match. beside: the tokens that the documents have already, if they get others. whole: by index,
-    the `_source` to request of documents that are written again whole.
+    match. beside: the tokens that the documents have already, if they get others.
     """
 
     named: Named
@@ -82,7 +81,6 @@ class BackfillPlan:
     work: Work
     waiting: int
     beside: IndexMeta | None = None
-    whole: Mapping[str, Any] = field(default_factory=dict)
 
 
 def plan_backfill(
@@ -124,12 +122,7 @@ def plan_backfill(
         hindered = {each.index for each in left_out}
         chosen = tuple(state.name for state in found if state.name not in hindered)
         waiting = sum(cluster.count(path_of(index), query) for index in chosen)
-        whole = {
-            state.name: whole_source(cluster, path_of(state.name), {state.name: state.mapping})
-            for state in found
-            if former and state.name in chosen and kept_as_written(state)
-        }
-        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, beside, whole)
+        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, beside)
 
 
 def backfill(
@@ -250,8 +243,8 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     plan, began = job.plan, time.monotonic()
     rate = (job.effort.rate or math.inf) / job.effort.workers
     forgotten = plan.meta.former if plan.work == "forget" else None
-    names = [forgotten] if forgotten else fields_to_read(plan.meta.parts, plan.beside)
-    asked = plan.whole.get(job.index, {"includes": names, "excludes": TOKEN_PATHS})
+    names = fields_to_read(plan.meta.parts, plan.beside)
+    asked = [forgotten] if forgotten else {"includes": names, "excludes": TOKEN_PATHS}
     # At most the documents of one second.
     size = job.size if rate > job.size else math.ceil(rate)
     body = scan_body(plan.query, asked, size)
@@ -264,8 +257,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
             return ChangeReport(), None
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
         if forgotten:
-            marks = forgotten == plan.meta.marks_field
-            done = forget(store, held, forgotten, marks=marks, whole=job.index in plan.whole)
+            done = forget(store, held, forgotten)
         else:
             done = renew(store, held, plan.meta.parts, plan.beside)
     except PointInTimeLost as error:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
-from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import Change, Held
 from esdedup.sketch.scheme import Scheme
@@ -22,7 +20,7 @@ from esdedup.stores.elastic.queries import (
     sketched,
     with_text,
 )
-from esdedup.stores.elastic.templates import TemplatePlan, plan_template
+from esdedup.stores.elastic.templates import next_has_fields
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, meta_of
 
@@ -80,14 +78,14 @@ class IndexCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """The findings on all indices behind a name, and on the template of the next ones.
+    """The findings on all indices behind a name.
 
-    template: None unless the name is of a data stream.
+    next: whether the next index of a data stream will have the fields; None if unknown.
     """
 
     named: Named
     indices: tuple[IndexCheck, ...]
-    template: TemplatePlan | None
+    next: bool | None = None
 
     @property
     def schemes(self) -> list[str]:
@@ -97,8 +95,8 @@ class Check:
     @property
     def good(self) -> bool:
         """True if there is nothing to do."""
-        made_next = self.template is None or self.template.ready
-        return made_next and len(self.schemes) == 1 and all(each.good for each in self.indices)
+        whole = self.next is not False and len(self.schemes) == 1
+        return whole and all(each.good for each in self.indices)
 
 
 def check(
@@ -117,13 +115,11 @@ def check(
         named = resolve(cluster, name)
         found = states(cluster, named)
         metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
-        template = None
+        following = None
         if named.kind == "data stream" and metas:
-            # A user who may not see templates gets the other findings.
-            with contextlib.suppress(PermissionDenied):
-                template = plan_template(cluster, named, metas[-1])
+            following = next_has_fields(cluster, named, metas[-1])
         checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
-    return Check(named, checks, template)
+    return Check(named, checks, following)
 
 
 def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) -> IndexCheck:

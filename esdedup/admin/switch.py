@@ -8,6 +8,7 @@ where they are. Each step can be repeated, so that an interrupted change resumes
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable
@@ -134,13 +135,11 @@ def plan_switch(
         if meta.former is None:
             raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
         return SwitchPlan(name, "forget", meta, meta)
-    # The next tokens get a field that was emptied, or one that no index has.
     taken = {name for state in found for name in state.mapping.get("properties", {})}
-    taken = taken - {*meta.spent} | {meta.field}
-    ours = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
-    free = next(name for name in ours if name not in taken)
-    marks_in = None if free == meta.marks_field else meta.marks_field
-    following = IndexMeta(scheme or meta.whole, names or meta.text_fields, free, marks_in=marks_in)
+    free = next(each for n in itertools.count(2) if (each := f"{FIELD}_{n}") not in taken)
+    following = IndexMeta(
+        scheme or meta.whole, names or meta.text_fields, free, marks_in=meta.marks_field
+    )
     if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:
@@ -163,13 +162,7 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
         # Put the same template first: without the right to, nothing must change.
-        if not renew_template(cluster, named, meta):
-            log.warning(
-                "This user may not see component templates: if there is one, esdedup-%s, install it"
-                " again after this (esdedup template --index %s --install)",
-                plan.name,
-                plan.name,
-            )
+        renew_template(cluster, named, meta)
         _put(cluster, named, found, replace(meta, next=plan.following))
     on_wait(f"Waiting {WAIT_SECONDS:.0f} s until every writer fills both")
     time.sleep(WAIT_SECONDS)
@@ -209,7 +202,7 @@ def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
             f"no document of {plan.name!r} got tokens of scheme {meta.next.whole.id}: searches go"
             f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
-    _put(cluster, named, found, replace(meta.next, former=meta.field, spent=meta.spent))
+    _put(cluster, named, found, replace(meta.next, former=meta.field))
 
 
 def _empty_former(cluster: Cluster, name: str, fill: Fill) -> ChangeReport:
@@ -217,8 +210,7 @@ def _empty_former(cluster: Cluster, name: str, fill: Fill) -> ChangeReport:
     report = _filled(plan_backfill(cluster, name, former=True), fill)
     named, found, meta = attached(cluster, name)
     if meta.former is not None:
-        spent = (*(name for name in meta.spent if name != meta.former), meta.former)
-        _put(cluster, named, found, replace(meta, former=None, spent=spent))
+        _put(cluster, named, found, replace(meta, former=None))
     return report
 
 

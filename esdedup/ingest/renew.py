@@ -59,36 +59,20 @@ def _joined(decisions: Sequence[Decision]) -> Decision:
     return replace(changes[0], fields=fields)
 
 
-def forget(
-    store: Store, held: Sequence[Held], field: str, *, marks: bool = False, whole: bool = True
-) -> ChangeReport:
-    """Remove a field of ours from documents. Values of other programs below it stay.
+def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
+    """Replace the tokens below a field of ours by null; marks and values of other programs stay.
 
-    marks: leave groups and marks too.
-    held: whole documents. They are written again without the field, because an update can't remove
-    a key, and servers may forbid scripts. whole: False to leave nulls in place of the values; then
-    `held` needs only the field.
+    An update can't remove a key, and servers may forbid scripts. held: with at least the field.
     """
 
-    ours = OURS if marks else (*OURS, *MARKS)
-
     def without(one: Held) -> Decision:
-        source = one.document.source
-        stored = source.get(field)
-        others = dict(stored) if isinstance(stored, dict) else {}
-        others = {
-            name: value for name, value in others.items() if not (is_ours(name) or name in ours)
-        }
-        if stored is None or stored == others:
+        stored = one.document.tokens_in(field)
+        gone = [name for name in stored if is_ours(name)]
+        if not any(stored[name] is not None for name in gone):
             return "unchanged"
-        if not whole:
-            gone = dict.fromkeys((*ours, *(stored.keys() - others.keys())))
-            return Change(one, {field: gone if others else None})
-        rest = {name: value for name, value in source.items() if name != field}
-        return Change(one, {**rest, field: others} if others else rest, whole=True)
+        return Change(one, {field: dict.fromkeys(gone) if stored.keys() - gone else None})
 
-    paths = None if whole else [field]
-    return change_held(store, held, lambda now: [*map(without, now)], paths)
+    return change_held(store, held, lambda now: [*map(without, now)], [field])
 
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:

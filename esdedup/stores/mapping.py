@@ -33,12 +33,10 @@ class IndexMeta:
     scheme: made the tokens of the text. text_fields: the fields that hold the text, in the order in
     which they are joined (`fields.text_at`). field: the object field that holds the tokens. next:
     of the tokens that are filled beside them while the index changes its scheme. former: the field
-    to be emptied after that. spent: fields that were emptied, and may be used again. stop: tokens
-    that searches leave out (`stop_list.stop_entries`). others: sketches of other fields, such as
-    the title, one scheme for each set of fields; they are taken out of a scheme that has them.
-    marks_in: the field that holds groups and marks, if it is not `field`: a change of the scheme
-    leaves them where they are. Raises UsageError for names that can't be fields, and for a scheme
-    whose first sketch is of other fields.
+    to be emptied after that. stop: tokens that searches leave out (`stop_list.stop_entries`).
+    others: sketches of other fields, one scheme for each set of fields; they are removed from a
+    scheme that has them. marks_in: the field of groups and marks, if it is not `field`. Raises
+    UsageError for names that can't be fields, and if the first sketch is of other fields.
     """
 
     scheme: Scheme
@@ -46,7 +44,6 @@ class IndexMeta:
     field: str = FIELD
     next: IndexMeta | None = None
     former: str | None = None
-    spent: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     others: tuple[Scheme, ...] = ()
     marks_in: str | None = None
@@ -126,7 +123,6 @@ class IndexMeta:
             "scheme": self.whole.to_json(),
             "next": self.next and self.next.to_json(),
             "former": self.former,
-            "spent": list(self.spent),
             "stop": list(self.stop),
             "marks_in": self.marks_in,
         }
@@ -135,35 +131,29 @@ class IndexMeta:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
-        needed = {"scheme", "text_fields", "field"}
-        if not isinstance(document, Mapping) or not needed <= document.keys():
-            found = document.get("id") if isinstance(document, Mapping) else None
+        known = document if isinstance(document, Mapping) else {}
+        names, stop = known.get("text_fields"), known.get("stop", [])
+        texts = [known.get("field"), known.get("former", ""), known.get("marks_in", "")]
+        if not (
+            isinstance(names, list)
+            and isinstance(stop, list)
+            and all(isinstance(text, str) for text in [*names, *stop, *texts])
+            and isinstance(known.get("next", {}), Mapping)
+            and "next" not in known.get("next", {})
+        ):
             raise UsageError(
-                f"another version of esdedup made the index (its scheme is {found}): use that"
-                " version, or index the documents again, see docs/how-to/upgrade.md"
+                f"another version of {FIELD} made the index (its scheme is {known.get('id')}): use"
+                " that version, or index the documents again, see docs/how-to/upgrade.md"
             )
-        stop, following = document.get("stop", []), document.get("next")
-        names = document["text_fields"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise UsageError("the index's _meta.esdedup.text_fields is not a list of names")
-        if not isinstance(stop, list) or not all(isinstance(entry, str) for entry in stop):
-            raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
-        texts = [document["field"], document.get("former", ""), document.get("marks_in", "")]
-        spent = document.get("spent", [])
-        if not isinstance(spent, list) or not all(isinstance(text, str) for text in texts + spent):
-            raise UsageError("the index's _meta.esdedup names a field by something else than text")
-        if isinstance(following, Mapping) and "next" in following:
-            raise UsageError("the index's _meta.esdedup.next has a next itself")
-        scheme = Scheme.from_json(document["scheme"])
+        scheme = Scheme.from_json(known.get("scheme", {}))
         return IndexMeta(
             scheme,
             tuple(names),
-            document["field"],
-            None if following is None else IndexMeta.from_json(following),
-            document.get("former"),
-            tuple(spent),
+            known["field"],
+            IndexMeta.from_json(known["next"]) if "next" in known else None,
+            known.get("former"),
             stop_entries(stop, scheme),
-            marks_in=document.get("marks_in"),
+            marks_in=known.get("marks_in"),
         )
 
     def holds(self, other: IndexMeta) -> bool:

@@ -14,7 +14,11 @@ from tests.security.users import Secured
 
 TRIED = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role]["index"]))
 
-ELSEWHERE = {"indices:admin/data_stream/get", "indices:admin/index_template/simulate"}
+ELSEWHERE = {
+    "indices:admin/data_stream/get",
+    "indices:admin/index_template/simulate",
+    "indices:admin/index_template/simulate_index",
+}
 """Actions that only data streams need, or without which `template` knows less of the next index."""
 
 every_scenario = pytest.mark.parametrize(

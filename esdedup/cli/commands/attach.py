@@ -11,7 +11,7 @@ from typing import Any
 
 from typer import Exit, echo
 
-from esdedup.admin.attach import attach, plan_attach, plan_next
+from esdedup.admin.attach import AttachPlan, attach, plan_attach, plan_next
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.preflight import Obstacle
 from esdedup.admin.roles import ROLES_PATHS, Product
@@ -21,7 +21,14 @@ from esdedup.cli import options, output
 from esdedup.cli.options import ClusterTarget, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.exceptions import UsageError
-from esdedup.stores.elastic.templates import TemplatePlan, install_template
+from esdedup.stores import Cluster
+from esdedup.stores.elastic.templates import (
+    advice,
+    next_has_fields,
+    put_template,
+    template_body,
+    template_name,
+)
 
 
 def attach_command(
@@ -52,25 +59,32 @@ def attach_command(
             else:
                 _show_request(f"{change.index}/_mapping", change.mapping)
             output.warn(*map(str, change.obstacles))
-        if plan.template is not None:
-            _show_template(plan.template, as_json)
+        if plan.named.kind == "data stream":
+            _show_template(plan, as_json)
         # The change is seen before it is made.
         sys.stdout.flush()
         if dry_run:
             return
         attach(cluster, plan)
+        if plan.named.kind == "data stream":
+            _warn_of_next(cluster, plan)
     changed = sum(change.mapping is not None for change in plan.changes)
     indices = count(len(plan.changes), "index", "indices")
     message(f"{changed} of {indices} got the field {plan.meta.field!r} at {target.address}")
-    output.warn(plan.template.advice if plan.template is not None else None)
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_template(template: TemplatePlan, as_json: bool) -> None:
+def _show_template(plan: AttachPlan, as_json: bool) -> None:
+    name, body = template_name(plan.named.name), template_body(plan.meta)
     if as_json:
-        output.print_json({"component_template": template.name, "body": template.body})
+        output.print_json({"component_template": name, "body": body})
     else:
-        _show_request(f"_component_template/{template.name}", template.body)
+        _show_request(f"_component_template/{name}", body)
+
+
+def _warn_of_next(cluster: Cluster, plan: AttachPlan) -> None:
+    if not next_has_fields(cluster, plan.named, plan.meta):
+        output.warn(advice(plan.named.name))
 
 
 def _show_request(path: str, body: Any) -> None:
@@ -98,12 +112,13 @@ def template_command(
     """
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
-        template = plan_next(cluster, target.index, wanted, text_field, field)
-        _show_template(template, output.wants_json(as_json))
+        plan = plan_next(cluster, target.index, wanted, text_field, field)
+        _show_template(plan, output.wants_json(as_json))
         if install:
-            install_template(cluster, template)
-            message(f"component template {template.name!r} is installed at {target.address}")
-        output.warn(template.advice)
+            put_template(cluster, target.index, plan.meta)
+            name = template_name(target.index)
+            message(f"component template {name!r} is installed at {target.address}")
+        _warn_of_next(cluster, plan)
 
 
 def check_command(
@@ -207,7 +222,7 @@ def _tally(tally: Tally) -> str:
 
 def _advise(found: Check, name: str) -> None:
     """Advise what to do."""
-    indices, template = found.indices, found.template
+    indices = found.indices
     if any(each.meta is None for each in indices):
         message(f"To add the fields: esdedup attach --index {name}")
     if any(each.bare.count or each.other.count for each in indices):
@@ -221,10 +236,5 @@ def _advise(found: Check, name: str) -> None:
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
     if len(found.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(found.schemes)}")
-    if template is not None and template.advice:
-        message(template.advice)
-    elif template is not None and not template.ready:
-        message(
-            f"The component template {template.name!r} has other fields than the indices: esdedup"
-            f" template --index {name} --install"
-        )
+    if found.next is False:
+        message(advice(name))

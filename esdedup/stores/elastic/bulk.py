@@ -2,13 +2,13 @@
 
 Only items that were refused for load (429, 503) are retried, after a wait; the clients' own helpers
 don't do that by default. Every item ends as written, or as a failure with its reason. A document
-that is created again after an answer was lost conflicts with itself: `unsure` marks that.
+that is created again after an answer was lost conflicts with itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from esdedup.exceptions import StoreError, StoreUnavailable
@@ -91,7 +91,6 @@ def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Acti
 
 def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str) -> WriteReport:
     report, attempts = WriteReport(), retries.attempts()
-    unsure = False
     while True:
         try:
             answer = send(b"".join(action.lines for action in pending))
@@ -105,12 +104,8 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
         except StoreUnavailable as error:
             if not attempts.wait(error):
                 raise attempts.given_up(error) from error
-            unsure = True
             continue
         written, rejected = _sort_items(pending, answer["items"], where)
-        if unsure:
-            failures = [replace(each, unsure=True) for each in written.failures]
-            written = replace(written, failures=failures)
         report += written
         if not rejected:
             return report

@@ -106,16 +106,16 @@ class Cluster:
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
         return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
-        StoreError if it is not a JSON object, or later if an entry is missing.
+        StoreError if it is not a JSON object.
         """
         meta, answer = self._link.send(method, path, body, params)
         is_object = isinstance(answer, Mapping)
         if meta.status >= 300 and not (meta.status in allowed and is_object):
             raise self._error(meta.status, answer, meta.headers)
-        what = f"{self.connection.shown}: the answer to {method} {path}"
         if not is_object:
+            what = f"{self.connection.shown}: the answer to {method} {path}"
             raise StoreError(f"{what} is not a JSON object: {reason_of(answer)}")
-        return meta.status, _Object(answer, what)
+        return meta.status, answer
 
     def _error(self, status: int, body: Any, headers: Mapping[str, str]) -> EsdedupError:
         if status == 401 and not self.connection.has_credentials:
@@ -141,16 +141,15 @@ class Cluster:
 
         def count() -> int:
             _, answer = self.request("POST", f"{path}/_count", {"query": query} if query else {})
-            with self.reading():
-                shards = answer["_shards"]
-                # OpenSearch does not count a shard without a node as failed.
-                if missing := shards["total"] - shards["successful"]:
-                    why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
-                    raise StoreUnavailable(
-                        f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']}"
-                        f" shards did not answer{''.join(why[:1])}"
-                    )
-                return int(answer["count"])
+            shards = answer["_shards"]
+            # OpenSearch does not count a shard without a node as failed.
+            if missing := shards["total"] - shards["successful"]:
+                why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+                raise StoreUnavailable(
+                    f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']}"
+                    f" shards did not answer{''.join(why[:1])}"
+                )
+            return int(answer["count"])
 
         return self.retries.until_answered(count)
 
@@ -163,13 +162,10 @@ class Cluster:
 
         def search() -> list[Mapping[str, Any]]:
             _, answer = self.request("POST", f"{path}/_msearch", b"".join(some))
-            with self.reading():
-                for each in answer["responses"]:
-                    if "error" in each:
-                        raise error_of(each.get("status", 500), each, where)
-                if len(answer["responses"]) != len(some):
-                    raise ValueError(f"{len(answer['responses'])} answers to {len(some)} searches")
-                return list(answer["responses"])
+            for each in answer["responses"]:
+                if "error" in each:
+                    raise error_of(each.get("status", 500), each, where)
+            return list(answer["responses"])
 
         while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
             yield from self.retries.until_answered(search)
@@ -179,11 +175,10 @@ class Cluster:
 
         def get() -> list[Any]:
             _, answer = self.request("POST", f"{path}/_mget", {"docs": targets})
-            with self.reading():
-                for item in answer["docs"]:
-                    if (error := item_error(item, self.connection.shown)) is not None:
-                        raise error
-                return [item for item in answer["docs"] if item.get("found")]
+            for item in answer["docs"]:
+                if (error := item_error(item, self.connection.shown)) is not None:
+                    raise error
+            return [item for item in answer["docs"] if item.get("found")]
 
         return self.retries.until_answered(get) if targets else []
 
@@ -242,21 +237,16 @@ class Cluster:
                 if not attempts.wait(error):
                     raise
 
-    def matches(self, path: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        """Yield all hits of a search for few documents, mostly by a single request.
-
-        body: with a sort that a search needs only in a point in time.
-        """
-        first = {**body, "track_total_hits": True}
-        del first["sort"]
-        _, answer = self.ask("POST", f"{path}/_search", first, _WHOLE)
-        with self.reading():
-            hits = list(answer["hits"]["hits"])
-            whole = len(hits) == answer["hits"]["total"]["value"]
-        if whole:
-            yield hits
-        else:
-            yield from self.hits(path, body)
+    def matches(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return all hits of a search for few documents, by a single request."""
+        _, answer = self.ask("POST", f"{path}/_search", {"track_total_hits": True, **body}, _WHOLE)
+        hits, total = list(answer["hits"]["hits"]), answer["hits"]["total"]["value"]
+        if len(hits) < total:
+            raise StoreError(
+                f"{self.connection.shown}: {path[1:]}: several indices have the same ids: {total:,}"
+                f" documents, of which {len(hits):,} can be read"
+            )
+        return hits
 
     def refresh(self, path: str) -> None:
         """Make all documents of an index visible to searches; without the right to, warn."""
@@ -282,8 +272,7 @@ class Cluster:
         """Return the hits of one page, and the point in time of the next page."""
         search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
         _, answer = self.ask("POST", "/_search", search, _WHOLE)
-        with self.reading():
-            return list(answer["hits"]["hits"]), answer["pit_id"]
+        return list(answer["hits"]["hits"]), answer["pit_id"]
 
     def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
         """Send bulk actions until each is written or has failed; see `write_actions`."""
@@ -291,29 +280,4 @@ class Cluster:
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.request("POST", f"{path}/_bulk", body, _BULK)[1])
 
-        with self.reading():
-            return write_actions(actions, send, self.policy, self.retries, where)
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Raise StoreError if an answer has another form than these servers' answers."""
-        try:
-            yield
-        except EsdedupError:
-            raise
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise StoreError(
-                f"{self.connection.shown}: an answer has not the form of Elasticsearch's or"
-                f" OpenSearch's: {type(error).__name__}: {error}"
-            ) from error
-
-
-class _Object(dict[str, Any]):
-    """An answer. Raises StoreError in place of KeyError."""
-
-    def __init__(self, answer: Mapping[str, Any], of: str) -> None:
-        super().__init__(answer)
-        self._of = of
-
-    def __missing__(self, name: str) -> Any:
-        raise StoreError(f"{self._of} has no {name!r}")
+        return write_actions(actions, send, self.policy, self.retries, where)

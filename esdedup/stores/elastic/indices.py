@@ -186,15 +186,6 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
     return {"exclude_vectors": False} if hidden else True
 
 
-def kept_as_written(state: IndexState) -> bool:
-    """Return whether a document that is written again whole stays the same, at no other cost.
-
-    No request bypasses a final pipeline, and the vectors of a semantic_text are computed again.
-    """
-    piped = state.setting("final_pipeline", "_none") != "_none"
-    return not piped and "semantic_text" not in _types(state.mapping)
-
-
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
     """Return whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     given = mapping.get("_source") if isinstance(mapping, Mapping) else None

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import (
     FIELD,
     WHOLE,
@@ -61,6 +61,8 @@ from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping, meta_of
 
 _PAGE = 2_000
+_MOST_HITS = 10_000
+"""Of one search; what servers allow by default."""
 _NOTHING = ["_nothing"]
 """No field of `_source`. With False, Elasticsearch would leave out the routing too."""
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
@@ -95,8 +97,7 @@ class ClusterStore:
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()
-        with self.cluster.reading():
-            return None if mappings is None else common_meta(mappings, self.index)
+        return None if mappings is None else common_meta(mappings, self.index)
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
         mappings = self._mappings()
@@ -132,8 +133,10 @@ class ClusterStore:
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
-        lines = [(each.id, document_line(each)) for each in documents]
-        actions = [Action(id, line({verb: {"_id": id}}) + rest) for id, rest in lines]
+        actions = [
+            Action(each.id, line({verb: {"_id": each.id}}) + document_line(each))
+            for each in documents
+        ]
         self._unseen = None
         try:
             report = self.cluster.bulk(actions, self.where, self._path)
@@ -147,17 +150,7 @@ class ClusterStore:
                 f"{self.where} is an alias of several indices, none of which is its write index:"
                 " name one of them, or give the alias a write index (is_write_index)"
             )
-        return report if verb == "index" else self._with_lost_answers(report, dict(lines))
-
-    def _with_lost_answers(self, report: WriteReport, lines: dict[str, bytes]) -> WriteReport:
-        """Count documents as created that an earlier attempt created. lines: by id."""
-        unsure = [each.id for each in report.failures if each.conflict and each.unsure]
-        if not unsure:
-            return report
-        stored = {one.id: one.document.source for one in self.hold(unsure)}
-        made = {id for id in unsure if id in stored and stored[id] == json.loads(lines[id])}
-        failures = [each for each in report.failures if each.id not in made]
-        return replace(report, created=report.created + len(made), failures=failures)
+        return report
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         fields = _NO_TOKENS if paths is None else {"includes": paths, "excludes": TOKEN_PATHS}
@@ -212,10 +205,10 @@ class ClusterStore:
         found: list[Held] = []
         for first in range(0, len(wanted), _PAGE):
             query = {"ids": {"values": wanted[first : first + _PAGE]}}
-            body = {**scan_body(query, fields, _PAGE), "seq_no_primary_term": True}
-            found += [
-                held_of(hit) for hits in self.cluster.matches(self._path, body) for hit in hits
-            ]
+            # An id may be in several indices.
+            body = {"query": query, "size": _MOST_HITS, "_source": fields or False}
+            hits = self.cluster.matches(self._path, {**body, "seq_no_primary_term": True})
+            found += map(held_of, hits)
         return found
 
     def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
@@ -236,8 +229,7 @@ class ClusterStore:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         bodies = (candidates_body(query, limit) for query in queries)
-        with self.cluster.reading():
-            return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
+        return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         if self._unseen is not None:
@@ -315,23 +307,17 @@ class ClusterStore:
             raise UsageError(
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
-        mappings = self._mappings()
-        if mappings is None:
-            raise IndexNotFound(f"there is no {self.where}")
-        if common_meta(mappings, self.index) != meta:
+        named, found, stored = indices.attached(self.cluster, self.index)
+        if stored != meta:
             raise StoreError(f"{self.where} was changed by another client: try again")
-        named = indices.resolve(self.cluster, self.index)
         if named.kind != "index":
             # Put the same template first: without the right to, nothing must change.
             renew_template(self.cluster, named, meta)
-        metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
-        indices.put_metas(
-            self.cluster,
-            {index: (own, replace(own, stop=stop)) for index, own in metas.items() if own},
-        )
-        if named.kind != "index" and (stored := self.meta()) is not None:
-            # For the indices that are made next behind the name.
-            renew_template(self.cluster, named, stored)
+        metas = {state.name: meta_of(state.mapping) for state in found}
+        changes = {name: (own, replace(own, stop=stop)) for name, own in metas.items() if own}
+        indices.put_metas(self.cluster, changes)
+        if named.kind != "index":
+            renew_template(self.cluster, named, replace(meta, stop=stop))
 
     def refresh(self) -> None:
         self.cluster.refresh(self._path)
@@ -354,10 +340,7 @@ class ClusterStore:
     def indices(self) -> list[str]:
         params = {"filter_path": "*.mappings._meta", "expand_wildcards": "open"}
         _, answer = self.cluster.ask("GET", "/_mapping", params=params)
-        with self.cluster.reading():
-            return sorted(
-                name for name, found in answer.items() if FIELD in found["mappings"]["_meta"]
-            )
+        return sorted(name for name, found in answer.items() if FIELD in found["mappings"]["_meta"])
 
     def drop(self) -> None:
         named = indices.resolve(self.cluster, self.index)
@@ -378,8 +361,7 @@ class ClusterStore:
         if status == 404 or not answer:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
-        with self.cluster.reading():
-            return {index: found["mappings"] for index, found in answer.items()}
+        return {index: found["mappings"] for index, found in answer.items()}
 
     def _is_several(self) -> bool:
         """Return whether the name may stand for several indices, as a data stream's always may."""
