@@ -1,13 +1,11 @@
-"""Explains why two documents of an index are similar, or not.
+"""Explain why two documents of an index are similar, or not.
 
-Tokens are computed again from both texts with the index's own scheme. So the explanation holds for
-the texts as they are, whatever tokens are stored.
+Tokens are computed again from both texts with the index's own scheme, so that the explanation holds
+for the texts as they are, whatever tokens are stored.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,17 +15,16 @@ import numpy as np
 from esdedup.analysis.html import page
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
-from esdedup.sketch.banding import MOST_SWAPS, candidate_probability
-from esdedup.sketch.kinds.bands import Banded, estimate_jaccard, signatures
-from esdedup.sketch.kinds.segments import Segmented
+from esdedup.search.warnings import percent
+from esdedup.sketch.banding import MOST_SWAPS
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch
+from esdedup.sketch.sketch import NO_TEXT, Sketches, sketch
 from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import U64, Ragged
 from esdedup.text.highlight import MarkedText, Piece, Span, mark_shared
 from esdedup.text.jaccard import hamming, jaccard
 from esdedup.text.shingles import Unit
@@ -66,80 +63,43 @@ class ExplainedDocument:
     text: MarkedText = field(repr=False)
 
     def on_page(self) -> list[Piece]:
-        """The pieces of the text for a page: the whole text, unless it is too long."""
+        """Return the pieces of the text for a page: the whole text, unless it is too long."""
         whole = len(self.text.text) <= MOST_ON_PAGE
         return self.text.pieces(None if whole else CONTEXT, MOST_ON_PAGE)
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """A token that both documents have.
+class ExplainedSketch:
+    """The pair by one sketch of the scheme.
 
-    position: of its band or segment, from 0.
+    name: of the sketch. tokens: number that a document has. met: the equal ones, each
+    "position:token". probed: number of positions in which the left text as a query meets the right
+    one, with the most probes. chance: share of pairs this similar that such a query finds; None by
+    Hamming distance. distance: number of differing bits, None by Jaccard similarity. always:
+    distance up to which two documents share a token.
     """
 
-    position: int
-    token: str
-
-    def __str__(self) -> str:
-        return f"{self.position}:{self.token}"
-
-
-@dataclass(frozen=True)
-class ExplainedBands:
-    """The pair by bands.
-
-    estimate: of the Jaccard similarity, from full signatures. standard_error: sqrt(J (1 - J) / k)
-    of such an estimate, with the exact similarity J and k permutations. chance: probability that
-    two texts of this similarity have any equal band. met: the equal bands. probed: number of bands
-    that the left text as a query meets in the right one with the most swaps (`banding`), the equal
-    ones among them. probed_chance: probability that there is any.
-    """
-
-    permutations: int
-    bands: int
-    rows: int
-    estimate: float
-    standard_error: float
-    chance: float
-    met: tuple[Meeting, ...]
+    name: str
+    tokens: int
+    met: tuple[str, ...]
     probed: int
-    probed_chance: float
+    chance: float | None
+    distance: int | None
+    always: int | None
 
-
-@dataclass(frozen=True)
-class Block:
-    """A block of both fingerprints, in binary digits, the most significant first."""
-
-    left: str
-    right: str
-
-
-@dataclass(frozen=True)
-class ExplainedSegments:
-    """The pair by segments of fingerprints.
-
-    bits: of a fingerprint. distance: number of differing bits. left, right: fingerprints, in
-    hexadecimal. blocks: the same in binary, as the layout cuts them. segments: their number.
-    guarantee: distance up to which two fingerprints always have an equal segment. met: the equal
-    segments.
-    """
-
-    bits: int
-    distance: int
-    left: str
-    right: str
-    blocks: tuple[Block, ...]
-    segments: int
-    guarantee: int
-    met: tuple[Meeting, ...]
-
-    @property
-    def differing(self) -> list[int]:
-        """The positions of the differing bits, from 0, the most significant."""
-        digits = ((block.left, block.right) for block in self.blocks)
-        pairs = itertools.chain.from_iterable(zip(*block, strict=True) for block in digits)
-        return [at for at, (left, right) in enumerate(pairs) if left != right]
+    def facts(self) -> list[tuple[str, str, str]]:
+        """Return the figures in words: (name, value, remark)."""
+        found = []
+        if self.distance is not None:
+            always = f"up to {self.always}, a token is always equal"
+            found.append((f"{self.name}: distance", f"{self.distance} bits", always))
+        found.append((f"{self.name}: equal tokens", f"{len(self.met)} of {self.tokens}", ""))
+        if self.chance is not None:
+            chance = f"{percent(self.chance)} of pairs this similar meet"
+            found.append(
+                (f"{self.name}: met by a query", f"{self.probed} of {self.tokens}", chance)
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -148,8 +108,8 @@ class Explanation:
 
     index: where the documents are. scheme: its id. unit, size: of a shingle. shared: number of
     shingles in both texts. union: in either. similarity: exact Jaccard similarity, 0 to 1.
-    duplicates: the normalised texts are equal. bands, segments: None if the scheme lacks it, or if
-    a text has no shingle and so no token.
+    duplicates: the normalised texts are equal. sketches: of the scheme, in its order; empty if a
+    text has no shingle and so no token.
     """
 
     index: str
@@ -163,12 +123,11 @@ class Explanation:
     union: int
     similarity: float
     duplicates: bool
-    bands: ExplainedBands | None
-    segments: ExplainedSegments | None
+    sketches: tuple[ExplainedSketch, ...]
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences to read before the rest is believed."""
+        """Return what qualifies the rest, as sentences."""
         found = []
         for side in (self.left, self.right):
             if side.stored_tokens in _STORED:
@@ -185,43 +144,34 @@ class Explanation:
 
     @property
     def units(self) -> str:
-        """Units of the texts: words, or characters."""
+        """Return the units of the texts: words, or characters."""
         return "characters" if self.unit == "char" else "words"
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of everything but the texts."""
+        """Return a JSON object of everything but the texts."""
         return object_of(self)
 
     def html(self) -> str:
-        """A page with both texts, as one file that loads nothing.
+        """Return a page with both texts, as one file that loads nothing.
 
         Of a text of more than 200,000 characters it shows the beginning, without the middles of
-        long runs of shared words, and tells how much is left out.
+        long runs of shared words, and how much is left out.
         """
         return page("explain", pair=self)
 
     def facts(self) -> list[tuple[str, str, str]]:
-        """The main figures in words: (name, value, remark)."""
+        """Return the main figures in words: (name, value, remark)."""
         shingles = f"shingles {self.unit}:{self.size} in both, {self.union:,} in either"
-        found = [("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")]
-        if (bands := self.bands) is not None:
-            error = f"standard error {bands.standard_error:.3f}, {bands.permutations} permutations"
-            chances = f"{_share(bands.chance)} of pairs this similar have an equal band"
-            probed = f"{_share(bands.probed_chance)} of them meet in one"
-            found.append(("estimate by signatures", f"{bands.estimate:.3f}", error))
-            found.append(("equal bands", f"{len(bands.met)} of {bands.bands}", chances))
-            found.append(("bands met by swaps", f"{bands.probed} of {bands.bands}", probed))
-        if (segments := self.segments) is not None:
-            always = f"up to {segments.guarantee}, a segment always meets"
-            distance = f"{segments.distance} of {segments.bits} bits"
-            found.append(("Hamming distance", distance, always))
-            found.append(("segments met", f"{len(segments.met)} of {segments.segments}", ""))
         equal = ("yes", "equal") if self.duplicates else ("no", "different")
-        return [*found, ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}")]
+        return [
+            ("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}"),
+            *(fact for each in self.sketches for fact in each.facts()),
+            ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}"),
+        ]
 
 
 def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation:
-    """Explains by the index's scheme why two documents, given by id, are similar or not.
+    """Explain by the index's scheme why two documents, given by id, are similar or not.
 
     Raises UsageError for equal ids, StoreError if a document does not exist or has no text.
     """
@@ -236,11 +186,17 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
             texts.append(text_of(found[id].source, meta.text_fields))
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
-    scheme = meta.scheme
-    compared = compare(texts[0], texts[1], scheme)
-    sketches, sets = compared.sketches, compared.sets
+    scheme, limits = meta.scheme, Limits(swaps=MOST_SWAPS)
+    sketches = sketch(texts, scheme, with_shingles=True, limits=limits)
+    sets, digests = sketches.shingles, sketches.digests
+    assert sets is not None
+    similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
+    duplicates = digests[0] == digests[1]
+    if duplicates and digests[0] != NO_TEXT:
+        # Equal texts are similar without words too, as in searches and pairs.
+        similarity = 1.0
     marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
-    columns = (left, right), marked, sets.counts.tolist(), sketches.digests
+    columns = (left, right), marked, sets.counts.tolist(), digests
     one, other = (
         ExplainedDocument(
             id,
@@ -265,42 +221,12 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         right=other,
         shared=shared,
         union=one.shingles + other.shingles - shared,
-        similarity=compared.similarity,
-        duplicates=one.digest == other.digest,
-        bands=compared.bands,
-        segments=compared.segments,
-    )
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two texts by their tokens. sketches, sets: of both. The others are as in `Explanation`."""
-
-    sketches: Sketches = field(repr=False)
-    sets: Ragged = field(repr=False)
-    similarity: float
-    bands: ExplainedBands | None
-    segments: ExplainedSegments | None
-
-
-def compare(left: str, right: str, scheme: Scheme) -> Compared:
-    """Compute the similarity of two texts, and the tokens in which they meet."""
-    texts = left, right
-    sketches, sets = (
-        sketch(texts, scheme, limits=Limits(swaps=MOST_SWAPS)),
-        shingle_sets(texts, scheme),
-    )
-    similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
-    if sketches.digests[0] == sketches.digests[1] != NO_TEXT:
-        # Equal texts are similar without words too, as in searches and pairs.
-        similarity = 1.0
-    filled = bool(sketches.filled.all())
-    return Compared(
-        sketches,
-        sets,
-        similarity,
-        bands=_bands(scheme, sketches, sets, similarity) if filled else None,
-        segments=_segments(scheme, sketches) if filled else None,
+        similarity=similarity,
+        duplicates=duplicates,
+        sketches=tuple(
+            _sketch(each, sketches, similarity, limits)
+            for each in (scheme.sketches if sketches.filled.all() else ())
+        ),
     )
 
 
@@ -312,57 +238,18 @@ def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTok
     return "current" if tokens.get("digest") == digest else "stale"
 
 
-def _share(chance: float) -> str:
-    # Only certainty is shown as 100%.
-    return ">99.9%" if 0.9995 <= chance < 1.0 else f"{100 * chance:.1f}%"
-
-
-def _bands(
-    scheme: Scheme, sketches: Sketches, sets: Ragged, similarity: float
-) -> ExplainedBands | None:
-    bands = next((each for each in scheme.sketches if isinstance(each, Banded)), None)
-    if bands is None:
-        return None
-    values, probes = sketches.values[bands.name], sketches.probes[bands.name]
-    equal = probes.values[0] == values[1, :, None]
-    equal &= probes.present[0]
-    form = bands.bands, bands.rows
-    full = signatures(sets, bands.permutations, scheme.seed)
-    return ExplainedBands(
-        permutations=bands.permutations,
-        bands=bands.bands,
-        rows=bands.rows,
-        estimate=float(estimate_jaccard(full[:1], full[1:])[0]),
-        standard_error=math.sqrt(similarity * (1.0 - similarity) / bands.permutations),
-        chance=candidate_probability(similarity, *form),
-        met=_met(values, bands.bits),
-        probed=int(equal.any(axis=1).sum()),
-        probed_chance=candidate_probability(similarity, *form, MOST_SWAPS),
+def _sketch(each: Sketch, sketches: Sketches, similarity: float, limits: Limits) -> ExplainedSketch:
+    values, probes = sketches.values[each.name], sketches.probes[each.name]
+    own = each.token_values(values)
+    tokens, _ = encode(own, each.bits)
+    probed = ((probes.values[0] == own[1, :, None]) & probes.present[0]).any(axis=1)
+    by_distance = each.metric == "hamming"
+    return ExplainedSketch(
+        each.name,
+        each.tokens,
+        met=tuple(f"{at}:{tokens[at]}" for at in np.flatnonzero(own[0] == own[1]).tolist()),
+        probed=int(probed.sum()),
+        chance=each.recall(limits, each.tokens, 1, similarity),
+        distance=int(hamming(values[:1], values[1:])[0]) if by_distance else None,
+        always=each.distance(limits) if by_distance else None,
     )
-
-
-def _segments(scheme: Scheme, sketches: Sketches) -> ExplainedSegments | None:
-    segments = next((each for each in scheme.sketches if isinstance(each, Segmented)), None)
-    if segments is None:
-        return None
-    prints = sketches.values[segments.name]
-    one, other = ("".join(f"{word:064b}" for word in row) for row in prints.tolist())
-    left, right = ("".join(f"{word:016x}" for word in row) for row in prints.tolist())
-    edges = itertools.accumulate(segments.widths, initial=0)
-    return ExplainedSegments(
-        bits=segments.size,
-        distance=int(hamming(prints[:1], prints[1:])[0]),
-        left=left,
-        right=right,
-        blocks=tuple(Block(one[a:b], other[a:b]) for a, b in itertools.pairwise(edges)),
-        segments=segments.segments,
-        guarantee=segments.guarantee(),
-        met=_met(segments.token_values(prints), segments.bits),
-    )
-
-
-def _met(values: U64, bits: int) -> tuple[Meeting, ...]:
-    """The equal tokens of two rows. values: shape (2, count)."""
-    tokens, _ = encode(values, bits)
-    equal = np.flatnonzero(values[0] == values[1]).tolist()
-    return tuple(Meeting(at, tokens[at]) for at in equal)

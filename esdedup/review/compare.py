@@ -7,7 +7,6 @@ from typing import cast
 
 from starlette.responses import Response
 
-from esdedup.analysis.explain import compare
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import alone, pair_of
 from esdedup.stores.judgements import Verdict
@@ -43,8 +42,7 @@ class Compare:
     def judge(self, given: Given) -> Response:
         """Keep a judgement, and show the page that it came from."""
         left, right, verdict = given.id("left"), given.id("right"), given.get("verdict", "")
-        texts = self.review.text_of(left), self.review.text_of(right)
-        similarity = compare(*texts, self.review.index.scheme).similarity
+        similarity = self.review.index.explain(left, right).similarity
         # The page Judge only shows pairs whose turn it is.
         drawn = given.get("from") == "judge"
         decision = self.review.decisions.judge(

@@ -56,9 +56,7 @@ def _show(pair: Explanation) -> None:
     ]
     output.print_table([("", "text"), ("", "text"), ("", "text")], rows)
     facts = [(name, f"{value} ({why})" if why else value) for name, value, why in pair.facts()]
-    for name, part in (("bands", pair.bands), ("segments", pair.segments)):
-        if part is not None and part.met:
-            facts.append((f"tokens of {name}", ", ".join(map(str, part.met))))
+    facts += [(f"{each.name}: tokens", ", ".join(each.met)) for each in pair.sketches if each.met]
     output.print_table([("", "text"), ("", "text")], facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
