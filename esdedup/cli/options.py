@@ -40,7 +40,7 @@ max_rate = partial(setting, None, "Maximum documents a second, to spare the clus
 work = partial(
     setting,
     None,
-    "Folder to resume from; for Spark, a URI.",
+    "Folder to resume from.",
     metavar="DIRECTORY",
     rare=True,
     show_default="FILE.INDEX.COMMAND",

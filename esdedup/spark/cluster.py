@@ -34,7 +34,6 @@ from esdedup.groups.marks import (
     write_marks,
 )
 from esdedup.models import MOST_SLICES, Document, Failure, Share
-from esdedup.pairing.keep_rule import KeepRule
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped
 from esdedup.stores import Cluster
@@ -43,10 +42,10 @@ from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 
 KEEP_ALIVE = "1h"
-KEEP_COLUMN = "keep"
 WRITERS = 32
 _DOCUMENTS_A_SLICE = 50_000
 _REASONS = 1_000
@@ -124,8 +123,8 @@ def write_groups(
     writers: maximum number of tasks that write concurrently.
 
     Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures.
-    Raises UsageError if a column is missing, StoreError while the index is changing its scheme, and
-    the errors of the store.
+    Raises UsageError if a column is missing and for judged documents, StoreError while the index
+    is changing its scheme, and the errors of the store.
     """
     if missing := [name for name in _GROUPED if name not in df.columns]:
         raise UsageError(f"there is no column {missing[0]!r}: pass the result of groups")
@@ -135,6 +134,11 @@ def write_groups(
         wanted = wanted.withColumn("group", F.coalesce("group", "id"))
     with opened(connection, index) as store:
         meta = meta_of(store)
+        if read_judgements(store, meta).acting:
+            raise UsageError(
+                f"{store.where} has judgements of esdedup review, which Spark does not apply:"
+                " use esdedup group"
+            )
         require_settled(store, meta)
         write = partial(_written, connection, index, meta)
         with executors_errors():
@@ -167,29 +171,19 @@ def executors_errors() -> Iterator[None]:
         raise EsdedupError(f"Spark failed: {' '.join(lines[:2])[:1_000]}") from error
 
 
-def documents_of(
-    spark: SparkSession, snapshot: Snapshot, fields: Sequence[str], keep: KeepRule | None = None
-) -> DataFrame:
-    """Return the documents of a snapshot: id, text, and the fields, as strings.
-
-    keep: a rule by a field; its bytes to sort by are the column KEEP_COLUMN.
-    """
+def documents_of(spark: SparkSession, snapshot: Snapshot, fields: Sequence[str]) -> DataFrame:
+    """Return the documents of a snapshot: id, text, and the fields, as strings."""
     schema = StructType().add("id", "string", False).add("text", "string", False)
     for name in fields:
         schema.add(name, "string")
-    if keep is not None:
-        schema.add(KEEP_COLUMN, "binary")
     numbers = spark.range(0, snapshot.slices, 1, snapshot.slices)
-    return mapped(numbers, partial(_slices, snapshot, [*fields], keep), schema)
+    return mapped(numbers, partial(_slices, snapshot, [*fields]), schema)
 
 
-def _slices(
-    snapshot: Snapshot, fields: list[str], keep: KeepRule | None, batches: Iterable[pa.RecordBatch]
-) -> Batches:
+def _slices(snapshot: Snapshot, fields: list[str], batches: Iterable[pa.RecordBatch]) -> Batches:
     """Read the slices of some numbers, in an executor."""
     texts = snapshot.meta.text_fields
-    own = [keep.field] if keep is not None and keep.field is not None else []
-    paths = [*dict.fromkeys([*texts, *fields, *own])]
+    paths = [*dict.fromkeys([*texts, *fields])]
     for batch in batches:
         for number in batch.column(0).to_pylist():
             share = Share(number + 1, snapshot.slices)
@@ -197,16 +191,14 @@ def _slices(
                 pages = store.scan(paths, snapshot.meta, share, point=snapshot.point)
                 try:
                     for page in pages:
-                        yield _batch(page, texts, fields, keep)
+                        yield _batch(page, texts, fields)
                 except PointInTimeLost as error:
                     raise StoreError(
                         f"{error}. Read the index again, with a longer keep_alive"
                     ) from error
 
 
-def _batch(
-    page: Sequence[Document], texts: Sequence[str], fields: Sequence[str], keep: KeepRule | None
-) -> pa.RecordBatch:
+def _batch(page: Sequence[Document], texts: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
     sources = [document.source for document in page]
     columns = {
         "id": pa.array([document.id for document in page], pa.string()),
@@ -215,9 +207,6 @@ def _batch(
     }
     for name in fields:
         columns[name] = _strings(value_at(source, name) for source in sources)
-    if keep is not None:
-        keys = [keep.key(document, ()) for document in page]
-        columns[KEEP_COLUMN] = pa.array(keys, pa.binary())
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -140,6 +140,9 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, elasticsearch_ur
         df = groups(df.withColumn("n", df["n"].cast("int")), threshold=0.7, keep="last:n")
         assert write_groups(df, elasticsearch_url, name).written == 100
         report = index.group(threshold=0.7, keep="last:n")
+        index.judge("0", "40", "different")
+        with pytest.raises(esdedup.UsageError, match="has judgements"):
+            write_groups(df, elasticsearch_url, name)
     assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)
     assert report_of(df).basis == local.basis
     delete_index(elasticsearch_url, name)

@@ -31,7 +31,7 @@ def report_command(
     ),
     examples: int = setting(EXAMPLES, "Maximum number of examples.", min=0, max=_MOST_EXAMPLES),
     hot: int = setting(HOT, "Maximum number of hot buckets.", min=0, max=MOST_COUNTED),
-    work: str | None = work(),
+    work: Path | None = work(),
     as_json: bool | None = as_json(),
 ) -> None:
     """Write a page on the duplicates of an index.
