@@ -140,7 +140,7 @@ class Sequence:
         """Add documents with a policy, which drops only duplicates and changes no others."""
         documents, action = self.new(), self.random.choice(["mark", "skip", "group"])
         self.done.append(f"{action} {documents}")
-        self.index.add(documents, on_duplicate=action)
+        self.index.add(documents, on_duplicate=action)  # type: ignore[arg-type]
         before, self.docs = self.docs, self.state_of(self.place.index)
         new = {each["id"]: each for each in documents}
         assert self.docs.keys() <= before.keys() | new.keys()
@@ -321,6 +321,7 @@ class Sequence:
                 if to:
                     self.moved[id] = before
                 del self.docs[id]
+        assert done is not None
         assert done.done == len(entries), (self.done, done)
         if log.exists():
             self.logs.append((log, action, entries))
