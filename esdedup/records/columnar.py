@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-import numpy as np
-
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.tabular import TableFormat, require_pyarrow
 
@@ -80,8 +78,12 @@ def rows_in(
             found = (_column(schema, column) for column in columns)
             names = [*dict.fromkeys(name for name in found if name is not None)]
         for batch, read in batches(names, size, most):
-            for part in _cut(batch.select(names), size, most):
-                yield from _rows(part)
+            batch = batch.select(names)
+            _check_sound(batch)
+            # Each row may refer to a value that is nearly as long as the batch.
+            rows = min(most, max(_FEW_ROWS, _SLICE_BYTES // max(1, batch.get_total_buffer_size())))
+            for first in range(0, len(batch), rows):
+                yield from _rows(batch[first : first + rows])
             on_bytes(int(read))
 
 
@@ -155,11 +157,11 @@ def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
         if is_file:
             table = ipc.open_file(file, options=options)
             for number in range(table.num_record_batches):
-                yield _sound(table.get_batch(number)), size / table.num_record_batches
+                yield table.get_batch(number), size / table.num_record_batches
             return
         done = 0
         for batch in ipc.open_stream(file, options=options):
-            yield _sound(batch), file.tell() - done
+            yield batch, file.tell() - done
             done = file.tell()
         if done < size and file.read(1):
             raise EOFError("there is more after the end of the stream")
@@ -173,10 +175,10 @@ def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
     return opened.schema, batches
 
 
-def _sound(batch: Any) -> Any:
-    """Return a batch. Raise ArrowInvalid if a damaged file makes it refer to missing data.
+def _check_sound(batch: Any) -> None:
+    """Raise ArrowInvalid if a damaged file makes a batch refer to missing data.
 
-    `objects_of` rejects rows with text that is not UTF-8, each alone.
+    `_row` rejects rows with text that is not UTF-8, each alone.
     """
     for column in batch.columns:
         try:
@@ -184,7 +186,6 @@ def _sound(batch: Any) -> Any:
         except require_pyarrow().ArrowInvalid as error:
             if "UTF8" not in str(error):
                 raise
-    return batch
 
 
 def _column(schema: Any, path: str) -> str | None:
@@ -194,56 +195,16 @@ def _column(schema: Any, path: str) -> str | None:
     return next((name for name in ends if name in schema.names), None)
 
 
-def _cut(batch: Any, size: int, most: int) -> Iterator[Any]:
-    """Yield parts of a batch that have at most `most` rows and about `size` bytes, or one row."""
-    fits = len(batch) <= most and sum(map(_expanded, batch.columns)) <= size
-    if len(batch) == 1 or (len(batch) and fits):
-        yield batch
-    elif len(batch):
-        half = len(batch) // 2
-        yield from _cut(batch[:half], size, most)
-        yield from _cut(batch[half:], size, most)
-
-
-def _expanded(array: Any) -> int:
-    """Return the bytes of an array, or more. A value counts for each row that refers to it."""
-    pa = require_pyarrow()
-    types, kind = pa.types, array.type
-    if types.is_dictionary(kind):
-        try:
-            lengths = pa.compute.binary_length(array.dictionary).take(array.indices)
-            return len(array) * 16 + int(pa.compute.sum(lengths).as_py() or 0)
-        except pa.ArrowNotImplementedError:
-            is_plain = types.is_primitive(kind.value_type)
-            return len(array) * (16 if is_plain else int(array.dictionary.nbytes))
-    if types.is_string_view(kind) or types.is_binary_view(kind):
-        # A view has 16 bytes: its length is in the first four.
-        lengths = np.frombuffer(array.buffers()[1], np.int32)[::4]
-        return int(lengths[array.offset : array.offset + len(array)].sum(dtype=np.int64))
-    if types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_run_end_encoded(kind):
-        return len(array) * int(array.values.nbytes)
-    if types.is_struct(kind):
-        return sum(map(_expanded, array.flatten()))
-    if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
-        some = slice(array.offsets[0].as_py(), array.offsets[-1].as_py())
-        return int(array.offsets.nbytes) + _expanded(array.values[some])
-    return int(array.nbytes)
-
-
 def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
     """Yield rows, of which bad ones are found one by one."""
     names = batch.schema.names
-    if not names:
-        yield from ({} for _ in range(len(batch)))
-        return
     try:
         columns = [*map(_values, batch.columns)]
     except _bad():
-        for row in range(len(batch)):
-            # A copy refers to no values of other rows, which may be the bad ones.
-            yield _row(batch.take([row]))
+        yield from (_row(batch[row : row + 1]) for row in range(len(batch)))
     else:
-        yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        for row in range(len(batch)):
+            yield {name: column[row] for name, column in zip(names, columns, strict=True)}
 
 
 def _row(batch: Any) -> dict[str, Any] | BadRow:
@@ -268,14 +229,8 @@ def _bad() -> tuple[type[Exception], ...]:
 
 
 def _values(array: Any) -> list[Any]:
-    """Return the values of an array as values of JSON.
-
-    Raises an error of `_bad` if an array is damaged, or for a value without such a form.
-    """
+    """Return the values of an array as values of JSON; raise one of `_bad` if one has no form."""
     pa = require_pyarrow()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    array.validate(full=True)
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         array = array.cast(pa.timestamp(kind.unit, "UTC"))

@@ -17,14 +17,11 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import esdedup.records.files
 from esdedup.exceptions import InputError, MissingExtra, UsageError
 from esdedup.records.files import BadRecord, Record, check_file, chunks_in, read_records
 from tests.helpers.commands import run_command, write_lines
-from tests.helpers.fuzz import fuzz
 
 Write = Callable[[pa.Table, Path], None]
 
@@ -290,29 +287,6 @@ def test_other_files_are_refused(data: bytes, name: str) -> None:
     assert ran.status == 2
     assert name in ran.err
     assert "Traceback" not in ran.err
-
-
-@fuzz
-@given(data=st.data())
-def test_a_damaged_file_gives_records_or_is_told(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    folder = tmp_path_factory.mktemp("damaged")
-    write, name = data.draw(st.sampled_from(WRITERS))
-    table = pa.table(
-        {
-            "id": [f"d{row}" for row in range(20)],
-            "text": pa.array(["one", None, "two three"] * 6 + ["x", "y"]).dictionary_encode(),
-            "l": [[{"a": [1, 2]}, {"a": None}]] * 20,
-        }
-    )
-    file = folder / name
-    write(table, file)
-    damaged = bytearray(file.read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    file.write_bytes(damaged)
-    read_or_told(str(file))
 
 
 @pytest.mark.parametrize(
