@@ -23,7 +23,7 @@ from tests.servers.containers import IMAGES, PORT
 from tests.servers.engine import Engine
 from tests.servers.jars import Installation, install
 from tests.servers.jdk import Unavailable
-from tests.servers.node import ARCHIVE_FLAG, COMMON_SETTINGS, ELASTICSEARCH_FLAGS, QUICK_START
+from tests.servers.node import COMMON_SETTINGS, ELASTICSEARCH_FLAGS, QUICK_START
 
 HERE = Path(__file__).parent
 
@@ -121,8 +121,7 @@ def _make_server(engine: Engine, name: str, server: Installation) -> None:
 def _recipe(server: Installation) -> NodeRecipe:
     elasticsearch = server.product == "elasticsearch"
     home = f"/usr/share/{server.product}"
-    flags = [flag for flag in QUICK_START if flag != ARCHIVE_FLAG]
-    flags += ELASTICSEARCH_FLAGS if elasticsearch else ()
+    flags = [*QUICK_START, *(ELASTICSEARCH_FLAGS if elasticsearch else ())]
     flags += [f"-D{'es' if elasticsearch else 'opensearch'}.path.home={home}"]
     return NodeRecipe(
         home=home,

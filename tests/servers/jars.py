@@ -67,11 +67,6 @@ class Installation:
         """The files that OpenSearch's security plugin begins with: actions, roles, users."""
         return self.folder / "security-config"
 
-    @property
-    def class_archive(self) -> Path:
-        """Where the JVM keeps classes it has parsed once; it makes and checks the file itself."""
-        return self.folder / f"classes-jdk{self.jdk.version}.jsa"
-
 
 def install(product: str, version: str, secured: bool = False) -> Installation:
     """The server from the cache; the first call downloads and compiles."""

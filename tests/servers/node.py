@@ -20,23 +20,16 @@ REQUIRE_VARIABLE = "ESDEDUP_REQUIRE_SERVERS"
 """Set in CI: a test whose server is missing fails."""
 
 START_SECONDS = 300.0
-# The JVM may write its class archive while it ends, which takes seconds on a busy machine.
 STOP_SECONDS = 60.0
 
-ARCHIVE_FLAG = "-XX:+AutoCreateSharedArchive"
 # C1 alone: test nodes live for seconds to minutes, and on two cores C2 costs three nodes that
 # start together twice the time, while bulk indexing hardly gains. Serial: the other collectors
-# want more threads and memory than a heap of 512 MB repays. The archive of parsed classes halves
-# the rest; the JVM writes it when the first node ends. Measurements need other flags.
+# want more threads and memory than a heap of 512 MB repays. Measurements need other flags.
 QUICK_START = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
-    "-Xshare:auto",
-    ARCHIVE_FLAG,
-    "-Xlog:cds=off",
-    "-Xlog:cds+dynamic=off",
 )
 
 # What Elasticsearch's own start script passes for the vector module and native calls.
@@ -181,10 +174,6 @@ class Node:
                 self._process.kill()
         self._forget_process()
 
-    def end(self) -> None:
-        """End a node whose data nobody needs: in order only if the JVM is to write its archive."""
-        self.stop() if self._writes_archive() else self.kill()
-
     def ask_to_stop(self) -> None:
         """Begin what stop() ends, so that several nodes can end at the same time."""
         if self._process is not None:
@@ -249,7 +238,7 @@ class Node:
             self.installation.jdk.tool("java"),
             f"-Xms{self.heap}",
             f"-Xmx{self.heap}",
-            *self._jvm_flags(),
+            *self.jvm_flags,
             *(ELASTICSEARCH_FLAGS if elasticsearch else ()),
             f"-D{prefix}.path.home={self.home}",
             "-cp",
@@ -257,21 +246,6 @@ class Node:
             self.installation.launcher,
             str(self.home),
         ]
-
-    def _jvm_flags(self) -> list[str]:
-        archive = self.installation.class_archive
-        if ARCHIVE_FLAG not in self.jvm_flags:
-            return list(self.jvm_flags)
-        if archive.exists() or self._writes_archive():
-            return [*self.jvm_flags, f"-XX:SharedArchiveFile={archive}"]
-        return [flag for flag in self.jvm_flags if flag != ARCHIVE_FLAG]
-
-    def _writes_archive(self) -> bool:
-        """Tells if the JVM is to write its archive, which takes longer than two starts without.
-
-        A machine of CI runs the tests only once.
-        """
-        return not self.installation.class_archive.exists() and not servers_required()
 
     def _ready(self, nodes: int) -> bool:
         health = self._health()

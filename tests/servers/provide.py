@@ -150,7 +150,7 @@ def provide(server: Server, home: Path) -> Running:
         raise Unavailable(
             f"no {server} server: {'; '.join(reasons)}; or set {server.variable}"
         ) from None
-    return Running(node.url, node.end)
+    return Running(node.url, node.kill)
 
 
 class NodeFactory:
