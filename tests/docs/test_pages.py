@@ -34,10 +34,18 @@ def runs(page: str) -> bool:
     return any(block.runs for block in blocks_of(page))
 
 
-@pytest.fixture(params=[name for name, path in NAMES.items() if runs(path.read_text("utf-8"))])
+def marks(page: str) -> list[pytest.MarkDecorator]:
+    """Each command on Spark starts a JVM; tests/spark runs the same without."""
+    return [pytest.mark.nightly] if "pyspark" in page else []
+
+
+PAGES = {name: path.read_text("utf-8") for name, path in NAMES.items()}
+
+
+@pytest.fixture(params=[pytest.param(n, marks=marks(p)) for n, p in PAGES.items() if runs(p)])
 def example_page(request: pytest.FixtureRequest) -> tuple[str, str | None]:
     """A page with examples, and the cluster that it needs, if it does."""
-    page = NAMES[request.param].read_text("utf-8")
+    page = PAGES[request.param]
     if "pyspark" in page:
         request.getfixturevalue("java")
     return page, request.getfixturevalue("elasticsearch_url") if needs_cluster(page) else None
