@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
-from esdedup.stores.judgements import Judgements, read_judgements
+from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.jaccard import hamming, jaccard_with
@@ -79,18 +79,14 @@ class Originals:
         if meta.scheme.id != self.meta.scheme.id:
             self._read_judgements(meta)
         self.meta = meta
-        batch = _Arrivals(self, ids, texts, frozenset(ids if again else ()))
-        return [batch.verdict(row) for row in range(len(ids))]
+        return [*_Arrivals(self, ids, texts, frozenset(ids if again else ())).verdicts()]
 
-    def apart(self, id: str, digest: str) -> frozenset[str]:
-        """Return the ids of the documents that a document was judged different from."""
-        return self._apart.get((id, digest), frozenset())
+    def apart(self, id: str, digest: str) -> set[str]:
+        """Return the ids of the documents that a document with this text was judged unlike."""
+        return self._apart.get((id, digest), set())
 
     def may_have(self, id: str, digest: str, verdict: Verdict) -> bool:
-        """Return False if a document was judged different from those that a verdict names.
-
-        digest: of its text.
-        """
+        """Return False if a document was judged different from those that a verdict names."""
         apart = self.apart(id, digest)
         groups = {self._group_of.get(each) for each in apart}
         return apart.isdisjoint((verdict.group, verdict.original)) and verdict.group not in groups
@@ -103,21 +99,15 @@ class Originals:
     def _read_judgements(self, meta: IndexMeta) -> None:
         """Read the judgements, and the groups that the judged documents have now."""
         self.policy.limits.for_pairs(meta.scheme)
-        self._apart = _apart(read_judgements(self.store, meta))
-        ids, path = [*{id for id, _ in self._apart}], f"{meta.marks_field}.group"
-        self._group_of: dict[str, str | None] = dict.fromkeys(ids)
-        for each in self.store.get(ids, [path]) if ids else ():
-            self._group_of[each.id] = value_in(each.source, path)
-
-
-def _apart(judgements: Judgements) -> dict[tuple[str, str], frozenset[str]]:
-    """Return the ids that a document was judged different from, by its id and its digest."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for each in judgements.of("different"):
-        ids = each.left, each.right
-        for id, digest, other in zip(ids, each.digests, reversed(ids), strict=True):
-            found.setdefault((id, digest), set()).add(other)
-    return {key: frozenset(ids) for key, ids in found.items()}
+        self._apart: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for each in read_judgements(self.store, meta).of("different"):
+            ids = each.left, each.right
+            for id, digest, other in zip(ids, each.digests, reversed(ids), strict=True):
+                self._apart[id, digest].add(other)
+        judged, path = [*{id for id, _ in self._apart}], f"{meta.marks_field}.group"
+        self._group_of: dict[str, str | None] = dict.fromkeys(judged)
+        for document in self.store.get(judged, [path]) if judged else ():
+            self._group_of[document.id] = value_in(document.source, path)
 
 
 class _Arrivals:
@@ -125,7 +115,9 @@ class _Arrivals:
 
     doubted: ids of documents whose stored verdicts are wrong. known: former digest and verdict of
     each id. last: the digest of the last text of each id. equal: stored documents of each text.
-    arrived: the digest of each written document so far. written: the verdicts of these, by text.
+    asking: the texts to find similar documents of, with the ids of their documents. near: stored
+    documents similar to a text, and whether some may be missing. arrived: ids of the documents
+    written so far. written: the verdicts of these, by text.
     """
 
     def __init__(
@@ -135,35 +127,35 @@ class _Arrivals:
         normalised, self.digests = normalised_digests(texts, self.meta.scheme.normalisation)
         self.contents = dict(zip(self.digests, normalised, strict=True))
         self.last = dict(zip(ids, self.digests, strict=True))
-        self.counts, self.left = Counter(ids), Counter(self.digests)
+        self.counts = Counter(ids)
         self.doubted = doubted
         self.known = self._known() if self.policy.groups and not doubted else {}
         self.equal = self._of_equal_texts()
-        asking = self._asking()
+        self.asking = self._asking()
         self.peers = _Peers(
-            {text: self.contents[text] for text in asking}, self.meta.scheme, self.policy.limits
+            {text: self.contents[text] for text in self.asking},
+            self.meta.scheme,
+            self.policy.limits,
         )
-        self._to_ask = iter([each for each in asking.items() if each[0] in self.peers])
-        self._similar: dict[str, tuple[list[Original], bool]] = {}
-        self.arrived: dict[str, str] = {}
+        self.near: dict[str, tuple[list[Original], bool]] = {}
+        self.arrived: set[str] = set()
         self.written: dict[str, dict[str, Verdict]] = defaultdict(dict)
 
-    def verdict(self, row: int) -> Verdict:
-        """Return the verdict on a document, and add the document to the earlier ones."""
-        id, text = self.ids[row], self.digests[row]
-        verdict = self._former(row) or self._judged(id, text)
-        if self.policy.takes(verdict):
-            self.run.note(id, verdict)
-            self.arrived[id] = text
-            self.written[text][id] = verdict
-            if not self.policy.groups or verdict.original is None:
-                self.peers.add(text)
-        if self.policy.groups:
-            self.known[id] = text, verdict
-        self.left[text] -= 1
-        if not self.left[text]:
-            self._similar.pop(text, None)
-        return verdict
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdict on each document, adding each to the earlier ones."""
+        for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
+            if row % QUERIES_AT_ONCE == 0:
+                self.near = self._stored_near(self.digests[row : row + QUERIES_AT_ONCE])
+            verdict = self._former(row) or self._judged(id, text)
+            if self.policy.takes(verdict):
+                self.run.note(id, verdict)
+                self.arrived.add(id)
+                self.written[text][id] = verdict
+                if not self.policy.groups or verdict.original is None:
+                    self.peers.add(text)
+            if self.policy.groups:
+                self.known[id] = text, verdict
+            yield verdict
 
     def _known(self) -> dict[str, tuple[str, Verdict]]:
         """Return the former digest and verdict of each document that has a group, by id."""
@@ -236,7 +228,7 @@ class _Arrivals:
             return Verdict(best.verdict.group, best.id, *measure, exact=True)
         if text not in self.peers:
             return Verdict(id)
-        near, truncated = self._stored_near(text)
+        near, truncated = self.near[text]
         near = [*filter(may_follow, self._now(near))]
         if self.policy.groups:
             near = [each for each in near if each.verdict.original is None]
@@ -285,28 +277,25 @@ class _Arrivals:
         found = (Original(id, text, one, measure or (None, None)) for id, one in compared)
         return [*itertools.islice(filter(may_follow, found), 1)]
 
-    def _stored_near(self, text: str) -> tuple[list[Original], bool]:
-        """Return the stored documents similar to a text, and whether some may be missing."""
-        while text not in self._similar:
-            some = dict(itertools.islice(self._to_ask, QUERIES_AT_ONCE))
-            queries = [
-                Query(
-                    self.contents[each],
-                    ids[0] if len(ids) == 1 else None,
-                    originals=self.policy.groups,
-                )
-                for each, ids in some.items()
-            ]
-            results = similar(self.run.store, self.meta, queries, self.policy.limits)
-            for each, result in zip(some, results, strict=True):
-                found = []
-                for match in result.matches:
-                    ours = self.meta.ours_in(match.source)
-                    verdict = Verdict.stored(match.id, ours)
-                    measure = match.similarity, match.distance
-                    found.append(Original(match.id, ours.get("digest", ""), verdict, measure))
-                self._similar[each] = found, result.truncated or result.blind
-        return self._similar[text]
+    def _stored_near(self, texts: Sequence[str]) -> dict[str, tuple[list[Original], bool]]:
+        """Return the stored documents similar to texts, and whether some may be missing."""
+        asked = [text for text in dict.fromkeys(texts) if text in self.peers]
+        queries = []
+        for text in asked:
+            ids = self.asking[text]
+            exclude = ids[0] if len(ids) == 1 else None
+            queries.append(Query(self.contents[text], exclude, originals=self.policy.groups))
+        near = {}
+        results = similar(self.run.store, self.meta, queries, self.policy.limits)
+        for text, result in zip(asked, results, strict=True):
+            found = []
+            for match in result.matches:
+                ours = self.meta.ours_in(match.source)
+                verdict = Verdict.stored(match.id, ours)
+                measure = match.similarity, match.distance
+                found.append(Original(match.id, ours.get("digest", ""), verdict, measure))
+            near[text] = found, result.truncated or result.blind
+        return near
 
 
 class _Peers:
