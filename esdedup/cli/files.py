@@ -41,13 +41,13 @@ def named_files(
     before the first document is sent.
     """
     check_encoding(encoding)
-    named = files_named(arguments, format)
-    for file in named.files:
+    files, left_out = files_named(arguments, format)
+    for file in files:
         check_file(file, format, encoding, columns)
-    if named.left_out:
-        some = count(len(named.left_out), "file is", "files are")
-        message(f"{some} skipped, a link or of unknown ending: first {named.left_out[0]}")
-    return named.files
+    if left_out:
+        some = count(len(left_out), "file is", "files are")
+        message(f"{some} skipped, a link or of unknown ending: first {left_out[0]}")
+    return files
 
 
 def total_bytes(files: list[str]) -> int | None:
