@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.tabular import TableFormat, require_pyarrow
@@ -29,17 +29,12 @@ _SLICE_BYTES = 32 << 20
 _FEW_ROWS = 32
 """Rows of Parquet that are always read together. Reading one by one takes ten times as long."""
 _Batches = Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
+_Row = dict[str, Any] | tuple[str, str]
+"""A row, or the good columns of a bad one as JSON and the reason."""
 _NAMES = 20
 """Names of columns in a message."""
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
-
-
-class BadRow(NamedTuple):
-    """A row that can't be used. raw: its other columns as JSON."""
-
-    raw: str
-    reason: str
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> tuple[str, ...]:
@@ -65,7 +60,7 @@ def rows_in(
     size: int,
     most: int,
     on_bytes: Callable[[int], None],
-) -> Iterator[dict[str, Any] | BadRow]:
+) -> Iterator[_Row]:
     """Yield the rows of a file, converted in parts of at most `most` rows and about `size` bytes.
 
     columns: the columns to read, None for all; "a.b" is in the column "a". Columns that the file
@@ -195,7 +190,7 @@ def _column(schema: Any, path: str) -> str | None:
     return next((name for name in ends if name in schema.names), None)
 
 
-def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
+def _rows(batch: Any) -> Iterator[_Row]:
     """Yield rows, of which bad ones are found one by one."""
     names = batch.schema.names
     try:
@@ -207,7 +202,7 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
             yield {name: column[row] for name, column in zip(names, columns, strict=True)}
 
 
-def _row(batch: Any) -> dict[str, Any] | BadRow:
+def _row(batch: Any) -> _Row:
     """Return the only row of a batch."""
     good: dict[str, Any] = {}
     reasons = []
@@ -221,7 +216,7 @@ def _row(batch: Any) -> dict[str, Any] | BadRow:
             elif isinstance(error, ArithmeticError):
                 reason = "holds a time that is out of range"
             reasons.append(f"the column {name!r} {reason}")
-    return BadRow(json.dumps(good, ensure_ascii=False), "; ".join(reasons)) if reasons else good
+    return (json.dumps(good, ensure_ascii=False), "; ".join(reasons)) if reasons else good
 
 
 def _bad() -> tuple[type[Exception], ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xxhash
@@ -14,13 +14,12 @@ from esdedup.models import FIELD, Document, Encoded
 from esdedup.models import MARKS as MARKS
 from esdedup.records.files import BadRecord, Record
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
-from esdedup.sketch.sketch import Sketches, sketch, token_fields, token_json
+from esdedup.sketch.sketch import sketch, token_fields, token_json
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
 from esdedup.text.arrays import U64
 
-Made = TypeVar("Made")
 _SKETCHED_AT_ONCE = 2_000
 """Texts. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
 MAX_ID_BYTES = 512
@@ -41,28 +40,25 @@ def is_ours(name: str) -> bool:
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
     """Return the value of the field of tokens for each text."""
-    return [dict(each) for each in _of_each(texts, scheme, token_fields)]
+    return [dict(each) for each in token_fields(sketch(texts, scheme), scheme)]
 
 
-def _of_each(
-    texts: Sequence[str], scheme: Scheme, make: Callable[[Sketches, Scheme], Sequence[Made]]
-) -> Iterator[Made]:
-    """Yield what `make` makes of the sketch of each text. Equal texts are sketched once."""
+def _json_of_each(texts: Sequence[str], scheme: Scheme) -> Iterator[str]:
+    """Yield the tokens of each text as JSON. Equal texts are sketched once."""
     distinct = list(dict.fromkeys(texts))
-    made: dict[str, Made] = {}
+    made: dict[str, str] = {}
     for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
         some = distinct[first : first + _SKETCHED_AT_ONCE]
-        made.update(zip(some, make(sketch(some, scheme), scheme), strict=True))
+        made.update(zip(some, token_json(sketch(some, scheme), scheme), strict=True))
     return map(made.__getitem__, texts)
 
 
 def partial_document(
     fields: Mapping[str, Any], id_field: str, meta: IndexMeta
 ) -> tuple[Document, bool]:
-    """Return the fields to merge into a document, with new tokens if the text is among them.
+    """Return the fields to merge into a document, with new tokens if they hold the whole text.
 
-    Returns True too if only some of the text fields are among them: tokens need all. Raises
-    RecordError if the id is missing.
+    Returns True too if they hold only a part of it. Raises RecordError if the id is missing.
     """
     id = id_at(fields, id_field)
     names = [meta.marks_field, *(one.field for one in meta.all)]
@@ -102,8 +98,7 @@ class NewDocument(NamedTuple):
 def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     """Return the items with tokens. meta: that their texts were read for.
 
-    While an index changes its text fields, a document may lack the text of one of them. It gets no
-    tokens of that one. Raises RecordError if a value has no form in JSON.
+    Raises RecordError if a value has no form in JSON.
     """
     fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
     sources = [
@@ -116,8 +111,9 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     for one in meta.all:
         texts: list[str | None] = [item.text for item in items]
         if one.text_fields != meta.text_fields:
+            # While an index changes its text fields, a document may lack the text of one of them.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
-        tokens = _of_each([text for text in texts if text is not None], one.scheme, token_json)
+        tokens = _json_of_each([text for text in texts if text is not None], one.scheme)
         for row, text in zip(ours, texts, strict=True):
             if text is not None:
                 row[one.field] = next(tokens)
@@ -145,7 +141,7 @@ def items_of(
 ) -> tuple[list[NewDocument], list[BadRecord]]:
     """Return the records that are documents, and those that are not.
 
-    id_field: the field of the id, or None for `id`, without which the id is "path:line".
+    id_field: None for `id`, or "path:line" without such a field.
     """
     items: list[NewDocument] = []
     bad: list[BadRecord] = []
@@ -167,7 +163,7 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
         if record.spare_id is not None:
             return record.spare_id, True
         if id_field is None:
-            return _checked_id(record.place), False
+            return _checked_id(f"{record.file}:{record.line}"), False
     return id_at(record.source, id_field or "id"), True
 
 
@@ -208,7 +204,7 @@ def bad_record(record: Record, reason: str) -> BadRecord:
 class RepeatedIds:
     """The ids of an input so far, as 64-bit hashes, 8 bytes an id.
 
-    count: number of records with the id of an earlier record. first: the first such id, or None.
+    count, first: number of records with the id of an earlier one, and the first such id.
     """
 
     def __init__(self) -> None:

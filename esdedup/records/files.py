@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
 from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.records import streams
-from esdedup.records.columnar import BadRow, check_columns, rows_in
+from esdedup.records.columnar import check_columns, rows_in
 from esdedup.records.streams import (
     COMPRESSED,
     LONGEST,
@@ -50,16 +50,14 @@ _ENDINGS: dict[Format, str] = {
 }
 _FORMATS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
-OnBytes = Callable[[int], None]
 
 
 class Record(NamedTuple):
     """A record of an input.
 
-    file: path of the file as passed, with forward slashes. line: number of its first line,
-    or of an element of a JSON array, from 1. spare_id: the id if the record has none of its own, or
-    None for its place. json: the source as JSON in one line that every store takes as it is, or
-    None if it must be written first.
+    file: its path with forward slashes. line: number of the first line, or of an element of a JSON
+    array, from 1. spare_id: the id if the record has none of its own, None for its place.
+    json: the source as JSON in one line that every store accepts, or None.
     """
 
     file: str
@@ -67,11 +65,6 @@ class Record(NamedTuple):
     source: Mapping[str, Any]
     spare_id: str | None = None
     json: str | None = None
-
-    @property
-    def place(self) -> str:
-        """The path and the line: "news/a.txt:3"."""
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -96,10 +89,7 @@ class Chunk:
 
 
 def format_of(path: str) -> Format:
-    """Return the format that a file's name says. Standard input is read as JSON lines.
-
-    Raises UsageError for an unknown ending.
-    """
+    """Return the format by a file's ending. Raises UsageError for an unknown one."""
     if path == STDIN:
         return "jsonl"
     name = PurePath(path.lower())
@@ -117,26 +107,24 @@ def check_file(
     format: Format | None = None,
     encoding: str | None = None,
     columns: Sequence[str] = (),
-) -> None:
-    """Raise UsageError if a file can't be read as requested. Only tables are opened.
+) -> tuple[str, ...]:
+    """Return the columns of a table; a file of another format is not opened, and has none.
 
-    columns: those that the file must have. Raises MissingExtra for a table without pyarrow.
+    columns: those that the file must have. Raises UsageError if a file can't be read as requested,
+    MissingExtra for a table without pyarrow.
     """
     kind = format or format_of(path)
-    if kind == "parquet" or kind == "arrow":
-        _check_table(path, encoding)
-        check_columns(path, kind, columns)
-    elif columns:
-        raise UsageError(f"{path}: --column requires Parquet or Arrow files")
-
-
-def _check_table(path: str, encoding: str | None) -> None:
+    if kind not in get_args(TableFormat):
+        if columns:
+            raise UsageError(f"{path}: --column requires Parquet or Arrow files")
+        return ()
     if path == STDIN:
         raise UsageError("standard input can't be Parquet or Arrow: name a file")
     if PurePath(path.lower()).suffix in COMPRESSED:
         raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:
         raise UsageError(f"{path}: --encoding requires text files")
+    return check_columns(path, cast("TableFormat", kind), columns)
 
 
 def read_records(
@@ -158,23 +146,26 @@ def read_records(
 def chunks_in(
     path: str,
     format: Format | None = None,
-    on_bytes: OnBytes | None = None,
+    on_bytes: Callable[[int], None] | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
     lines: int | None = None,
 ) -> Iterator[Chunk]:
-    """Yield the records of a file in chunks, with the errors of `read_records`.
+    """Yield the records of a file in chunks, with the arguments and errors of `read_records`.
 
-    on_bytes: called with the number of bytes read from the file since the last call. encoding: as
-    in `streams.opened`. columns: as in `read_records`. lines: maximum number of a chunk, by default
-    BATCH_DOCUMENTS.
+    on_bytes: called with the number of bytes read from the file since the last call. lines: maximum
+    number of a chunk, by default BATCH_DOCUMENTS.
     """
     kind = format or format_of(path)
     if kind == "parquet" or kind == "arrow":
-        _check_table(path, encoding)
-        names, report = check_columns(path, kind), on_bytes or (lambda _: None)
+        names, report = check_file(path, kind, encoding), on_bytes or (lambda _: None)
         rows = rows_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS, report)
-        for some in batches(_read_table(name_of(path), rows), CHUNK_BYTES):
+        name = name_of(path)
+        records = (
+            _checked(name, number, row) if isinstance(row, dict) else BadRecord(name, number, *row)
+            for number, row in enumerate(rows, 1)
+        )
+        for some in batches(records, CHUNK_BYTES):
             yield Chunk(partial(list, some), names)
         return
     with opened(path, encoding) as (file, stream):
@@ -187,18 +178,15 @@ def chunks_in(
 
 
 def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) -> Iterator[Chunk]:
-    # Only from the beginning of such a file it is known where a record ends.
-    whole: Iterable[Record | BadRecord] | None = None
-    if kind in ("csv", "tsv"):
-        whole = _read_rows(name, kind, stream)
-    elif kind == "jsonl" and begins_with(stream, "["):
-        whole = _read_array(name, stream.read(LONGEST + 1))
-    if whole is not None:
-        for some in batches(whole, CHUNK_BYTES):
+    is_array = kind == "jsonl" and begins_with(stream, "[")
+    if is_array or kind in ("csv", "tsv"):
+        # Only from the beginning of such a file it is known where a record ends.
+        read = _read_array if is_array else _read_rows
+        for some in batches(read(name, kind, stream), CHUNK_BYTES):
             yield Chunk(partial(list, some))
         return
     numbered = enumerate(lines_of(stream), 1)
-    for lines in grouped(numbered, lambda line: (len(line[1]), 1), CHUNK_BYTES, most):
+    for lines in grouped(numbered, lambda line: len(line[1]), CHUNK_BYTES, most):
         yield Chunk(partial(_read_lines, name, kind, lines))
 
 
@@ -207,12 +195,12 @@ def batches(
 ) -> Iterator[list[Record | BadRecord]]:
     """Yield records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
 
-    def weigh(record: Record | BadRecord) -> tuple[int, int]:
+    def weigh(record: Record | BadRecord) -> int:
         if isinstance(record, BadRecord):
-            return len(record.raw), 1
+            return len(record.raw)
         if record.json is not None:
-            return len(record.json), 1
-        return sum(len(value) for value in record.source.values() if isinstance(value, str)), 1
+            return len(record.json)
+        return sum(len(value) for value in record.source.values() if isinstance(value, str))
 
     return grouped(records, weigh, characters, BATCH_DOCUMENTS)
 
@@ -221,7 +209,6 @@ def _read_lines(
     name: str, format: TextFormat, lines: Iterable[tuple[int, str]]
 ) -> Iterator[Record | BadRecord]:
     """Yield the records of numbered lines, leaving out empty ones."""
-    # Making one for each line would take as long as reading a short document.
     decoder = _decoder()
     for number, given in lines:
         line = given.rstrip("\r\n")
@@ -234,14 +221,6 @@ def _read_lines(
             yield _checked(name, number, {"text": line}, line)
         else:
             yield _object(name, number, line, decoder)
-
-
-def _read_table(name: str, rows: Iterable[dict[str, Any] | BadRow]) -> Iterator[Record | BadRecord]:
-    for number, row in enumerate(rows, 1):
-        if isinstance(row, BadRow):
-            yield BadRecord(name, number, *row)
-        else:
-            yield _checked(name, number, row)
 
 
 def _decoder() -> json.JSONDecoder:
@@ -286,11 +265,12 @@ def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Reco
     return Record(name, number, source, None, raw.strip())
 
 
-def _read_array(name: str, text: str) -> Iterator[Record | BadRecord]:
+def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[Record | BadRecord]:
     """Yield the elements of one JSON array. Their lines are their numbers.
 
     Raises InputError if the array is not valid JSON.
     """
+    text = stream.read(LONGEST + 1)
     if len(text) > LONGEST:
         raise InputError(
             f"{name}: an array {_TOO_LONG}: convert it to JSON lines, as jq -c '.[]' does"
@@ -326,12 +306,10 @@ def _read_rows(
 
     header: list[str] | None = None
     csv.field_size_limit(streams.LONGEST)
-    if format == "tsv":
-        # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values).
-        reader = csv.reader(given(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        # Without strict, a quote that is never closed swallows the rest of the file.
-        reader = csv.reader(given(), strict=True)
+    # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values). Without
+    # strict, a quote that is never closed swallows the rest of the file.
+    tabs: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if format == "tsv" else {}
+    reader = csv.reader(given(), strict=True, **tabs)
     while True:
         first, reason = reader.line_num + 1, ""
         lines.clear()
@@ -365,7 +343,7 @@ def _read_rows(
 def _checked(
     name: str, line: int, source: dict[str, Any], raw: str | None = None
 ) -> Record | BadRecord:
-    """Return a record, or a bad one if its text is not valid Unicode. raw: as in `BadRecord`."""
+    """Return a record, or a bad one if it has no form in JSON. raw: as in `BadRecord`."""
     try:
         return Record(name, line, source, None, _written(source))
     except RecordError as error:
@@ -374,10 +352,7 @@ def _checked(
 
 
 def _written(source: dict[str, Any]) -> str:
-    """Return the source as JSON in one line.
-
-    Raises RecordError as `_check_unicode` does, and for a number that JSON lacks.
-    """
+    """Return the source as JSON in one line. Raises RecordError if it has no such form."""
     try:
         written = ENCODER.encode(source)
     except ValueError as error:

@@ -119,23 +119,23 @@ def lines_of(stream: io.TextIOBase) -> Iterator[str]:
 
 
 def grouped(
-    items: Iterable[Each], weigh: Callable[[Each], tuple[int, int]], size: int, most: int
+    items: Iterable[Each], weigh: Callable[[Each], int], size: int, most: int
 ) -> Iterator[list[Each]]:
-    """Yield items in groups of at most a total size and number of documents, or one item each.
+    """Yield items in groups of at most a total size and number, or one item each.
 
-    weigh: returns the size of an item and its number of documents. If the items break off, the
-    error comes after the last group.
+    weigh: returns the size of an item. If the items break off, the error comes after the last
+    group.
     """
     group: list[Each] = []
-    held = documents = 0
+    held = 0
     try:
         for item in items:
-            more, count = weigh(item)
-            if group and (held + more > size or documents + count > most):
+            more = weigh(item)
+            if group and (held + more > size or len(group) == most):
                 yield group
-                group, held, documents = [], 0, 0
+                group, held = [], 0
             group.append(item)
-            held, documents = held + more, documents + count
+            held += more
     except Exception:
         if group:
             yield group

@@ -256,7 +256,7 @@ def _query_of(
         raise RecordError(record.reason)
     text, id = text_of(record.source, text_fields), value_at(record.source, "id")
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
-    name = str(id) if named else record.place
+    name = str(id) if named else f"{record.file}:{record.line}"
     return name, Query(text, name if named else None, filters)
 
 
