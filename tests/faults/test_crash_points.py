@@ -11,7 +11,7 @@ import esdedup
 from tests.faults.test_faults import assert_whole
 from tests.helpers.commands import call, fill, run_command, words, write_lines
 from tests.helpers.crashes import crash_everywhere
-from tests.helpers.places import Place
+from tests.helpers.places import STORES, Place
 
 # Two requests' worth, in which every third document repeats another.
 DOCUMENTS = [{"id": f"d{n}", "text": words(n - n % 3 // 2, 12)} for n in range(1_200)]
@@ -40,6 +40,11 @@ def stored(place: Place) -> dict[str, Any]:
         return {one.id: one.source for one in index.store.get(ids)}
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["local", *(pytest.param(name, marks=pytest.mark.nightly) for name in STORES[1:])],
+    indirect=True,
+)
 def test_indexing_and_grouping(place: Place, folder: Path) -> None:
     whole = Place(folder / "whole.db", place.index)
     for arguments in (["index", "documents.jsonl"], ["group", "--method", "leader"]):
