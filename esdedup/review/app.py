@@ -82,7 +82,6 @@ def application(review: Review) -> Starlette:
     search, compare, groups = Search(review), Compare(review), GroupPages(review)
     judge, threshold, decide = Judge(review, drawing), Threshold(review, drawing), Decide(review)
     get, post = review.get, review.post
-    search.prepare()
     # The style is shared with the reports.
     folders: list[str | tuple[str, str]] = [
         ("esdedup.review", "static"),

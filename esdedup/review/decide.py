@@ -1,37 +1,41 @@
-"""The page Decide: the plan of a run of `dedup`, the run, its report, and the way back."""
+"""The page Decide: the plan of a run of `dedup`, the run, and all runs with a way back."""
 
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast
 
 from starlette.responses import Response
 
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.groups.marks import differing
 from esdedup.index import Index
-from esdedup.removal.log import Action
+from esdedup.models import MARKS
+from esdedup.removal.log import LogReader, RunHeader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
 from esdedup.review.groups import described, rules_of, warnings_of
-from esdedup.review.history import History, logs_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, NotThere, Review
+from esdedup.stores.private_files import file_name
+from esdedup.text.characters import message_of
 
-RUNNING = "Removing duplicates"
-UNDOING = "Restoring"
 OnReport = Callable[[Any], None]
-Work = Callable[[Index, OnReport], None]
 _EXAMPLES = 10
 """Groups on the page, the largest and the least similar ones."""
-_FAILURES = 20
-"""Failures of a run on the page, the first ones."""
-_IN_WORDS: dict[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
+_MOST = 20
+"""Failures of a run on the page, the first ones, and logs, the last ones."""
+_SECONDS = 2.0
+"""Time in which a page counts what is left of its runs."""
+_IN_WORDS = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 
 @dataclass
@@ -52,14 +56,26 @@ class Run:
     damage: list[str] = field(default_factory=list)
 
     @property
-    def ended(self) -> bool:
-        """Return whether its work is done, or failed."""
-        return self.job is not None and self.job.ended
-
-    @property
     def written(self) -> Path | None:
         """The log, if there is one: a run that is refused writes none."""
         return self.log if self.log is not None and self.log.is_file() else None
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """The log of a run. fault: the reason for which it can't be undone here, or None.
+
+    changed: documents that it changed, or may have changed if it was interrupted; None if they were
+    not counted. left: those of them that are still removed, or marked. whole: it was not
+    interrupted.
+    """
+
+    path: Path
+    header: RunHeader | None
+    fault: str | None
+    changed: int | None = None
+    left: int = 0
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,6 @@ class Decide:
 
     review: Review
     runs: list[Run] = field(default_factory=list)
-    history: History = field(default_factory=History)
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, given: Given) -> Response:
@@ -84,16 +99,15 @@ class Decide:
             }
         elif not self.runs:
             error = found.ready()
-        ended = sum(run.ended for run in self.runs)
-        logs, more = self.history.logs(review, ended, given.get("count"))
+        logs, ends = [*logs_of(review)], time.monotonic() + _SECONDS
         return review.page(
             "decide.html",
             listed=listed,
             error=error,
             run=self.runs[-1] if self.runs else None,
-            most=_FAILURES,
-            logs=logs,
-            more_logs=more,
+            most=_MOST,
+            logs=[_counted(review.index, log, ends) for log in logs[:_MOST]],
+            more_logs=len(logs[_MOST:]),
             done=_IN_WORDS,
             **plan,
         )
@@ -115,20 +129,16 @@ class Decide:
     def confirm(self, given: Given) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        action, to = self._wanted(given)
-        listed = self._listed()
+        action, listed = _wanted(given), self._listed()
         if not len(listed):
             raise UsageError("there are no duplicates to remove")
         done, plan = _IN_WORDS[action], self._plan(listed)
-        return self.review.page(
-            "confirm.html", listed=listed, action=action, done=done, to=to, **plan
-        )
+        return self.review.page("confirm.html", listed=listed, action=action, done=done, **plan)
 
     def run(self, given: Given) -> Response:
         """Start the run that was confirmed."""
-        action, to = self._wanted(given)
-        state = given.get("state", "")
-        groups = self._seen(state).groups
+        action, state = _wanted(given), given.get("state", "")
+        groups = self._listed(state).groups
         if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
@@ -137,16 +147,16 @@ class Decide:
             "unchanged": "had the marks already",
             "gone": "gone before",
         }
-        title = f"{action.capitalize()} {what}{'' if to is None else f' to {to}'}"
-        run = Run(title, counted, groups.duplicates + (len(groups) if action == "mark" else 0))
+        total = groups.duplicates + (len(groups) if action == "mark" else 0)
+        run = Run(f"{action.capitalize()} {what}", counted, total)
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
-            plan = index.dedup(action, to=to, groups=self._seen(state).groups)
+            plan = index.dedup(action, groups=self._listed(state).groups)
             run.log = None if plan.log is None else plan.log.resolve()
             plan.apply(on_report)
 
-        return self._start(RUNNING, run, work)
+        return self._start("Removing duplicates", run, work)
 
     def undo(self, given: Given) -> Response:
         """Start to restore what a run removed."""
@@ -161,9 +171,9 @@ class Decide:
         def work(index: Index, on_report: OnReport) -> None:
             run.damage = index.undo(log.path, on_report=on_report).damage
 
-        return self._start(UNDOING, run, work)
+        return self._start("Restoring", run, work)
 
-    def _start(self, name: str, run: Run, work: Work) -> Response:
+    def _start(self, name: str, run: Run, work: Callable[[Index, OnReport], None]) -> Response:
         def reporting(job: Job) -> None:
             def on_report(report: Any) -> None:
                 run.report = report if run.report is None else run.report + report
@@ -177,24 +187,14 @@ class Decide:
                 self.review.found.forget()
 
         with self.turn:
-            if self.runs and not self.runs[-1].ended:
+            if self.runs and (last := self.runs[-1].job) is not None and not last.ended:
                 raise UsageError("a run is under way: wait for its end")
             run.job = self.review.jobs.start(name, reporting)
             self.runs.append(run)
         return self.review.redirect("/decide")
 
-    def _wanted(self, given: Given) -> tuple[Action, str | None]:
-        """Return the action of a run, and the index to move to."""
-        action, to = given.get("action"), given.get("to", "").strip()
-        if action not in get_args(Action):
-            raise UsageError(f"action {action!r}: choose mark, move or delete")
-        if action == "move" and not to:
-            raise UsageError("name the index to move duplicates to")
-        if action == "move":
-            self.review.index.place.check_apart(to)
-        return cast(Action, action), to if action == "move" else None
-
-    def _listed(self) -> Listed:
+    def _listed(self, state: str | None = None) -> Listed:
+        """Return the groups, if they show all decisions, and are still those of a state."""
         found = self.review.found
         if (listed := found.listed()) is None:
             if found.finding:
@@ -202,25 +202,64 @@ class Decide:
             raise UsageError("the documents have changed since: find groups again")
         if found.outdated is not None:
             raise UsageError("decisions were made that these groups do not show: find groups again")
-        return listed
-
-    def _seen(self, state: str) -> Listed:
-        """Return the groups, if they are still those of a state."""
-        listed = self._listed()
-        if str(self.review.found.state) != state:
+        if state not in (None, str(found.state)):
             raise UsageError("groups have changed since you saw the numbers: look at them again")
         return listed
 
     def _plan(self, listed: Listed) -> dict[str, Any]:
         """Return what to read before a run. size: about the bytes that go, and all of them."""
         groups, found = listed.groups, self.review.found
-        size, documents = (
-            (0, 1)
-            if found.statistics is None
-            else (found.statistics.bytes, found.statistics.documents)
-        )
+        bytes = 0 if found.statistics is None else found.statistics.bytes
         return {
-            "size": (size * groups.duplicates // max(1, documents), size),
+            "size": (bytes * groups.duplicates // max(1, len(groups.ids)), bytes),
             "rules": rules_of(groups.grouping),
             "warnings": [*warnings_of(self.review, listed), *found.templates],
         }
+
+
+def _wanted(given: Given) -> Literal["mark", "delete"]:
+    if (action := given.get("action")) not in ("mark", "delete"):
+        raise UsageError(f"action {action!r}: choose mark or delete")
+    return cast(Literal["mark", "delete"], action)
+
+
+def logs_of(review: Review) -> Iterator[RunLog]:
+    """Yield the logs of the index in the folder, the last one first."""
+    name = glob.escape(file_name(review.index.place.index))
+    for path in sorted(review.folder.glob(f"{name}.dedup-*.zst"), reverse=True):
+        # To open a pipe would wait for a writer.
+        if not path.is_file():
+            continue
+        header = fault = None
+        try:
+            reader = LogReader(path)
+            header = reader.header
+            if header.index != review.index.place.index:
+                continue
+            review.index.check_log(reader)
+        except EsdedupError as error:
+            fault = message_of(str(error))
+        yield RunLog(path, header, fault)
+
+
+def _counted(index: Index, log: RunLog, ends: float) -> RunLog:
+    """Return the log with its numbers, for which documents are looked up until a time."""
+    if log.fault is not None:
+        return log
+    reader = LogReader(log.path)
+    header, changed, left = reader.header, 0, 0
+    marking = header.action == "mark"
+    paths = [f"{header.field}.{name}" for name in MARKS] if marking else []
+    for page in reader.pages():
+        if time.monotonic() > ends:
+            return log
+        changed += len(page)
+        held = index.store.hold([entry.id for entry in page], paths)
+        now = {each.document.id: each.document.source for each in held}
+        left += sum(
+            entry.id in now and not differing(now[entry.id], header.field, entry.marks)
+            if marking
+            else entry.id not in now
+            for entry in page
+        )
+    return replace(log, changed=changed, left=left, whole=reader.damage is None)

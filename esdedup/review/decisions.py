@@ -18,8 +18,6 @@ from esdedup.stores.judgements import (
     stored_judgements,
 )
 
-Pair = tuple[str, str]
-
 
 @dataclass(frozen=True, eq=False)
 class Decision:
@@ -41,15 +39,15 @@ class Decisions:
         self._index = index
         self._found = found
         self._turn = threading.Lock()
-        self._made: list[Decision] = []
+        self._made: dict[str, Decision] = {}
 
     def of(self, time: str | None) -> Decision | None:
         """Return the decision of a time; None if it is of another session, or was undone."""
-        return next((each for each in self._made if each.time == time), None)
+        return self._made.get(time or "")
 
     def judge(
         self,
-        pairs: Sequence[Pair],
+        pairs: Sequence[tuple[str, str]],
         verdict: Verdict,
         similarity: float | None = None,
         *,
@@ -61,7 +59,7 @@ class Decisions:
             earlier = stored_judgements(store, pairs)
             made = judge(store, self._index.meta, pairs, verdict, similarity, drawn)
             decision = Decision(tuple(made), tuple(earlier))
-            self._made.append(decision)
+            self._made[decision.time] = decision
         self._note_change(earlier, made)
         return decision
 
@@ -85,14 +83,14 @@ class Decisions:
         """
         store = self._index.store
         with self._turn:
-            last = self.of(time) if time else next(reversed(self._made), None)
+            last = self.of(time or next(reversed(self._made), None))
             if last is None:
                 raise UsageError(
                     "there is nothing to undo: it was undone, or made before the start"
                 )
             pairs = [(each.left, each.right) for each in last.made]
             if {*stored_judgements(store, pairs)} != {*last.made}:
-                self._made.remove(last)
+                del self._made[last.time]
                 one, other = pairs[0]
                 raise UsageError(
                     f"{one!r} and {other!r} were judged again by another client, so that nothing"
@@ -100,7 +98,7 @@ class Decisions:
                 )
             keep_judgements(store, last.earlier)
             forget_judgements(store, {*pairs} - {(one.left, one.right) for one in last.earlier})
-            self._made.remove(last)
+            del self._made[last.time]
         self._note_change(last.made, last.earlier)
 
     def represent(self, id: str, members: Sequence[str]) -> None:

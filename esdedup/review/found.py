@@ -78,12 +78,10 @@ class Listed:
 
 
 class FoundGroups:
-    """Find groups in the background, and keep them until they are found again.
+    """Find groups in the background, and form those again that decisions touch.
 
     grouping: how. state: a number that changes with the groups. statistics: of the index when
     groups were found. templates: warnings of groups that look like templates.
-
-    Groups that decisions touch are formed again when the groups are next requested.
     """
 
     def __init__(
@@ -103,12 +101,11 @@ class FoundGroups:
         self._jobs = jobs
         self._work = work
         self._turn = threading.Lock()
+        self._found: Groups | None = None
         self._listed: Listed | None = None
-        self._waiting: list[tuple[str, ...]] = []
-        self._since: list[tuple[str, ...]] = []
+        self._since: list[Sequence[str]] = []
+        self._applied = 0
         self._reasons: list[str] = []
-        self._touched: list[set[str]] = []
-        self._chosen: frozenset[str] = frozenset()
 
     @property
     def finding(self) -> bool:
@@ -148,40 +145,38 @@ class FoundGroups:
     def listed(self) -> Listed | None:
         """Return the groups by the decisions so far; None if they were not found yet."""
         with self._turn:
-            while self._listed is not None and self._waiting:
-                groups = self._listed.groups
+            while self._listed is not None and self._applied < len(self._since):
+                area = self._area(self._listed.groups, self._since[self._applied])
                 try:
-                    groups = self._index.regroup(groups, self._area(groups, self._waiting[0]))
-                    self._listed = Listed.of(groups)
+                    self._listed = Listed.of(self._index.regroup(self._listed.groups, area))
                 except UsageError as error:
                     self._reasons.append(str(error))
-                del self._waiting[0]
+                self._applied += 1
             return self._listed
 
     def _area(self, groups: Groups, ids: Sequence[str]) -> list[str]:
-        """Return the documents of the groups of some documents, and of groups that these once had.
+        """Return the documents of all groups, now or as found, that share some with these.
 
         A decision that is undone may give a group back to documents that lost theirs by it.
         """
-        heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
-        members = np.flatnonzero(np.isin(groups.representative, heads)).tolist()
-        area = {*ids, *(groups.ids[row] for row in members)}
-        met = [each for each in self._touched if not area.isdisjoint(each)]
-        area = area.union(*met)
-        self._touched = [area, *(each for each in self._touched if each not in met)]
-        return sorted(area)
+        assert self._found is not None
+        rows, before = rows_of(groups.ids, ids), 0
+        while rows.size > before:
+            before = rows.size
+            heads = groups.representative, self._found.representative
+            rows = np.flatnonzero(np.any([np.isin(each, each[rows]) for each in heads], axis=0))
+        return [groups.ids[row] for row in rows.tolist()]
 
     def note(self, *ids: str) -> None:
         """Note a decision about documents."""
         with self._turn:
-            self._waiting.append(ids)
             self._since.append(ids)
             self.state += 1
 
     def note_unchosen(self, id: str) -> None:
         """Note that a document does not represent its group any more."""
         self.note(id)
-        if id in self._chosen:
+        if self._found is not None and id in self._found.judgements.representatives:
             # Where the rule puts it is only known if all documents are put in order.
             self.outdate("the rule chooses another representative when all groups are found again")
 
@@ -193,22 +188,21 @@ class FoundGroups:
     def forget(self) -> None:
         """Drop the groups, because the documents have changed."""
         with self._turn:
-            self._listed, self.statistics = None, None
-            self._waiting, self._since, self._reasons, self._touched = [], [], [], []
+            self._found, self._listed, self.statistics = None, None, None
+            self._since, self._applied, self._reasons = [], 0, []
             self.state += 1
 
     def _find(self, job: Job) -> None:
         with self._turn:
-            self._since, reasons, grouping = [], len(self._reasons), self.grouping
+            began, reasons, grouping = len(self._since), len(self._reasons), self.grouping
         with self._open() as index:
             groups = index.groups(work=self._work, on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
         with self._turn:
-            self._listed, self.statistics = Listed.of(groups), statistics
-            self.templates, self._touched = templates, []
+            self._found, self._listed = groups, Listed.of(groups)
+            self.statistics, self.templates = statistics, templates
             # Decisions since it began may have come too late for it.
-            self._waiting = [*self._since]
-            del self._reasons[:reasons]
-            self._chosen = frozenset(groups.judgements.representatives)
+            del self._since[:began], self._reasons[:reasons]
+            self._applied = 0
             self.state += 1

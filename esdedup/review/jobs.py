@@ -22,11 +22,13 @@ class _Stopped(Exception):
 class Job:
     """One piece of work.
 
-    name: in words, such as "Finding groups". step: its current step. done, total: documents of the
-    step. error: the reason for which it failed, or None. over: set when it ends.
+    name: in words, such as "Finding groups". work: gets the job, and calls its `on_step`. step: its
+    current step. done, total: documents of the step. error: the reason for which it failed, or
+    None. over: set when it ends.
     """
 
     name: str
+    work: Callable[[Job], None]
     stopping: threading.Event
     step: str = ""
     done: int = 0
@@ -52,11 +54,11 @@ class Job:
             raise _Stopped
         self.step, self.done, self.total = step, done, total
 
-    def run(self, work: Callable[[Job], None]) -> None:
+    def run(self) -> None:
         """Do the work, and note its error."""
         try:
             self.on_step("", 0, 0)
-            work(self)
+            self.work(self)
         except _Stopped:
             self.error = "it was stopped"
         except EsdedupError as error:
@@ -75,26 +77,22 @@ class Jobs:
         self._turn = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._stopping = threading.Event()
-        self._waiting: SimpleQueue[tuple[Job, Callable[[Job], None]]] = SimpleQueue()
+        self._waiting: SimpleQueue[Job] = SimpleQueue()
         # A daemon: the program must be able to end while a job works.
         threading.Thread(target=self._run, name="jobs", daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            job, work = self._waiting.get()
-            job.run(work)
+            self._waiting.get().run()
 
     def start(self, name: str, work: Callable[[Job], None]) -> Job:
-        """Start a job, or return the one of this name that has not ended.
-
-        work: gets the job, and calls its `on_step`.
-        """
+        """Start a job, or return the one of this name that has not ended."""
         with self._turn:
-            if (last := self._jobs.get(name)) is not None and not last.ended:
-                return last
+            if (job := self._jobs.get(name)) is not None and not job.ended:
+                return job
             self._jobs.pop(name, None)
-            job = self._jobs[name] = Job(name, self._stopping)
-            self._waiting.put((job, work))
+            job = self._jobs[name] = Job(name, work, self._stopping)
+            self._waiting.put(job)
         return job
 
     def last(self, name: str) -> Job | None:

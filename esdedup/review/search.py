@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
-from esdedup.review.history import paths_of
-from esdedup.review.jobs import Job
+from esdedup.review.decide import logs_of
 from esdedup.review.pages import Given, NotThere, Review
 from esdedup.review.texts import pair_of
 from esdedup.search.warnings import lacking
@@ -21,9 +19,6 @@ from esdedup.text.characters import message_of
 _MOST = 100
 """Results on a page."""
 _NUMBER = 10
-_PREPARING = "Listing tokens, once, for searches"
-_PATIENCE = 60.0
-"""Seconds to wait for the tokens of a local file."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +27,6 @@ class Search:
 
     review: Review
 
-    def prepare(self) -> None:
-        """Start to list the tokens of a local file: half a minute for a million documents."""
-
-        def work(_: Job) -> None:
-            with self.review.open() as index:
-                index.similar("a text")
-
-        if isinstance(self.review.index.place.target, Path):
-            self.review.jobs.start(_PREPARING, work)
-
     def form(self, given: Given) -> Response:
         """Show the form, with the numbers of the index and the steps."""
         review = self.review
@@ -49,7 +34,7 @@ class Search:
             "documents": review.index.statistics().documents,
             "groups": review.found.listed(),
             "judged": len(review.index.judgements().pairs),
-            "runs": len(paths_of(review)),
+            "runs": len([*logs_of(review)]),
             "threshold": review.grouping.limits.threshold,
         }
         return self._page(given, steps=steps)
@@ -69,9 +54,11 @@ class Search:
             return self._page(given, status=status, error=message_of(str(error)))
 
     def _results(self, given: Given, query: Query) -> Response:
-        index, limits = self.review.index, self._limits(given)
-        if (job := self.review.jobs.last(_PREPARING)) is not None:
-            job.over.wait(_PATIENCE)
+        index, number = self.review.index, given.whole("number", _NUMBER, _MOST)
+        if self._by_distance:
+            limits = replace(self.review.grouping.limits, k=number)
+        else:
+            limits = Limits(threshold=given.share("threshold", LOOKING), k=number)
         (result,) = index.similar_many([query], limits)
         asked = Document("", {index.meta.text_fields[0]: query.text})
         found = [
@@ -99,12 +86,6 @@ class Search:
     def _by_distance(self) -> bool:
         review = self.review
         return review.grouping.limits.chosen(review.index.scheme).metric == "hamming"
-
-    def _limits(self, given: Given) -> Limits:
-        number = given.whole("number", _NUMBER, _MOST)
-        if self._by_distance:
-            return replace(self.review.grouping.limits, k=number)
-        return Limits(threshold=given.share("threshold", LOOKING), k=number)
 
     def _page(self, given: Given, **values: Any) -> Response:
         """Show the forms, with results or an error."""
