@@ -17,7 +17,6 @@ from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import Sketches
 from esdedup.sketch.tokens import encode, encode_at
-from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens, without
 
@@ -107,29 +106,3 @@ def without_stopped(meta: IndexMeta, queries: Sequence[CandidateQuery]) -> list[
     """Return queries of one sketch without the tokens of the index's stop list."""
     stopped = stopped_tokens(meta.stop, queries[0].key) if queries else ()
     return [without(query, stopped) if stopped else query for query in queries]
-
-
-def without_hot_buckets(
-    store: Store, meta: IndexMeta, queries: Sequence[CandidateQuery], max_bucket: int | None
-) -> list[CandidateQuery]:
-    """Return queries of one sketch without the tokens of the stop list and of large buckets.
-
-    max_bucket: leave out tokens that more documents hold, by the sizes that the store gives. The
-    smallest bucket of a query stays, whatever its size. None leaves out only the stop list.
-    """
-    if max_bucket is None or not queries:
-        return without_stopped(meta, queries)
-    key = queries[0].key
-    stopped = stopped_tokens(meta.stop, key)
-    tokens = sorted({t for query in queries for group in query.groups for t in group} - stopped)
-    sizes = dict(zip(tokens, store.bucket_sizes(key, tokens, meta), strict=True))
-    large = stopped | {token for token, size in sizes.items() if size > max_bucket}
-    narrow = []
-    for query in queries:
-        left = without(query, large)
-        first = [group[:1] if query.leads else group for group in query.groups]
-        own = [token for group in first for token in group if token in sizes]
-        if own and not left.groups:
-            left = without(query, large - {min(own, key=lambda token: (sizes[token], token))})
-        narrow.append(left)
-    return narrow

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.exceptions import UsageError
 from esdedup.models import Candidate, CandidateQuery, Candidates, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
     with_least,
-    without_hot_buckets,
     without_stopped,
     wordless_queries,
 )
@@ -123,8 +121,7 @@ def _answers(
         every = candidate_queries(meta, level, sketches, queries)
         some = [every[row] for row in filled]
         asked = {}
-        narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
-        for row, query in zip(filled, narrow, strict=True):
+        for row, query in zip(filled, without_stopped(meta, some), strict=True):
             answer = answers[row]
             query = with_least(query, level, limits, answer.farthest)
             answer.stopped = answer.stopped or query.stopped
@@ -212,13 +209,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     The score of a hit is the number of bands or segments that it shares with the text. The client
     has to verify the hits. A text without any shingle finds nothing, nor does one whose tokens are
     all in the stop list.
-
-    Raises UsageError if `max_bucket` is set: only a search can look up the sizes of buckets.
     """
-    if limits.max_bucket is not None:
-        raise UsageError(
-            "max bucket looks sizes up before it searches: it can't be combined with a request body"
-        )
     chosen = limits.chosen(meta.scheme)
     if limits.threshold is None:
         # Single values meet at any similarity.

@@ -33,8 +33,6 @@ class Limits:
     recall: share of the documents at the threshold to find; None for 99.9%, or as much as the
     scheme reaches. A higher one requires fewer shared bands and more swaps (`banding`), and
     returns more candidates.
-    max_bucket: skip bands or segments whose bucket holds more documents, but keep one; None to skip
-    only the stop list. It takes another round trip. Only for queries.
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
     least: number of bands to share; None for the most that reach the recall.
     swaps: of queries; None for the fewest that reach the recall.
@@ -60,9 +58,6 @@ class Limits:
         show_default="0.999, or what the scheme reaches",
         rare=True,
     )
-    max_bucket: int | None = setting(
-        None, "Skip buckets of more documents.", show_default="no limit", use="query", rare=True
-    )
     max_per_bucket: int = setting(
         MAX_PER_BUCKET, "Maximum comparisons of a document in a bucket.", use="pairs", rare=True
     )
@@ -77,8 +72,8 @@ class Limits:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
         if self.recall is not None and not 0.0 < self.recall < 1.0:
             raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
-        for name in ("k", "max_bucket", "max_per_bucket"):
-            if (value := getattr(self, name)) is not None and value < 1:
+        for name in ("k", "max_per_bucket"):
+            if (value := getattr(self, name)) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} {value}: use at least 1")
 
     @property
@@ -100,9 +95,7 @@ class Limits:
         return sketch
 
     def for_pairs(self, scheme: Scheme) -> Sketch:
-        """Return the sketch to compare all documents by. Raises UsageError for a query's limits."""
-        if self.max_bucket is not None:
-            raise UsageError("max bucket is for queries: use max per bucket for pairs and groups")
+        """Return the sketch to compare all documents by. Raises UsageError."""
         sketch = self.chosen(scheme)
         if sketch.metric == "jaccard":
             _ = self.least_similarity

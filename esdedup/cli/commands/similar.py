@@ -16,7 +16,6 @@ from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.command import option_of
 from esdedup.cli.files import Reasons, named_files
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
@@ -58,9 +57,8 @@ class SearchOptions:
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)
             raise UsageError(f"use one of {', '.join(names)} and {last}")
-        for name in ("threshold", "max_bucket") if self.nearest else ():
-            if typed(name):
-                raise UsageError(f"--nearest can't be combined with {option_of(name)}")
+        if self.nearest and typed("threshold"):
+            raise UsageError("--nearest can't be combined with --threshold")
         return replace(limits, threshold=None) if self.nearest else limits
 
     def query(self, index: Index, limits: Limits) -> Query:
@@ -185,8 +183,8 @@ def _stopped(result: Result, chosen: Sketch) -> str | None:
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
     return (
-        f"{result.stopped} {parts} of the text were skipped, as their buckets are in the stop list"
-        f" or over --max-bucket: {missing}, and how many is not known"
+        f"{result.stopped} {parts} of the text were skipped, as they are in the stop list:"
+        f" {missing}, and how many is not known"
     )
 
 
@@ -236,7 +234,7 @@ def _answer_all(
                 f"more candidates than {limits.candidates}: matches may be missing where an answer"
                 " is truncated. Raise --candidates": result.truncated,
                 lack or "": lack,
-                "buckets in the stop list or over --max-bucket, which were skipped": result.stopped,
+                "buckets in the stop list, which were skipped": result.stopped,
                 "nothing to look for, as all buckets were skipped": result.blind,
             }
             found.update(warning for warning, given in missing.items() if given)

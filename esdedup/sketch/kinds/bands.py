@@ -121,10 +121,6 @@ class Banded(Sketch):
                 f"distance {limits.distance}: the sketch {self.name!r} compares by Jaccard"
                 " similarity, so use a threshold, or another sketch"
             )
-        if limits.threshold is None and limits.max_bucket is not None:
-            raise UsageError(
-                "max bucket requires a threshold; it can't be combined with the nearest documents"
-            )
 
     def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
         rows = []
