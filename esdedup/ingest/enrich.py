@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol
 
 from esdedup.arguments import check_list
@@ -22,8 +23,7 @@ from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
-"""Actions sketched at once. With fewer, a document costs more and the sending thread waits more
-often (`benchmarks/own/enrich.py`)."""
+"""Actions sketched at once. With fewer, a document costs more (`benchmarks/own/enrich.py`)."""
 
 log = logging.getLogger("esdedup")
 
@@ -50,20 +50,15 @@ def enrich(
 
         helpers.bulk(client, esdedup.enrich(actions, index=index))
 
-    Actions have the forms that those helpers accept. The document of an index or create action, and
-    the `doc` and `upsert` of an update, get the fields if they hold the text. Everything else (a
-    delete, a script, a document without the text) passes unchanged. So does a `doc` with only some
-    of several text fields: a warning counts these, and `esdedup backfill --stale` renews their
-    tokens. If a document loses its text, its token field becomes null. The caller's objects are not
-    changed. A thread sketches the next actions while the last ones are sent: up to two thousand are
-    read ahead.
+    Documents, and the `doc` and `upsert` of an update, get the fields if they hold the text, or
+    null if an update removes it. Everything else passes unchanged, also a `doc` with only some of
+    several text fields: a warning counts these, and `esdedup backfill --stale` renews their tokens.
+    The caller's objects are not changed. A thread sketches the next actions while the last ones are
+    sent: up to two thousand are read ahead.
 
     index: an open index, which supplies the scheme and fields, also while `esdedup switch` changes
-    them.
-    text_field, scheme: in place of an index, the field with the text, or a sequence of fields, and
-    the scheme of the index, by default `Scheme()`.
-
-    Raises UsageError if both an index and another scheme are given.
+    them. text_field, scheme: in place of an index, the field or fields with the text, and the
+    scheme, by default `Scheme()`. Raises UsageError for both an index and another scheme.
     """
     check_list("actions", actions)
     require_scheme(scheme)
@@ -126,20 +121,16 @@ def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
 
 
 def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> str | None:
-    """Return the text of a document, or None if there is none, or only a part of it.
-
-    partial: True for the `doc` of an update.
-    """
+    """Return the text of a document, or None if it lacks it, or is a `doc` with a part of it."""
     if partial and text_given(fields, meta) == "partly":
         return None
     return text_at(fields, meta.text_fields)
 
 
 def removes_text(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> bool:
-    """Return whether a document has no text now, and tokens of a former one would stay in it.
+    """Return whether a document has no text, and tokens of a former one would stay in it.
 
-    partial: True for the `doc` of an update, which may replace the text by null. A whole document
-    may still hold the field that it was read with.
+    A `doc` may replace the text by null. A whole document may hold the field it was read with.
     """
     if text_at(fields, meta.text_fields) is not None:
         return False
@@ -171,10 +162,8 @@ def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
 
 def _parsed(action: Action) -> Any:
     """Parse a document given as JSON text, which the helpers index as it is."""
-    if not isinstance(action, (str, bytes)):
-        return action
-    try:
-        document = json.loads(action)
-    except ValueError:
-        return action
+    document = None
+    if isinstance(action, (str, bytes)):
+        with suppress(ValueError):
+            document = json.loads(action)
     return {"_source": document} if isinstance(document, dict) else action

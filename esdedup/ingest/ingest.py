@@ -17,15 +17,7 @@ from typing import Any, cast
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import in_order
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import (
-    Change,
-    Counts,
-    Document,
-    Encoded,
-    Failure,
-    Held,
-    tokens_in,
-)
+from esdedup.models import Change, Counts, Document, Encoded, Failure, Held, tokens_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
@@ -38,7 +30,7 @@ from esdedup.records.documents import (
 )
 from esdedup.records.files import BadRecord, Chunk, Record, batches
 from esdedup.stores.base import KEPT, Store
-from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
+from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -51,14 +43,12 @@ _GONE = "it was deleted while it was being written; index it again"
 class IngestReport(Counts):
     """Counts of records. read = created + updated + unchanged + skipped + failed.
 
-    updated: replaced a document, or were replaced at once by a later record of their id.
-    unchanged: the index had the same document with its tokens, and nothing was written.
-    skipped: near-duplicates that the policy leaves out. failed: records handed to the dead letter.
-    duplicates: near-duplicates found, whatever was done with them. exact: those of them with an
-    equal text. truncated: documents that had more candidates than the policy compares with, or
-    only buckets of the stop list. duplicate_ids: records whose id an earlier record had.
-    without_words: documents that have no tokens, as their texts have no words. Only equal texts
-    are found of them.
+    updated: replaced a document, or were replaced by a later record of the same batch.
+    unchanged: the index had the same document with its tokens. skipped: near-duplicates that the
+    policy leaves out. failed: handed to the dead letter. duplicates: near-duplicates found; exact:
+    those of them with an equal text. truncated: documents with more candidates than the policy
+    compares with, or only buckets of the stop list. duplicate_ids: records whose id an earlier
+    record had. without_words: documents whose texts have no words, so that only equal ones match.
     """
 
     read: int = 0
@@ -89,21 +79,16 @@ def ingest(
 ) -> IngestReport:
     """Write records with their tokens. What counts as created or updated is durable.
 
-    A record's id is its `id_field`, by default `id` if it has one. A record without one gets the id
-    "path:line". Such a document never replaces another text.
-
-    A document that the index has already is not written. One with the same text and other fields
-    keeps its group and marks. One with another text loses them.
+    A record's id is its `id_field`, by default `id`, else "path:line"; the latter never replaces
+    another text. A document that the index has already is not written. One with the same text and
+    other fields keeps its group and marks; one with another text loses them.
 
     records: single ones, or chunks, which more than one worker needs. dead_letter: called with
-    every record that is not written. workers: processes that read and sketch. on_duplicate: what to
-    do with near-duplicates of earlier documents, by default nothing. on_batch: called after each
-    batch with the report so far. fresh: returns the index's meta, which may change during the run.
-    ids: is given the ids of all documents.
+    every record that is not written. on_batch: called after each batch with the report so far,
+    whose records are acknowledged. fresh: returns the index's meta, which may change during the
+    run. ids: receives the ids of all documents.
 
-    Raises the errors of the store, and StoreError if a worker was killed or can't be started. The
-    last report given to `on_batch` counts the acknowledged records. The same call again completes
-    the work.
+    Raises the errors of the store, and of `in_order`. The same call again completes the work.
     """
     current = fresh or (lambda: meta)
     policy = on_duplicate or DuplicatePolicy()
@@ -175,8 +160,7 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
 class _Writer:
     """Writes a batch by the policy.
 
-    originals: None if near-duplicates are kept. renews_marks: documents of the same text do not
-    keep the marks that they have.
+    originals: None if near-duplicates are kept. renews_marks: documents of equal text get new ones.
     """
 
     store: Store
@@ -190,10 +174,10 @@ class _Writer:
         """Write the documents of the batch; the records are not counted as read."""
         rows = range(len(self.batch.documents))
         if self.originals is None:
-            return self._put(rows)[0]
-        return self._write_unless_alike(rows, self.originals)
+            return self._put(rows, {})[0]
+        return self._write_unless_similar(rows, self.originals)
 
-    def _write_unless_alike(self, rows: Sequence[int], originals: Originals) -> IngestReport:
+    def _write_unless_similar(self, rows: Sequence[int], originals: Originals) -> IngestReport:
         """Find near-duplicates, and write the rows that the policy lets in."""
         ids = {row: self.batch.documents[row].id for row in rows}
         texts = [self.batch.texts[row] for row in rows]
@@ -204,9 +188,8 @@ class _Writer:
         marks = {ids[row]: verdict for row, verdict in verdicts.items()}
         turns = [written]
         if self.policy.groups:
-            # Duplicates before representatives, so that no representative is in the store without
-            # all documents before it. After a kill, documents that come again are compared with the
-            # same representatives as the first time.
+            # Duplicates first: after a kill, documents that come again are compared with the same
+            # representatives as the first time.
             leaders = [row for row in written if marks[ids[row]].original is None]
             turns = [[row for row in written if marks[ids[row]].original is not None], leaders]
         report = IngestReport()
@@ -219,7 +202,7 @@ class _Writer:
             orphans = [row for row in written if marks[ids[row]].original in failed]
             if orphans := [row for row in orphans if ids[row] not in failed]:
                 # They get new marks, and are counted already.
-                replace(self, renews_marks=True)._write_unless_alike(orphans, originals)
+                replace(self, renews_marks=True)._write_unless_similar(orphans, originals)
         left_out = {row: each for row, each in verdicts.items() if not self.policy.takes(each)}
         # The original was not written, so that each of these may be the first of its kind.
         lost = {row for row, verdict in left_out.items() if verdict.original in failed}
@@ -236,78 +219,64 @@ class _Writer:
             truncated=sum(verdict.truncated for verdict in verdicts.values()),
         )
         if lost:
-            report += self._write_unless_alike(sorted(lost), originals)
+            report += self._write_unless_similar(sorted(lost), originals)
         return report
 
     def _refuse(self, refused: Mapping[int, str]) -> None:
-        """Hands the records of rows to the dead letter, with the reasons."""
+        """Hand the records of rows to the dead letter, with the reasons."""
         records = self.batch.records() if refused else []
         for row, reason in refused.items():
             self.dead_letter(bad_record(records[row], reason))
 
     def _put(
-        self, rows: Sequence[int], marks: Mapping[str, Verdict] | None = None
+        self, rows: Sequence[int], marks: Mapping[str, Verdict]
     ) -> tuple[IngestReport, set[str]]:
-        """Write rows. Returns what became of them, and the ids that were refused."""
+        """Write rows, with new marks by id. Return the counts, and the ids that were refused."""
         documents = [self.batch.documents[row] for row in rows]
-        if marks is not None and self.policy.writes:
+        if self.policy.writes:
             documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
         report, refused = self._write(documents, [self.batch.own[row] for row in rows])
         if not self.renews_marks:
             # Otherwise they are counted already.
-            report += IngestReport(without_words=self._without_words(documents))
+            ours = (each.ours[self.batch.meta.field] for each in documents)
+            report += IngestReport(without_words=sum('"wordless":' in each for each in ours))
         self._refuse({rows[at]: reason for at, reason in refused.items()})
         return report, {documents[at].id for at in refused}
-
-    def _without_words(self, documents: Sequence[Encoded]) -> int:
-        """Return the number of documents with a text, and without tokens."""
-        field = self.batch.meta.field
-        return sum('"wordless":' in each.ours[field] for each in documents)
 
     def _write(
         self, documents: Sequence[Encoded], own: Sequence[bool]
     ) -> tuple[IngestReport, dict[int, str]]:
-        """Write documents. own: for each, whether its id is its own.
+        """Write documents, of one id the last. own: for each, whether its id is its own.
 
-        A new document is only created, which takes one request. Of those of one id, the last is
-        written. Returns what became of them, and the reasons for those that were refused, by their
-        place among the documents.
+        Return the counts, and the reasons for refused documents by their place.
         """
         rows = {document.id: row for row, document in enumerate(documents)}
-        latest = [documents[row] for row in rows.values()]
-        written = self.store.write(latest, create=True)
+        # A new document is only created, which takes one request.
+        written = self.store.write([documents[row] for row in rows.values()], create=True)
         taken = [each for each in written.failures if each.conflict]
         refused = [each for each in written.failures if not each.conflict]
         unchanged = written.unchanged
+
+        def decide(held: Sequence[Held]) -> list[Decision]:
+            found = ((one, rows[one.id]) for one in held)
+            return [self._decision(one, documents[row].document, own[row]) for one, row in found]
+
         for first in range(0, len(taken), _COMPARED_AT_ONCE):
             some = taken[first : first + _COMPARED_AT_ONCE]
-            places = {each.id: rows[each.id] for each in some}
-            known = {id: (documents[row].document, own[row]) for id, row in places.items()}
-            done = self._replace(some, known)
+            places = [Held(Document(each.id, {}), "", each.index) for each in some]
+            held = self.store.hold_again(places, KEPT)
+            done = missing([each.id for each in some], held, _GONE)
+            done += change_held(self.store, held, decide, KEPT, _GONE)
             refused += done.failures
             unchanged += done.unchanged
         reasons = {each.id: each.reason for each in refused}
         failed = {
             row: reasons[document.id]
-            for row, document in enumerate(documents if reasons else ())
+            for row, document in enumerate(documents)
             if document.id in reasons
         }
         updated = len(documents) - written.created - unchanged - len(failed)
-        report = IngestReport(0, written.created, updated, unchanged, failed=len(failed))
-        return report, failed
-
-    def _replace(
-        self, taken: Sequence[Failure], documents: Mapping[str, tuple[Document, bool]]
-    ) -> ChangeReport:
-        """Replace documents that differ from those of their ids. documents: with `own`, by id."""
-
-        def decide(held: Sequence[Held]) -> list[Decision]:
-            return [self._decision(one, *documents[one.id]) for one in held]
-
-        places = [Held(Document(each.id, {}), "", each.index) for each in taken]
-        held = self.store.hold_again(places, KEPT)
-        report = missing(list(documents), held, _GONE)
-        return report + change_held(self.store, held, decide, KEPT, _GONE)
+        return IngestReport(0, written.created, updated, unchanged, failed=len(failed)), failed
 
     def _decision(self, held: Held, document: Document, own: bool) -> Decision:
         """Compare a stored document with the new one."""
@@ -318,23 +287,25 @@ class _Writer:
         if text_at(stored, names) != text_at(source, names):
             return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
         before = {field: tokens_in(stored, field) for field in fields}
-        renewed = self._renews(held.id, meta.ours_in(stored))
+        known = meta.ours_in(stored)
+        # Documents of the same text keep their marks, but if these are wrong.
+        renewed = self.renews_marks or known.get("group") is None
+        if self.originals is not None and not renewed:
+            verdict = Verdict.stored(held.id, known)
+            renewed = not self.originals.may_have(held.id, known.get("digest", ""), verdict)
         ours = {field: _kept(before[field], document.tokens_in(field), renewed) for field in fields}
         ours = {field: values for field, values in ours.items() if values}
-        if _alike(stored, source, fields) and all(
+        others = [
+            {name: value for name, value in each.items() if name not in fields}
+            for each in (stored, source)
+        ]
+        if same_json(*others) and all(
             before[field].get(name) == ours.get(field, {}).get(name)
             for field in fields
             for name in ("scheme", "digest", *MARKS)
         ):
             return "unchanged"
         return Change(held, {**source, **ours}, True, True)
-
-    def _renews(self, id: str, before: Mapping[str, Any]) -> bool:
-        """Return whether a document of the same text gets new marks. before: its values of ours."""
-        wrong = self.originals is not None and not self.originals.may_have(
-            id, before.get("digest", ""), Verdict.stored(id, before)
-        )
-        return self.renews_marks or wrong or before.get("group") is None
 
 
 def _kept(before: Mapping[str, Any], ours: Mapping[str, Any], renewed: bool) -> dict[str, Any]:
@@ -343,11 +314,3 @@ def _kept(before: Mapping[str, Any], ours: Mapping[str, Any], renewed: bool) -> 
     gone = MARKS if renewed else ()
     kept = {name: value for name, value in before.items() if not (is_ours(name) or name in gone)}
     return {**ours, **kept}
-
-
-def _alike(stored: Mapping[str, Any], source: Mapping[str, Any], but: Sequence[str]) -> bool:
-    """Return whether documents have the same fields."""
-    one, other = (
-        {name: each[name] for name in each if name not in but} for each in (stored, source)
-    )
-    return same_json(one, other)

@@ -18,17 +18,13 @@ PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 class DuplicatePolicy:
     """How to treat a near-duplicate of an earlier document.
 
-    action: "keep" it as any other document; "mark" it with the original's id and the similarity;
-    "skip" it; "fail" it, as an error; or "group" it: mark it as a duplicate of the nearest
-    representative. A document that is similar to no representative becomes one.
-    sketch: name of the sketch to compare by; the scheme's first by default.
-    threshold: minimum Jaccard similarity.
-    distance: maximum Hamming distance in bits, None for the distance that the scheme's segments
-    guarantee by equality alone.
+    action: "keep" it; "mark" it with the original's id and the similarity; "skip" it; "fail" it, as
+    an error; or "group" it: mark it as a duplicate of the nearest representative, or let it become
+    one. sketch: name of the sketch to compare by; the scheme's first by default.
+    threshold: minimum Jaccard similarity. distance: maximum Hamming distance in bits, by default
+    that which the scheme's segments guarantee by equality alone.
     candidates: maximum number of stored documents to compare with, and of documents of the same
-    batch; the report counts documents with more.
-
-    Raises UsageError for values out of range.
+    batch; the report counts documents with more. Raises UsageError for values out of range.
     """
 
     action: PolicyAction = "keep"
@@ -45,9 +41,8 @@ class DuplicatePolicy:
 
     @property
     def limits(self) -> Limits:
-        """The limits of the search in the store."""
+        """The limits of the search in the store: one band, as within the batch."""
         most = self.candidates
-        # One band, as documents of the same batch are compared if they share one.
         return Limits(self.sketch, self.threshold, self.distance, most, most, least=1)
 
     @property
@@ -69,9 +64,9 @@ class DuplicatePolicy:
 class Verdict:
     """The earlier document that a document resembles.
 
-    group: id of the group, which is that of its first document. original: id of the earlier
-    document, or None. similarity, distance: to the original, by the metric of the policy.
-    truncated: more candidates were found than compared. exact: the texts are equal.
+    group: id of the group's first document. original: id of the earlier document, or None.
+    similarity, distance: to the original, by the metric of the policy. truncated: there were more
+    candidates than compared. exact: the texts are equal.
     """
 
     group: str
