@@ -1,8 +1,7 @@
 """Find the earlier document that each arriving document resembles.
 
-Documents of earlier batches are in the store, which is refreshed before a batch is compared with
-it. Documents of the same batch are compared in memory, in their order: the later one is the
-duplicate. Equal texts are found first, as documents that share all tokens.
+Documents of earlier batches are in the store, those of the same batch are compared in memory: the
+later one is the duplicate. Equal texts are found first, as documents that share all tokens.
 
 Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3), but a
 document joins the nearest representative instead of the first one that is near enough.
@@ -49,12 +48,9 @@ class Original:
 class Originals:
     """Finds the originals of the documents of one run, batch by batch.
 
-    A document never follows one that was judged different from it, nor one in the group of that one
-    (`stores.judgements`).
-
-    current: returns the index's meta, which may change during the run.
-
-    Raises UsageError if the index lacks the policy's sketch.
+    A document never follows one that was judged different from it, nor one in the group of that
+    one. current: returns the index's meta, which may change during the run. Raises UsageError if
+    the index lacks the policy's sketch.
     """
 
     def __init__(
@@ -98,7 +94,7 @@ class Originals:
 
     def _read_judgements(self, meta: IndexMeta) -> None:
         """Read the judgements, and the groups that the judged documents have now."""
-        self.policy.limits.for_pairs(meta.scheme)
+        self.policy.limits.for_pairs(meta.scheme)  # Raises UsageError.
         self._apart: dict[tuple[str, str], set[str]] = defaultdict(set)
         for each in read_judgements(self.store, meta).of("different"):
             ids = each.left, each.right
@@ -113,11 +109,10 @@ class Originals:
 class _Arrivals:
     """Documents that arrive together. Texts are named by their digests.
 
-    doubted: ids of documents whose stored verdicts are wrong. known: former digest and verdict of
-    each id. last: the digest of the last text of each id. equal: stored documents of each text.
-    asking: the texts to find similar documents of, with the ids of their documents. near: stored
-    documents similar to a text, and whether some may be missing. arrived: ids of the documents
-    written so far. written: the verdicts of these, by text.
+    doubted: ids whose stored verdicts are wrong. known: former digest and verdict of each id.
+    last: the last text of each id. equal: stored documents of each text. asking: the texts to find
+    similar documents of, with the ids of their documents. near: stored documents similar to a text,
+    and whether some may be missing. arrived: ids written so far; written: their verdicts, by text.
     """
 
     def __init__(
@@ -271,10 +266,12 @@ class _Arrivals:
 
         measure: of a similar text, None of an equal one.
         """
-        compared = self.written[text].items()
-        if measure is not None and self.policy.groups:
-            compared = {id: one for id, one in compared if one.original is None}.items()
-        found = (Original(id, text, one, measure or (None, None)) for id, one in compared)
+        leads = measure is not None and self.policy.groups
+        found = (
+            Original(id, text, one, measure or (None, None))
+            for id, one in self.written[text].items()
+            if not (leads and one.original is not None)
+        )
         return [*itertools.islice(filter(may_follow, found), 1)]
 
     def _stored_near(self, texts: Sequence[str]) -> dict[str, tuple[list[Original], bool]]:
@@ -299,12 +296,10 @@ class _Arrivals:
 
 
 class _Peers:
-    """Compares texts of one batch with those that were added, by exact similarity.
+    """Compares texts of one batch, by their digests, with those that were added.
 
-    Only texts that share a band are compared, each with the `candidates` others at most that share
-    the most bands. All fingerprints are compared.
-
-    texts: by their digests. Texts without any shingle are left out.
+    Sets are compared if they share a band, each with at most `candidates` others, which share the
+    most bands; fingerprints all. Texts without any shingle are left out.
     """
 
     def __init__(self, texts: Mapping[str, str], scheme: Scheme, limits: Limits) -> None:
@@ -345,7 +340,6 @@ class _Peers:
             close = apart <= self._chosen.distance(self._limits)
             found = zip(rows[close].tolist(), apart[close].tolist(), strict=True)
             return [(self._digests[row], (None, value)) for row, value in found], False
-        # Of a bucket, a text is compared with the first ones.
         members = [self._members[bucket] for bucket in self._buckets[own]]
         shared = Counter(itertools.chain.from_iterable(each[: most + 1] for each in members))
         shared.pop(own, None)

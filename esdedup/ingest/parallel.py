@@ -1,12 +1,13 @@
-"""Worker processes: they compute, and this process takes their results.
+"""Worker processes, each with a pipe of its own, which ends if either side is killed.
 
-Each process has a pipe of its own, which ends if either side is killed, even within a result. With
-the shared pipe of `concurrent.futures`, the pool would wait for the rest of that result for ever.
+With the shared pipe of `concurrent.futures`, a worker that is killed within a result would leave
+the pool waiting for the rest for ever.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import multiprocessing
 import signal
@@ -14,6 +15,7 @@ import sys
 import threading
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -36,9 +38,9 @@ _KILLED = "a worker process was killed, perhaps for lack of memory; run this aga
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
     """Yield `work(item)` of each item, in the order of the items.
 
-    workers: number of processes; with 1, this process does it. At most `2 * workers` items are read
-    ahead. Raises the first error of `work`, and StoreError if a process was killed or can't be
-    started. What `items` raises comes after the results of all items before it.
+    workers: number of processes; 1 is this process. At most `2 * workers` items are read ahead.
+    Raises the first error of `work`, and StoreError if a process was killed or can't be started.
+    What `items` raises comes after the results of all items before it.
     """
     if workers == 1:
         yield from map(work, items)
@@ -52,21 +54,17 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
             failures.append(error)
 
     early: dict[int, Any] = {}
-    count, ahead = 0, 2 * workers
+    given, waiting = enumerate(readable()), deque[int]()
     with _processes(workers, work) as (tasks, results):
-
-        def result(number: int) -> Any:
-            while number not in early:
+        while True:
+            for number, item in itertools.islice(given, 2 * workers + 1 - len(waiting)):
+                tasks.put((number, item))
+                waiting.append(number)
+            if not waiting:
+                break
+            while waiting[0] not in early:
                 early.update([results.get()])
-            return _value(early.pop(number))
-
-        for number, item in enumerate(readable()):
-            tasks.put((number, item))
-            count = number + 1
-            if count > ahead:
-                yield result(number - ahead)
-        for number in range(max(0, count - ahead), count):
-            yield result(number)
+            yield _value(early.pop(waiting.popleft()))
     if failures:
         raise failures[0]
 
@@ -74,10 +72,9 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
 ) -> Generator[Done]:
-    """Yield the results of all pieces of the items, in any order.
+    """Yield the results of all pieces of the items, in any order, with the errors of `in_order`.
 
-    work: returns the result of a piece of an item, and the rest of the item or None. It is called
-    again with the rest. workers and errors: as in `in_order`.
+    work: returns the result of a piece of an item, and the rest of the item or None.
     """
     waiting = 0
     with _processes(workers, work) as (tasks, results):
@@ -177,7 +174,7 @@ def be_a_program() -> None:
     logging.basicConfig(handlers=[_Messages()], level=logging.WARNING, format="%(message)s")
     warnings.showwarning = lambda text, kind, *_: log.warning("%s: %s", kind.__name__, text)
     sys.excepthook = lambda *error: log.critical("%s", "".join(traceback.format_exception(*error)))
-    # The client logs failed requests, which our own messages report.
+    # Our own messages report failed requests.
     logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
 
 
