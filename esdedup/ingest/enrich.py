@@ -11,15 +11,18 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import UsageError
-from esdedup.records.documents import text_given
+from esdedup.records.documents import merged_fields, text_given
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
+
+if TYPE_CHECKING:
+    from esdedup.index import Index
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
@@ -28,21 +31,12 @@ _BATCH = 1_000
 log = logging.getLogger("esdedup")
 
 
-class OpenIndex(Protocol):
-    """An open index, as `esdedup.open` returns."""
-
-    @property
-    def meta(self) -> IndexMeta:
-        """The current scheme and fields of the index."""
-        ...
-
-
 def enrich(
     actions: Iterable[Action],
     *,
     text_field: TextFields = "text",
     scheme: Scheme | None = None,
-    index: OpenIndex | None = None,
+    index: Index | None = None,
 ) -> Iterator[Any]:
     """Yield bulk actions with token fields added, in the same order.
 
@@ -150,14 +144,6 @@ def warn_of_parts(count: int) -> None:
             " tokens: esdedup check counts them, and esdedup backfill --stale renews them",
             count,
         )
-
-
-def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
-    """Return the value of our field for the text in the `doc` of an update.
-
-    An update merges objects, so nulls must remove the tokens that the new text does not have.
-    """
-    return {**dict.fromkeys([*scheme.keys, "wordless"]), **tokens}
 
 
 def _parsed(action: Action) -> Any:

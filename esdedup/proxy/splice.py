@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple
 from esdedup.exceptions import EsdedupError
 from esdedup.ingest.enrich import (
     holds_part,
-    merged_fields,
     removes_text,
     text_to_sketch,
     warn_of_parts,
 )
+from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.stores.mapping import IndexMeta

@@ -72,12 +72,18 @@ def partial_document(
         if given == "wholly":
             text = text_at(fields, one.text_fields)
             tokens = {} if text is None else tokens_of([text], one.scheme)[0]
-            # A merge removes the old tokens.
-            old = dict.fromkeys(("scheme", "digest", "wordless", *one.scheme.keys))
-            source[one.field] = {**old, **tokens}
+            source[one.field] = merged_fields(tokens, one.scheme)
             if one.field == meta.field:
                 source |= meta.fields_of(source[one.field], mark)
     return Document(id, source), partly
+
+
+def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
+    """Return the value of our field in an update.
+
+    An update merges objects, so nulls remove the values that the new text does not have.
+    """
+    return {**dict.fromkeys(("scheme", "digest", "wordless", *scheme.keys)), **tokens}
 
 
 def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", "partly", "no"]:
@@ -215,19 +221,17 @@ class RepeatedIds:
     def add(self, ids: Sequence[str]) -> int:
         """Add the ids of the next records; return the number of those that came before."""
         every = (xxhash.xxh3_64_intdigest(id.encode()) for id in ids)
-        hashes = np.fromiter(every, np.uint64, len(ids))
-        new, first = np.unique(hashes, return_index=True)
-        known = np.zeros(new.size, np.bool_)
+        new, first = np.unique(np.fromiter(every, np.uint64, len(ids)), return_index=True)
         for each in self._sorted:
-            known |= each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
-        rows = np.delete(np.arange(len(ids)), first[~known])
-        if rows.size and self.first is None:
-            self.first = repr(ids[rows[0]])
-        self.count += rows.size
+            known = each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
+            new, first = new[~known], first[~known]
+        repeated = len(ids) - new.size
+        if repeated and self.first is None:
+            self.first = repr(ids[np.setdiff1d(np.arange(len(ids)), first)[0]])
+        self.count += repeated
         # Each array stays more than twice as long as the next one, or very long.
-        new = new[~known]
         while self._sorted and self._sorted[-1].size <= min(2 * new.size, _MOST_MERGED):
             new = np.sort(np.concatenate([self._sorted.pop(), new]))
         if new.size:
             self._sorted.append(new)
-        return int(rows.size)
+        return repeated
