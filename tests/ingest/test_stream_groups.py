@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,34 +15,16 @@ import esdedup
 from esdedup import DuplicatePolicy
 from esdedup.ingest import ingest
 from esdedup.records.files import BadRecord, Record
-from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.changes import update
-from esdedup.text.jaccard import hamming, jaccard
+from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
 from tests.helpers.places import Place
 
-SCHEME = esdedup.Scheme()
 JACCARD = DuplicatePolicy("group", 0.6)
 HAMMING = DuplicatePolicy("group", sketch="simhash")
-Texts = dict[str, str]
-Marks = dict[str, dict[str, Any]]
 
 
 class Killed(BaseException):
     """Stands for the end of a process between two records."""
-
-
-def family(seed: int, edits: int, *, chinese: bool = False) -> str:
-    """A text with so many of its sixty words replaced, each time others."""
-    rng = np.random.default_rng(seed // 100)
-    words = [_word(rng, chinese) for _ in range(60)]
-    rng = np.random.default_rng(seed)
-    for at in rng.integers(0, 60, edits).tolist():
-        words[at] = _word(rng, chinese)
-    return ("" if chinese else " ").join(words)
-
-
-def _word(rng: np.random.Generator, chinese: bool) -> str:
-    return chr(int(rng.integers(0x4E00, 0x9000))) if chinese else f"w{rng.integers(10**6)}"
 
 
 def corpus(count: int, seed: int = 1) -> Texts:
@@ -55,54 +36,6 @@ def corpus(count: int, seed: int = 1) -> Texts:
         text = family(kind * 100 + edits, edits, chinese=kind % 2 == 1)
         texts[f"d{number}"] = ["", "...", text.upper()][number % 3] if number % 17 == 0 else text
     return texts
-
-
-def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
-    """The groups by the rule, one document after the other: `fields` of each."""
-    ids, contents = list(texts), list(texts.values())
-    sets = shingle_sets(contents, SCHEME)
-    sketches = sketch(contents, SCHEME)
-    prints = sketches.values["simhash"]
-    marks: Marks = {}
-    leaders: list[int] = []
-    first: dict[str, int] = {}
-    for row, id in enumerate(ids):
-        digest = sketches.digests[row]
-        marks[id] = {"group": id}
-        if not contents[row]:
-            continue
-        if digest in first:
-            original = ids[first[digest]]
-            value: dict[str, Any] = {"similarity": 1.0}
-            if policy.sketch == "simhash":
-                value = {"distance": 0}
-            marks[id] = (
-                marks[original]
-                if "original" in marks[original]
-                else {"group": original, "original": original, **value}
-            )
-            continue
-        first[digest] = row
-        if not sketches.filled[row]:
-            continue
-        before, me = np.array(leaders, np.int64), np.full(len(leaders), row)
-        if policy.sketch is None:
-            name, sign, most = "similarity", -1, -policy.threshold
-            values: list[float] = jaccard(sets, before, me).tolist()
-        else:
-            name, sign, most = "distance", 1, 3.0
-            values = hamming(prints[before], prints[me]).tolist()
-        near = [
-            (sign * value, int(ids[leader][1:]), ids[leader], value)
-            for leader, value in zip(leaders, values, strict=True)
-            if sign * value <= most
-        ]
-        if near:
-            _, _, leader_id, measured = min(near)
-            marks[id] = {"group": leader_id, "original": leader_id, name: measured}
-        else:
-            leaders.append(row)
-    return marks
 
 
 def records(texts: Iterable[tuple[str, str]], dies_at: int | None = None) -> Iterator[Record]:
@@ -258,18 +191,3 @@ def test_a_digest_of_a_text_that_others_changed_is_not_believed(
     index.store.refresh()
     report = take(index, [("b", family(100, 0))], DuplicatePolicy("skip"))
     assert (report.created, report.exact) == (1, 0)
-
-
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_followers_of_what_was_refused_are_judged_again(index: esdedup.Index, place: Place) -> None:
-    place.call("PUT", "/_mapping", {"properties": {"day": {"type": "date"}}})
-    texts = {f"d{n}": family(100 + edits, edits) for n, edits in enumerate((0, 1, 1, 2))}
-    given: list[dict[str, Any]] = [{"id": id, "text": text} for id, text in texts.items()]
-    given[0]["day"] = "no day"
-    letters: list[BadRecord] = []
-    made = [Record("f", n, source) for n, source in enumerate(given)]
-    ingest.ingest(index.store, index.meta, made, letters.append, on_duplicate=JACCARD)
-    index.store.refresh()
-    del texts["d0"]
-    assert len(letters) == 1
-    assert stored(index, ["d0", *texts]) == by_brute_force(texts, JACCARD)
