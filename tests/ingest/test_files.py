@@ -31,8 +31,7 @@ def letters(name: str = "pairs") -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("field", ["body", "of.body"])
-@pytest.mark.parametrize("count", [3, 1_500])
+@pytest.mark.parametrize(("count", "field"), [(3, "of.body"), (1_500, "body")])
 def test_a_wrong_text_field_stops_at_once(count: int, field: str) -> None:
     write_lines(Path("a.jsonl"), [{"id": n, "text": SAME, "of": {"n": n}} for n in range(count)])
     for command in ("index", "pairs"):
@@ -158,24 +157,6 @@ def test_texts_without_words_are_counted() -> None:
     assert said in run_command("pairs", "a.txt").err
 
 
-def test_documents_of_python() -> None:
-    with esdedup.open() as index:
-        index.add([{"id": "a", "text": SAME}])
-        for given in ({"id": "a", "text": SAME}, SAME, None, 7):
-            with pytest.raises(esdedup.UsageError, match="documents: give a list"):
-                index.add(given)  # type: ignore[arg-type]
-        for wrong in (
-            {"text": "x \ud800"},
-            {"text": "x", "\udfff": 1},
-            {"text": "x", "n": "\ud800"},
-        ):
-            with pytest.raises(esdedup.RecordError):
-                index.add([wrong])
-        with pytest.raises(esdedup.UsageError, match="ids: give a list"):
-            index.delete("a")
-        assert index.similar(f"{SAME} \ud800").matches[0].id == "a"
-
-
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
@@ -185,7 +166,6 @@ def test_documents_of_python() -> None:
         ("a.jsonl", f'{{"n":{"1" * 5_000}}}', "a number has more than 4300 digits"),
         ("a.jsonl", '{"text":"abc', "not valid JSON: Unterminated string at character 9"),
         ("a.csv", "id,text\n1,one two\r2,three\r", "not valid CSV: lines end with CR alone"),
-        ("a.csv", "id,text\r1,one two\r", "not valid CSV: lines end with CR alone"),
         ("a.tsv", "id\ttext\r1\tone two\r", "not valid TSV: lines end with CR alone"),
         ("a.json", '[{"text":' + "[" * 100_000, "in the array, not valid JSON: nested"),
         ("a.json", '[{"text": "one"},\n{"text": }]', "not valid JSON: Expecting value at line 2"),

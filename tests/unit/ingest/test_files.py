@@ -178,13 +178,6 @@ def test_text_of_other_encodings_is_read_as_it_is(
     assert [each.source["text"] for each in found if isinstance(each, Record)] == lines
 
 
-def test_a_plain_line_is_kept_as_it_is(tmp_path: Path) -> None:
-    lines = ['{"text": "a: b", "n": 1.50}', '{"é":{"deep":[{"x":1e2}]},"text":"https://x"}']
-    file = tmp_path / "some.jsonl"
-    file.write_text("\n".join(lines), "utf-8")
-    assert [each.json for each in read_records(str(file)) if isinstance(each, Record)] == lines
-
-
 @pytest.mark.parametrize("lines", [1, 2, None])
 def test_lines_after_a_long_one_keep_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int | None
