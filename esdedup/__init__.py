@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from esdedup.ingest.policies import DuplicatePolicy
     from esdedup.models import Document, Match, Pair, Query, Result
     from esdedup.pairing.pairs import SimilarPairs
-    from esdedup.removal.plan import Dedup
+    from esdedup.removal.remove import Dedup
     from esdedup.sketch.kinds.minhash import MinHash
     from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
@@ -58,7 +58,7 @@ _MODULES = {
     "ingest.policies": "DuplicatePolicy",
     "models": "Document Match Pair Query Result",
     "pairing.pairs": "SimilarPairs",
-    "removal.plan": "Dedup",
+    "removal.remove": "Dedup",
     "sketch.kinds.minhash": "MinHash",
     "sketch.kinds.simhash": "SimHash",
     "sketch.kinds.signature": "Signature",

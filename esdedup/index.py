@@ -29,7 +29,7 @@ from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds, partial_document
 from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.removal.log import Action, LogReader
-from esdedup.removal.plan import Dedup
+from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar

@@ -17,14 +17,13 @@ import numpy as np
 
 from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
-from esdedup.groups.constraints import JudgedCounts, constrained, judged_rows
+from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
 from esdedup.pairing.candidates import Candidates, GivenPairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
 from esdedup.pairing.scan import (
     JUDGEMENTS,
-    Checkpoint,
     Columns,
     OnStep,
     TextsOf,
@@ -32,13 +31,13 @@ from esdedup.pairing.scan import (
     sketched,
 )
 from esdedup.pairing.strings import Strings
-from esdedup.pairing.union_find import follow
+from esdedup.pairing.union_find import follow, singletons
 from esdedup.pairing.verify import nearness_of, texts_in, texts_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
-from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
+from esdedup.stores.judgements import Judgements, judged_elsewhere, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
@@ -217,40 +216,6 @@ class Groups(Tabular):
         """Return the digest of a row's text, as it was read."""
         return digest_of_words(self.digests[row])
 
-    def misfit(self, now: Judgements, ahead: I64) -> str | None:
-        """Return how the groups contradict later judgements; None if they don't.
-
-        ahead: the rows that matter, shape (m,).
-        """
-
-        def together(pairs: Sequence[Judgement], rows: I64) -> Judgement | None:
-            """Return the first pair that is in one group, and of which a row is among some."""
-            found = zip(pairs, judged_rows(pairs, self.ids, self.digests), strict=True)
-            wrong = (
-                each
-                for each, ends in found
-                if ends is not None
-                and self.representative[ends[0]] == self.representative[ends[1]]
-                and np.isin(ends, rows).any()
-            )
-            return next(wrong, None)
-
-        if (found := together(now.of("different"), ahead)) is not None:
-            return f"{found.left!r} and {found.right!r} were judged different"
-        kept = {(each.left, each.right, each.digests) for each in now.of("duplicate")}
-        former = [
-            each
-            for each in self.judgements.of("duplicate")
-            if (each.left, each.right, each.digests) not in kept
-        ]
-        if (found := together(former, ahead[self.unlike[ahead]])) is not None:
-            return f"{found.left!r} and {found.right!r} are not judged duplicates any more"
-        chosen = {*now.representatives} - {*self.judgements.representatives}
-        wrong = [row for row in rows_of(self.ids, chosen) if self.representative[row] != row]
-        if (rows := np.intersect1d(wrong, ahead)).size:
-            return f"{self.ids[int(rows[0])]!r} was chosen to represent its group"
-        return None
-
 
 def find_groups(
     store: Store,
@@ -285,12 +250,12 @@ def find_groups(
         job = _Job(reading, grouping, columns, texts, judgements, step)
         elsewhere = judged_elsewhere(store)
         if grouping.exact:
-            found = job.groups(_NONE, folder)
+            found = job.groups(_NONE)
         else:
             rows = job.classes.compared
             limits = grouping.limits
             candidates = candidates_of(reading, columns.values, rows, limits, folder.path)
-            found = job.groups(candidates, folder)
+            found = job.groups(candidates)
         return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
 
 
@@ -320,8 +285,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     assert columns.texts_of is not None
     job = _Job(Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step)
     right, left = np.tril_indices(job.classes.filled, -1)
-    with WorkFolder.temporary() as folder:
-        found = job.groups(_NONE if grouping.exact else GivenPairs(left, right), folder)
+    found = job.groups(_NONE if grouping.exact else GivenPairs(left, right))
     digests, representative = groups.digests.copy(), groups.representative.copy()
     value = groups.value.copy()
     digests[rows], value[rows] = found.digests, found.value
@@ -360,7 +324,11 @@ def _no_step(_: str, done: int, total: int) -> None:
 
 
 class _Job:
-    """Groups documents that were read."""
+    """Groups documents that were read.
+
+    The arrays have shape (filled,). partition: as in `union_find`. partner: the first row that was
+    found similar to each row, its own row if none. value: nearness to the partner.
+    """
 
     def __init__(
         self,
@@ -380,22 +348,22 @@ class _Job:
         self.classes, self._constraints = constrained(
             judgements, columns.ids, columns.digests, columns.filled
         )
-        self._apart = self._constraints.apart(self.classes.filled)
+        filled = self.classes.filled
+        self._apart = self._constraints.apart(filled)
+        self._partition, self._partner = singletons(filled), singletons(filled)
+        self._value = np.zeros(filled)
         self._nearness = nearness_of(reading, columns, self.classes.compared, texts_of)
 
-    def groups(self, candidates: Candidates, folder: WorkFolder) -> Groups:
-        """Compare the candidates, and return the groups. folder: for the checkpoint."""
+    def groups(self, candidates: Candidates) -> Groups:
+        """Compare the candidates, and return the groups."""
         rows, constraints = self.classes.compared, self._constraints
-        found = folder.checkpoint(rows.size)
-        if not found.rows:
-            constraints.link(found.partition)
+        constraints.link(self._partition)
         leading = self._grouping.method == "leader"
         group = self._follow_leaders if leading else self._join_components
-        for done, left, right in candidates.blocks(found.rows):
-            group(found, left, right)
-            found = folder.keep(found, done)
+        for done, left, right in candidates.blocks():
+            group(left, right)
             self._step("Comparing", done, rows.size)
-        partition = found.partition[found.partition]
+        partition, value = self._partition[self._partition], self._value
         if self._grouping.split_templates:
             texts, scheme = self._texts_of, self._reading.compared.scheme
             partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
@@ -403,9 +371,9 @@ class _Job:
                 self._lead_again(partition)
             constraints.link(partition)
         # In a component, the row that a row was compared with may not be the representative.
-        unknown = np.flatnonzero(found.partner != partition)
-        found.value[unknown] = self._nearness(partition[unknown], unknown)
-        return self._groups(partition, found.value, candidates)
+        unknown = np.flatnonzero(self._partner != partition)
+        value[unknown] = self._nearness(partition[unknown], unknown)
+        return self._groups(partition, value, candidates)
 
     def _lead_again(self, partition: I64) -> None:
         """Separate rows from a first row that is not similar, in place.
@@ -419,32 +387,39 @@ class _Job:
             partition[rows] = rows[first[group]]
             rows = rows[partition[rows] != rows]
 
-    def _join_components(self, found: Checkpoint, left: I64, right: I64) -> None:
-        """Join the groups of the similar pairs of a block, in place."""
+    def _note(self, left: I64, right: I64, value: F64) -> None:
+        """Keep the values of similar pairs, sorted by right and then left."""
+        first = np.flatnonzero(run_starts(right))
+        fresh = first[left[first] < self._partner[right[first]]]
+        self._partner[right[fresh]] = left[fresh]
+        self._value[right[fresh]] = value[fresh]
+
+    def _join_components(self, left: I64, right: I64) -> None:
+        """Join the groups of the similar pairs of a block."""
         # The first pair of each row joins most of a group. Pairs within a group need no comparison.
         is_first = run_starts(right)
         # Where some can't link, the nearest pairs of all come first.
-        apart = self._constraints.near_cannot(found.partition, left, right)
+        apart = self._constraints.near_cannot(self._partition, left, right)
         for chosen in (is_first & ~apart, ~is_first & ~apart, apart):
-            compared = chosen & (found.partition[left] != found.partition[right])
+            compared = chosen & (self._partition[left] != self._partition[right])
             one, other = left[compared], right[compared]
             value = self._nearness(one, other)
             near = value >= self._least
-            self._constraints.join(found.partition, one[near], other[near], value[near])
-            found.note(one[near], other[near], value[near])
+            self._constraints.join(self._partition, one[near], other[near], value[near])
+            self._note(one[near], other[near], value[near])
 
-    def _follow_leaders(self, found: Checkpoint, left: I64, right: I64) -> None:
-        """Let the right rows of a block follow their nearest leaders, in place."""
+    def _follow_leaders(self, left: I64, right: I64) -> None:
+        """Let the right rows of a block follow their nearest leaders."""
         # Earlier followers can't lead. The rows of this block are undecided, and can. Rows that
         # must link with an earlier one follow it.
-        undecided = (found.partition[left] == left) & (found.partition[right] == right)
+        undecided = (self._partition[left] == left) & (self._partition[right] == right)
         left, right = left[undecided], right[undecided]
         value = self._nearness(left, right)
         near = value >= self._least
         left, right, value = left[near], right[near], value[near]
-        follow(found.partition, left, right, value, self._apart)
-        chosen = found.partition[right] == left
-        found.note(left[chosen], right[chosen], value[chosen])
+        follow(self._partition, left, right, value, self._apart)
+        chosen = self._partition[right] == left
+        self._note(left[chosen], right[chosen], value[chosen])
 
     def _groups(self, partition: I64, value: F64, candidates: Candidates) -> Groups:
         """Return the groups. partition, nearness: of the compared classes, shape (filled,)."""

@@ -82,8 +82,8 @@ class Candidates(Protocol):
     capped: Capped
     recall: float | None
 
-    def blocks(self, done: int = 0) -> Iterator[Block]:
-        """Yield the pairs whose right row is `done` or later."""
+    def blocks(self) -> Iterator[Block]:
+        """Yield the pairs, each once."""
 
 
 def candidates_of(
@@ -109,8 +109,8 @@ class GivenPairs:
     def __init__(self, left: I64, right: I64) -> None:
         self._left, self._right = left, right
 
-    def blocks(self, done: int = 0) -> Iterator[Block]:
-        if self._right.size and not done:
+    def blocks(self) -> Iterator[Block]:
+        if self._right.size:
             yield int(self._right[-1]) + 1, self._left, self._right
 
 
@@ -133,10 +133,8 @@ class _Bands:
         if stopped.size or self.capped.buckets:
             self.recall = None
 
-    def blocks(self, done: int = 0) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
         for rows in buckets.blocks_of_rows(self._columns, self._compared.size, self._cap):
-            if rows.stop <= done:
-                continue
             left, right = buckets.earlier_pairs(self._columns, rows, self._cap)
             if self._least > 1:
                 pairs = self._compared[left], self._compared[right]
@@ -161,12 +159,11 @@ class _Fingerprints:
         self.capped = buckets.capped(columns, self._cap)
         self.recall = None if stopped.size or self.capped.buckets else 1.0
 
-    def blocks(self, done: int = 0) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
         found = [np.empty(0, np.int64)]
         caps = self._cap, self._stopped
         for left, right in buckets.segment_pairs(self._segments, self._masks, *caps):
             near = hamming(self._prints[left], self._prints[right]) <= self._distance
-            near &= right >= done
             found.append(right[near] << 32 | left[near])
         pairs = np.concatenate(found)
         pairs.sort()

@@ -2,7 +2,7 @@
 
 Each share of the documents is one file, written whole or not at all, so that a resumed run reads
 only the missing shares. Columns are mapped from a file. Texts are kept too: reading one again takes
-2 microseconds, and fetching it 23 and a request. The folder also holds a checkpoint of the groups.
+2 microseconds, and fetching it 23 and a request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import re
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,27 +28,22 @@ from esdedup.models import Document, Share, value_in
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import before_others
 from esdedup.pairing.strings import Strings, natural_order
-from esdedup.pairing.union_find import singletons
 from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
 from esdedup.stores.private_files import open_private
 from esdedup.stores.sqlite.database import held_alone
-from esdedup.text.arrays import F64, I64, U64, Mask, offsets_of, run_starts
+from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.hashing import xxh3
 
-_JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
-_OURS = re.compile(
-    r"(job\.json|state\.npz|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
-)
+_JOB, _VALUES, _LOCK = "job.json", "values", "lock"
+_OURS = re.compile(r"(job\.json|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?")
 JUDGEMENTS = "set of judgements"
 """The parameter of a job that holds the digest of the judgements."""
 DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
 _HELD_AT_ONCE = 1_000
-_SECONDS_BETWEEN = 10.0
-"""Time between checkpoints: a kill loses at most this much work."""
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
@@ -101,31 +95,8 @@ class Columns:
         return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of)
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The groups found so far.
-
-    partition: the first row of each row's group, as in `union_find`, shape (n,).
-    partner: the first row that was found similar to each row, its own row if none, shape (n,).
-    value: nearness to the partner, shape (n,).
-    rows: number of rows that are done.
-    """
-
-    partition: I64
-    partner: I64
-    value: F64
-    rows: int = 0
-
-    def note(self, left: I64, right: I64, value: F64) -> None:
-        """Keep the values of similar pairs, sorted by right and then left, in place."""
-        first = np.flatnonzero(run_starts(right))
-        fresh = first[left[first] < self.partner[right[first]]]
-        self.partner[right[fresh]] = left[fresh]
-        self.value[right[fresh]] = value[fresh]
-
-
 class WorkFolder:
-    """A folder that holds the columns and the checkpoint of one run.
+    """A folder that holds the columns of one run.
 
     claimed: the folder holds the work of this run, and not of another.
     """
@@ -133,7 +104,6 @@ class WorkFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.claimed = False
-        self._kept_at = time.monotonic()
 
     @staticmethod
     @contextmanager
@@ -217,9 +187,6 @@ class WorkFolder:
         some = (new[at : at + _HELD_AT_ONCE] for at in range(0, new.size, _HELD_AT_ONCE))
         held = (store.hold([*present.picked(rows)], reading.paths) for rows in some)
         batches = ([one.document for one in each] for each in held)
-        with _naming(self.path):
-            # The checkpoint counts rows, and there are more now.
-            (self.path / _STATE).unlink(missing_ok=True)
         self.write_share(len(self._shares()) + 1, _parts(store, reading, batches, lambda _: None))
 
     def write_share(self, number: int, parts: Iterable[Part]) -> None:
@@ -345,27 +312,6 @@ class WorkFolder:
                     " another one (--work)"
                 )
         return shares
-
-    def checkpoint(self, rows: int) -> Checkpoint:
-        """Return the last checkpoint, or the state before any of `rows` rows is done."""
-        file = self.path / _STATE
-        if not file.exists():
-            return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
-        with _naming(self.path), _loaded(file) as state:
-            partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
-            found = Checkpoint(partition, partner, value, int(state["rows"]))
-        if found.partition.size != rows:
-            raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
-        return found
-
-    def keep(self, found: Checkpoint, rows: int) -> Checkpoint:
-        """Return the checkpoint with `rows` rows done, and write it every ten seconds."""
-        found = replace(found, rows=rows)
-        if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
-            with _naming(self.path), _written_whole(self.path / _STATE) as out:
-                np.savez(out, **vars(found))
-            self._kept_at = time.monotonic()
-        return found
 
     def remove(self) -> None:
         """Remove our files. The folder itself goes at the end, if nothing else is in it."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -17,14 +19,13 @@ from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
 from esdedup.ingest.renew import digests
 from esdedup.models import Change, Counts, Failure, Held
-from esdedup.removal.log import Action, Entry, LogWriter
+from esdedup.removal.log import Action, Entry, LogWriter, RunHeader
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
-from esdedup.text.arrays import I64
 
 _FIRST_PAGE = 100
 _PAGE = 1_000
@@ -142,14 +143,14 @@ def prepare(
 ) -> None:
     """Check that a run can begin; the arguments are those of `dedup`.
 
-    Raises UsageError if they contradict each other, StoreError if the groups contradict later
-    judgements, and SchemeMismatch if the destination has another scheme.
+    Raises UsageError if they contradict each other, StoreError if judgements changed since the
+    groups were found, and SchemeMismatch if the destination has another scheme.
     """
     if (action == "move") != (destination is not None and destination.where != store.where):
         raise UsageError("to move documents, and only then, name another index to move them to")
     if action != "delete":
         require_settled(store, meta)
-    _require_judged(store, meta, groups, groups.duplicate_rows)
+    _require_judged(store, meta, groups)
     stored = None if destination is None else destination.meta()
     if destination is not None and stored is not None:
         stored.require(meta, destination.where)
@@ -170,8 +171,8 @@ def dedup(
     called after each page.
 
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
-    can't be written, if the rest of the groups contradicts a later judgement, or if the name means
-    other indices by now. Documents that were not logged are unchanged, and the same call resumes.
+    can't be written, if judgements changed since the groups were found, or if the name means other
+    indices by now. Documents that were not logged are unchanged, and the same call resumes.
     """
     if destination is not None and destination.meta() is None:
         destination.create(replace(meta, next=None, former=None))
@@ -182,9 +183,8 @@ def dedup(
     rows = rows[np.argsort(groups.representative[rows], kind="stable")]
     work = _Work(store, meta, groups, action, destination, {None, store.index, *store.names()})
     total, first, size = DedupReport(), 0, _FIRST_PAGE
-    suited = None
     while first < rows.size:
-        suited = _require_judged(store, meta, groups, rows[first:], suited)
+        _require_judged(store, meta, groups)
         some = rows[first : first + size].tolist()
         report, characters = work.page(some, log)
         total += report
@@ -199,19 +199,54 @@ def dedup(
     return total
 
 
-def _require_judged(
-    store: Store, meta: IndexMeta, groups: Groups, ahead: I64, suited: str | None = None
-) -> str:
-    """Return the `acting` of the present judgements.
+def _require_judged(store: Store, meta: IndexMeta, groups: Groups) -> None:
+    if read_judgements(store, meta).acting != groups.judgements.acting:
+        raise StoreError("judgements changed since these groups were found: find the groups again")
 
-    ahead: the rows of the documents that are not changed yet; the others do not matter. suited:
-    that of judgements that were checked. Raises StoreError if groups contradict the judgements.
+
+@dataclass(frozen=True)
+class Dedup:
+    """The duplicates of an index, and what was done with them.
+
+    scheme: id of the index's scheme. to: index that duplicates are moved to. log: file that
+    `Index.undo` accepts; None if there was nothing to change. report: None before `apply`.
     """
-    now = read_judgements(store, meta)
-    acting = now.acting
-    if acting != suited and (reason := groups.misfit(now, ahead)) is not None:
-        raise StoreError(f"{reason} since these groups were found: find the groups again")
-    return acting
+
+    store: Store = field(repr=False)
+    meta: IndexMeta = field(repr=False)
+    scheme: str
+    groups: Groups
+    action: Action
+    to: str | None
+    log: Path | None
+    report: DedupReport | None = None
+
+    def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
+        """Delete, mark or move the duplicates, and return this with the report.
+
+        Every document is logged whole before it is changed. A document that was changed since it
+        was compared is skipped. on_report: called after each page with its report.
+
+        Raises UsageError if the log exists, and the errors of the store. The same call again
+        resumes, with another log.
+        """
+        if not self.groups.duplicates or self.log is None:
+            return replace(self, log=None, report=DedupReport())
+        header = RunHeader(
+            self.store.index,
+            self.store.address,
+            self.scheme,
+            self.meta.marks_field,
+            self.action,
+            self.to,
+            self.groups.grouping.to_json(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        destination = None if self.to is None else self.store.beside(self.to)
+        same = self.store, self.meta, self.groups, self.action
+        prepare(*same, destination)
+        with LogWriter(self.log, header) as log:
+            return replace(self, report=dedup(*same, log, destination, on_report))
 
 
 @dataclass(frozen=True)

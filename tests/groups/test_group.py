@@ -491,20 +491,21 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
-    monkeypatch.setattr(work_folder, "_SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
-    work, kills, steps_done = tmp_path / "work", 0, 0
+    work, kills = tmp_path / "work", 0
+
+    steps: list[str] = []
 
     class Killed(Exception):
         pass
 
     def on_step(name: str, done: int, total: int) -> None:
-        nonlocal steps_done
-        steps_done += 1
-        # Each run gets a few steps further.
-        if steps_done % 7 == 0:
+        # In the second share that a run reads, and once in the comparison.
+        steps.append(name)
+        if steps.count(name) == 4 and "compared" not in steps:
+            steps[:] = ["compared"] if name == "Comparing" else []
             raise Killed
 
     options: Any = {"method": method, "recall": recall}

@@ -13,21 +13,19 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.groups.groups import Grouping, find_groups
-from esdedup.pairing import scan
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.pairing.scan import WorkFolder
 from esdedup.stores.place import Place
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 
-FILES = ["job.json", "share-0001.npz", "state.npz", "texts-0001", "values"]
+FILES = ["job.json", "share-0001.npz", "texts-0001", "values"]
 GROUP = ("group", "--db", "a.db", "--work", "work")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(scan, "_SECONDS_BETWEEN", 0.0)
     with esdedup.open("a.db") as index:
         index.add([{"id": f"d{n}", "text": words(n // 2, 12)} for n in range(12)])
     return tmp_path
@@ -37,7 +35,6 @@ def stopped(path: Path) -> Path:
     """The folder of a run that was stopped, with all of its files."""
     with esdedup.open("a.db") as index, WorkFolder.at(path) as work:
         find_groups(index.store, index.meta, Grouping(), work=work)
-        work.keep(work.checkpoint(6), 0)
     return path
 
 
@@ -70,7 +67,6 @@ def test_a_resumed_run_reads_the_documents_that_came_meanwhile(folder: Path, met
     with esdedup.open("a.db") as index:
         with WorkFolder.at(folder / "work") as work:
             find_groups(index.store, index.meta, grouping, work=work)
-            work.keep(work.checkpoint(6), 6)
         index.add([{"id": "new", "text": f"{words(0, 12)} and"}])
         index.delete(["d11"])
         found = index.group(work="work", grouping=grouping)

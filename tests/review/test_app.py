@@ -427,7 +427,7 @@ def test_a_run_that_was_refused_changes_nothing_and_names_no_log(
     writing.post(run)
     page = writing.settled("/decide")
     assert "It ended early" in page
-    assert "judged different since" in page
+    assert "judgements changed since" in page
     assert ".zst" not in page
     assert whole(writing) == before
 
