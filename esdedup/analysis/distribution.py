@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,37 +29,48 @@ class Bin:
     count: float = 0
 
 
-@dataclass(frozen=True)
-class SizeRange(Bin):
-    """Number of groups of `low` to `high` documents. documents: in all of them together."""
-
-    documents: int = 0
-
-
 def similarities_in_bins(values: F64, threshold: float) -> tuple[Bin, ...]:
     """Return a bin for less than the threshold, then bins of equal width up to 1."""
     edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
-    near = [Bin(_range(f"{a:.4g}", f"{b:.4g}"), a, b) for a, b in itertools.pairwise(edges)]
-    bin_of = np.minimum(np.searchsorted(edges, values, "right"), len(near))
-    return _counted([Bin(f"less than {threshold:g}", 0.0, threshold), *near], bin_of)
+    near = itertools.pairwise(edges)
+    names = [f"less than {threshold:g}", *(_range(f"{a:.4g}", f"{b:.4g}") for a, b in near)]
+    edges = [0.0, *edges]
+    return _bins(names, itertools.pairwise(edges), values, edges)
 
 
 def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[Bin, ...]:
     """Return a bin for more than the distance, then bins of equal width down to 0."""
     width = -(-(distance + 1) // BINS)
-    near = []
-    for low in range(0, distance + 1, width):
-        high = min(low + width - 1, distance)
-        name = f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}"
-        near.append(Bin(name, low, high))
-    far = Bin(f"more than {distance} bits", min(distance + 1, bits), bits)
-    bin_of = np.where(values > distance, 0, len(near) - values.astype(np.int64) // width)
-    return _counted([far, *reversed(near)], bin_of)
+    edges = [*range(0, distance + 1, width), distance + 1, bits + 1]
+    ends = [(low, after - 1) for low, after in itertools.pairwise(edges)]
+    names = [f"{_range(*map(str, each))} bit{'' if each[1] == 1 else 's'}" for each in ends[:-1]]
+    return _bins([*names, f"more than {distance} bits"], ends, values, edges)[::-1]
 
 
-def _counted(bins: list[Bin], bin_of: I64) -> tuple[Bin, ...]:
-    counts = np.bincount(bin_of, minlength=len(bins)).tolist()
-    return tuple(replace(each, count=n) for each, n in zip(bins, counts, strict=True))
+def size_ranges(sizes: I64) -> tuple[Bin, ...]:
+    """Return groups of 2 to 10 documents one by one, larger ones in ranges, also empty ranges."""
+    largest = int(sizes.max()) if sizes.size else 1
+    rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
+    ends = [1]
+    # 10 is among the rounded ends.
+    for end in itertools.chain(range(2, 10), rounded):
+        if ends[-1] >= largest:
+            break
+        ends.append(end)
+    ranges = [(low + 1, high) for low, high in itertools.pairwise(ends)]
+    names = [_range(f"{low:,}", f"{high:,}") for low, high in ranges]
+    return _bins(names, ranges, sizes, [end + 1 for end in ends])
+
+
+def _bins(
+    names: Iterable[str],
+    ends: Iterable[tuple[float, float]],
+    values: F64 | I64,
+    edges: Sequence[float],
+) -> tuple[Bin, ...]:
+    counts = np.histogram(values, edges)[0].tolist() if len(edges) > 1 else []
+    columns = zip(names, ends, counts, strict=True)
+    return tuple(Bin(name, low, high, count) for name, (low, high), count in columns)
 
 
 def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
@@ -69,23 +80,6 @@ def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
         Bin(f"{low:.2f} to {high:.2f}", low, high, count)
         for (low, high), count in zip(itertools.pairwise(edges), counts.tolist(), strict=True)
     )
-
-
-def size_ranges(sizes: I64) -> list[SizeRange]:
-    """Return groups of 2 to 10 documents one by one, larger ones in ranges, also empty ranges."""
-    largest = int(sizes.max()) if sizes.size else 1
-    rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
-    found: list[SizeRange] = []
-    before = 1
-    # 10 is among the rounded ends.
-    for end in itertools.chain(range(2, 10), rounded):
-        if before >= largest:
-            break
-        inside = sizes[(sizes > before) & (sizes <= end)]
-        name = _range(f"{before + 1:,}", f"{end:,}")
-        found.append(SizeRange(name, before + 1, end, int(inside.size), int(inside.sum())))
-        before = end
-    return found
 
 
 def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]]:

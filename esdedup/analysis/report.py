@@ -7,7 +7,6 @@ Only the texts of examples are read, so that memory grows with the documents as 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,7 +15,6 @@ import numpy as np
 from esdedup.analysis.describe import describe
 from esdedup.analysis.distribution import (
     Bin,
-    SizeRange,
     bars,
     distances_in_bins,
     similarities_in_bins,
@@ -27,13 +25,11 @@ from esdedup.analysis.html import page
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
 from esdedup.arguments import check_type
-from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.pairing.verify import texts_in
-from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
@@ -99,66 +95,49 @@ class Example:
 class Report:
     """The groups of duplicates of an index in numbers, with examples.
 
-    made: when, in UTC. documents: with tokens, which were grouped. groups: of two or more. sizes:
-    number of groups by size. duplicates: documents that are not representatives. copies: duplicates
-    whose normalised text another document of the group has too. equal: those with the text of the
-    representative. chained: those less similar to it than the threshold. bins: similarities or
-    distances to the representative of all but the equal ones, the least similar first.
-    examples_left_out: their texts were gone, changed, or too long. capped_buckets: buckets not
-    compared in full; capped_largest: documents of the largest of them. expected_recall: share of
-    pairs at the threshold that is found. read, bands, rows: as of `Basis`. stopped_tokens: in the
-    index's stop list. judged: counts of the judgements that the groups are formed by.
+    made: when, in UTC. groups: of the documents with tokens. copies: duplicates whose normalised
+    text another document of the group has too. equal: those with the text of the representative.
+    chained: those less similar to it than the threshold. ranges: number of groups by size. bins:
+    similarities or distances to the representative of all but the equal ones, the least similar
+    first. examples_left_out: their texts were gone, changed, or too long. stopped_tokens: in the
+    index's stop list.
     """
 
     made: str
     text_fields: tuple[str, ...]
     scheme: Scheme = field(repr=False)
-    grouping: Grouping
+    groups: Groups = field(repr=False)
     statistics: Statistics
-    documents: int
-    groups: int
-    duplicates: int
     copies: int
     equal: int
     chained: int
-    sizes: Mapping[int, int]
-    ranges: tuple[SizeRange, ...]
+    ranges: tuple[Bin, ...]
     bins: tuple[Bin, ...]
     largest: tuple[LargeGroup, ...]
     examples: tuple[Example, ...]
     examples_left_out: int
     hot: HotBuckets
-    capped_buckets: int
-    capped_largest: int
-    expected_recall: float | None
-    read: str
-    bands: int | None
-    rows: int | None
     stopped_tokens: int
-    judged: JudgedCounts
 
     @property
-    def scheme_id(self) -> str:
-        """The id of the index's scheme."""
-        return self.scheme.id
+    def duplicates(self) -> int:
+        """Number of documents that are not representatives."""
+        return self.groups.duplicates
+
+    @property
+    def documents(self) -> int:
+        """Number of documents with tokens, which were grouped."""
+        return len(self.groups.ids)
+
+    @property
+    def grouping(self) -> Grouping:
+        """How documents were grouped."""
+        return self.groups.grouping
 
     @property
     def share(self) -> float:
         """Share of duplicates among all documents."""
         return self.duplicates / max(1, self.statistics.documents, self.documents)
-
-    @property
-    def bytes_saved(self) -> int:
-        """Estimated size of the duplicates, if they are as large as documents are on average."""
-        return round(self.statistics.bytes * self.share)
-
-    @property
-    def texts_shown(self) -> int:
-        """Number of documents whose text, or a part of it, is in the report."""
-        ids = {each.representative for each in self.largest} | {b.id for b in self.hot.buckets}
-        ids |= {id for each in self.largest if each.template for id in each.template.ids}
-        ids |= {side.id for each in self.examples for side in (each.representative, each.duplicate)}
-        return len(ids)
 
     @property
     def options(self) -> str:
@@ -178,23 +157,25 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences to read before the rest is believed."""
-        grouping, limits = self.grouping, self.grouping.limits
-        capped = Capped(self.capped_buckets, self.capped_largest)
-        found = [without_tokens(self.statistics), cut_buckets(capped, limits.max_per_bucket)]
+        """What qualifies the rest, as sentences."""
+        grouping, limits, judged = self.grouping, self.grouping.limits, self.groups.judged
+        found = [
+            without_tokens(self.statistics),
+            cut_buckets(self.groups.capped, limits.max_per_bucket),
+        ]
         if not grouping.exact and not grouping.by_distance:
-            found.append(lacking_recall(self.expected_recall, limits))
+            found.append(lacking_recall(self.groups.recall, limits))
         if self.stopped_tokens and not grouping.exact:
             tokens = _counted(self.stopped_tokens, "token is", "tokens are")
             found.append(
                 f"{tokens} in the index's stop list: documents that share no other token were not"
                 " compared"
             )
-        if str(self.judged):
-            found.append(f"Judged pairs: {self.judged}")
+        if str(judged):
+            found.append(f"Judged pairs: {judged}")
         if self.chained:
             chained = _counted(self.chained, "duplicate is", "duplicates are")
-            found.append(f"{chained} {joined_though_unlike(grouping, self.judged)}")
+            found.append(f"{chained} {joined_though_unlike(grouping, judged)}")
         found += [
             warning_of(group.representative, group.documents, group.template)
             for group in self.largest
@@ -210,7 +191,19 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts of examples."""
-        return object_of(self)
+        groups = self.groups
+        sizes, numbers = np.unique(groups.sizes, return_counts=True)
+        return object_of(self) | {
+            "grouping": groups.grouping.to_json(),
+            "scheme_id": self.scheme.id,
+            "groups": len(groups),
+            "sizes": dict(zip(map(str, sizes.tolist()), numbers.tolist(), strict=True)),
+            "capped_buckets": groups.capped.buckets,
+            "capped_largest": groups.capped.largest,
+            "expected_recall": groups.recall,
+            **asdict(groups.basis),
+            "judged": asdict(groups.judged),
+        }
 
     def html(self, index: str = "the index") -> str:
         """Return a page with the texts of examples, which loads nothing. index: for the title."""
@@ -219,14 +212,12 @@ class Report:
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the main figures in words: (name, value, remark)."""
-        size, saved = _megabytes(self.statistics.bytes), _megabytes(self.bytes_saved)
         compared = f"{self.documents:,} with tokens, which were compared"
         return [
             ("documents", f"{self.statistics.documents:,}", compared),
-            ("groups", f"{self.groups:,}", "of two documents or more; one of each stays"),
+            ("groups", f"{len(self.groups):,}", "of two documents or more; one of each stays"),
             ("duplicates", f"{self.duplicates:,}", f"{self.share:.1%} of all documents"),
             ("copies of equal text", f"{self.copies:,}", "of the duplicates, once normalised"),
-            ("dedup would save", f"about {saved}", f"of {size}, if all documents are of one size"),
         ]
 
     def in_words(self, value: float) -> str:
@@ -265,32 +256,22 @@ def report(
     shown = [_example(store, meta, groups, row) for row in chosen]
     buckets = hot_buckets(store, meta, hot, over=_FEWEST - 1) if hot else HotBuckets([], 0, 0)
     short = [replace(each, text=_snippet(each.text)) for each in buckets.buckets]
-    sizes, numbers = np.unique(groups.sizes, return_counts=True)
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         text_fields=meta.text_fields,
         scheme=meta.scheme,
-        grouping=grouping,
+        groups=groups,
         statistics=statistics,
-        documents=len(groups.ids),
-        groups=groups.sizes.size,
-        duplicates=rows.size,
         copies=int(copied.size - len(np.unique(groups.digests[copied], axis=0))),
         equal=int(same.sum()),
         chained=int(bins[0].count),
-        sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),
-        ranges=tuple(size_ranges(groups.sizes)),
+        ranges=size_ranges(groups.sizes),
         bins=bins,
         largest=_largest_groups(store, meta, groups),
         examples=tuple(each for each in shown if each is not None),
         examples_left_out=sum(each is None for each in shown),
         hot=replace(buckets, buckets=short),
-        capped_buckets=groups.capped.buckets,
-        capped_largest=groups.capped.largest,
-        expected_recall=groups.recall,
-        **asdict(groups.basis),
         stopped_tokens=len(meta.stop),
-        judged=groups.judged,
     )
 
 
@@ -304,19 +285,12 @@ def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
 
 
 def _spread(groups: Groups, rows: I64, count: int) -> list[int]:
-    """Return rows from all over the range, the most similar first: of different groups if possible.
-
-    The least and the most similar are among them.
-    """
+    """Return rows from all over the range, the most similar first."""
     rows = rows[np.argsort(groups.value[rows], kind="stable")]
     if not groups.grouping.by_distance:
         rows = rows[::-1]
-    _, first = np.unique(groups.representative[rows], return_index=True)
-    if first.size >= count and count > 2:
-        rows = rows[np.union1d(first, [0, rows.size - 1])]
-    if rows.size > count:
-        rows = rows[np.linspace(0, rows.size - 1, count).astype(np.int64)]
-    found: list[int] = rows.tolist()
+    places = np.linspace(0, rows.size - 1, min(count, rows.size)).astype(np.int64)
+    found: list[int] = rows[places].tolist()
     return found
 
 
@@ -364,11 +338,3 @@ def _snippet(text: str) -> str:
 
 def _counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
-
-
-def _megabytes(count: int) -> str:
-    """Return bytes in a unit that reads well."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,} bytes"
