@@ -210,7 +210,7 @@ def test_whatever_texts_hold_the_page_is_safe_and_small(place: Place) -> None:
 @local
 def test_an_empty_index_and_one_without_duplicates(place: Place) -> None:
     fill(place, [])
-    line, page, ran = reported(place)
+    line, page, _ = reported(place)
     assert (line["documents"], line["groups"]) == (0, 0)
     assert line["share"] == 0
     assert "no documents with tokens" in page.shown
