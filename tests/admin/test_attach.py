@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +14,7 @@ import esdedup
 from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
-from tests.servers.proxy import Proxy
 
-ROUTED = {"_routing": {"required": True}}
 META = IndexMeta(esdedup.Scheme())
 
 
@@ -93,25 +90,6 @@ def test_several_workers_do_the_whole(url: str, name: str) -> None:
     assert done.json[0]["written"] == 900
     assert esdedup_command(url, "check", "-i", name).status == 0
     assert esdedup_command(url, "backfill", "-i", name, "--workers", "1025").status == 2
-
-
-@pytest.mark.on_every_server
-def test_routing_is_kept(url: str, name: str) -> None:
-    settings = {"number_of_shards": 3, "number_of_replicas": 0}
-    call(
-        url, "PUT", f"/{name}", {"settings": settings, "mappings": {"_routing": {"required": True}}}
-    )
-    for n in range(20):
-        call(url, "PUT", f"/{name}/_doc/d{n}?routing=r{n % 5}", {"text": words(n)})
-    call(url, "POST", f"/{name}/_refresh")
-    esdedup_command(url, "attach", "-i", name)
-    done = esdedup_command(url, "backfill", "-i", name)
-    assert done.json[0]["written"] == 20, done.err
-    answer = call(url, "POST", f"/{name}/_search", {"size": 100})
-    assert len(answer["hits"]["hits"]) == 20
-    for hit in answer["hits"]["hits"]:
-        assert hit["_routing"] == f"r{int(hit['_id'][1:]) % 5}"
-        assert hit["_source"]["esdedup"] == expected(words(int(hit["_id"][1:])))
 
 
 def test_an_alias_of_two_indices(url: str, name: str) -> None:
@@ -341,56 +319,6 @@ def test_a_template_before_the_first_index(url: str, name: str) -> None:
     assert checked.json[0]["scheme_id"] == esdedup.Scheme(seed=7).id
     call(url, "DELETE", f"/_index_template/{name}")
     call(url, "DELETE", f"/_component_template/esdedup-{name}")
-
-
-@pytest.mark.on_every_server
-def test_a_template_for_indices_that_roll_over(url: str, name: str) -> None:
-    call(url, "PUT", f"/{name}-1", {"mappings": {"properties": {"text": {"type": "text"}}}})
-    call(url, "PUT", f"/_index_template/{name}", {"index_patterns": [f"{name}-*"], "priority": 400})
-    ran = esdedup_command(url, "template", "-i", f"{name}-1")
-    assert ran.json[0]["component_template"] == f"esdedup-{name}-1"
-    assert f"add 'esdedup-{name}-1' to composed_of" in ran.err
-    assert esdedup_command(url, "template", "-i", f"{name}-1", "--install").status == 0
-    body = {"index_patterns": [f"{name}-*"], "priority": 400, "composed_of": [f"esdedup-{name}-1"]}
-    call(url, "PUT", f"/_index_template/{name}", body)
-    call(url, "PUT", f"/{name}-2")
-    fill(url, f"{name}-2", {"1": {"text": words(1)}})
-    assert esdedup_command(url, "backfill", "-i", f"{name}-2").json[0]["written"] == 1
-    assert esdedup_command(url, "template", "-i", f"{name}-1").err == ""
-    call(url, "DELETE", f"/_index_template/{name}")
-    call(url, "DELETE", f"/_component_template/esdedup-{name}-1")
-
-
-def test_a_cluster_is_spared(url: str, name: str) -> None:
-    fill(url, name, {f"d{n}": {"text": words(n, 8)} for n in range(300)})
-    esdedup_command(url, "attach", "-i", name)
-    began = time.monotonic()
-    ran = esdedup_command(url, "backfill", "-i", name, "--max-rate", "150")
-    assert ran.json[0]["written"] == 300
-    assert time.monotonic() - began >= 1.0
-    for wrong in ("0", "-1", "x"):
-        assert esdedup_command(url, "backfill", "-i", name, "--max-rate", wrong).status == 2
-
-
-def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
-    fill(url, name, {f"d{n}": {"text": words(n, 8)} for n in range(100)})
-    esdedup_command(url, "attach", "-i", name)
-    with Proxy(url) as proxy:
-        proxy.fail_next(2, 429)
-        ran = esdedup_command(proxy.url, "backfill", "-i", name)
-        assert (ran.status, ran.json[0]["written"]) == (0, 100)
-        fill(url, name, {f"e{n}": {"text": words(n, 8)} for n in range(100)})
-        # The answer is lost, and the update was made: the same again is no change.
-        proxy.drop_after(1)
-        ran = esdedup_command(proxy.url, "backfill", "-i", name)
-        assert (ran.status, ran.json[0]["read"]) == (0, 100)
-        assert ran.json[0]["written"] + ran.json[0]["unchanged"] == 100
-        proxy.fail_next(50, 503)
-        fill(url, name, {"f": {"text": words(1)}})
-        ran = esdedup_command(proxy.url, "backfill", "-i", name, "--retry-for", "1s")
-        assert ran.status == 1
-        assert "Run the same command again" in ran.err
-    assert esdedup_command(url, "check", "-i", name).json[0]["with_tokens"] == 200
 
 
 def test_texts_below_a_nested_object_and_texts_that_are_none(

@@ -46,15 +46,6 @@ def test_of_several_that_attach_at_once_one_is_told_that_it_did(url: str, name: 
     assert all("at the same time" in str(error) for error in outcomes if error is not None)
 
 
-def test_a_plan_is_not_carried_out_on_what_others_changed_since(url: str, name: str) -> None:
-    late, same = (admin.plan_attach(url, name, scheme) for scheme in SCHEMES[:2])
-    admin.attach(url, name, SCHEMES[1])
-    with pytest.raises(esdedup.StoreError, match=f"has scheme {SCHEMES[1].id} now"):
-        admin.attach(url, late)
-    admin.attach(url, same)
-    assert stored(url, name) == SCHEMES[1]
-
-
 @pytest.mark.usefixtures("not_alone")
 def test_a_stop_list_beside_another(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:

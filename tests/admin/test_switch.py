@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from esdedup import admin
 from esdedup.records.documents import tokens_of
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy
@@ -221,23 +220,3 @@ def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         assert index.meta.text_fields == ("text",)
         assert index.similar(words(1)).matches[0].id == "1"
-
-
-def test_the_same_in_python(url: str, name: str) -> None:
-    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"body": {"type": "text"}}}})
-    fill(url, name, {f"d{n}": {"body": words(n // 2)} for n in range(20)})
-    plan = admin.plan_attach(url, name, text_field="body")
-    assert [change.mapping is None for change in plan.changes] == [False]
-    assert admin.attach(url, name, text_field="body") == plan
-    assert not admin.check(url, name).good
-    assert admin.backfill(url, name) == admin.ChangeReport(read=20, written=20)
-    assert admin.check(url, name).good
-    report = admin.switch(esdedup.Connection((url,)), name, NEW)
-    assert (report.plan.stage, report.filled) == ("begin", admin.ChangeReport(20, 20))
-    assert report.emptied == admin.ChangeReport(20, 20)
-    assert admin.switch(url, name, NEW).filled is None
-    assert admin.check(url, name).schemes == [NEW.id]
-    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
-    with pytest.raises(esdedup.StoreError, match=r"blocks\.write is set"):
-        admin.backfill(url, name, stale=True)
-    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from esdedup.admin.roles import RIGHTS, ROLES, ROLES_PATHS, Needs, role, role_of
+from esdedup.admin.roles import ROLES, ROLES_PATHS, Needs, role, role_of
 from tests.helpers.commands import run_command
 from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing
 from tests.security.users import Secured
 
-TRIED = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role]["index"]))
-
-ELSEWHERE = {
-    "indices:admin/data_stream/get",
-    "indices:admin/index_template/simulate",
-    "indices:admin/index_template/simulate_index",
-}
 """Actions that only data streams need, or without which `template` knows less of the next index."""
 
 every_scenario = pytest.mark.parametrize(
@@ -66,17 +58,6 @@ def test_no_right_is_too_much(secured: Secured, name: str, tried: str) -> None:
             # Another right may grant the same.
             mapped = on_elasticsearch and right == "change mapping" and "write" in left
             assert less == whole or mapped or _some_fails(secured, name, less, tried), right
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("right", TRIED)
-def test_no_action_of_a_right_is_too_much(secured: Secured, name: str, right: str) -> None:
-    """Each is needed by one command at least that has the right."""
-    grants = RIGHTS[right][secured.product].values()
-    kin = [each for each in SCENARIOS if right in ROLES[each.role]["index"]]
-    for action in {action for some in grants for action in some} - ELSEWHERE:
-        roles = ((each.role, without(each.role_for(secured, name), action)) for each in kin)
-        assert any(_some_fails(secured, name, less, role) for role, less in roles), action
 
 
 def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) -> bool:
@@ -144,15 +125,6 @@ def test_index_without_the_right_to_refresh_warns(secured: Secured, name: str) -
     assert secured.ask("GET", f"/{name}/_count")["count"] == len(DOCUMENTS)
 
 
-def test_a_right_that_items_of_an_answer_lack_is_told_at_once(secured: Secured, name: str) -> None:
-    filled(secured, name)
-    elsewhere = role("similar", secured.product, f"{name}-to")
-    secured.make_user(name, elsewhere, role("query", secured.product, name))
-    ran = secured.run("similar", "--id", "d1", "-i", name, "--retry-for", "0", user=name)
-    assert ran.status == 1
-    assert "lacks a privilege (403)" in ran.err
-
-
 def test_switch_asks_for_the_right_to_templates_before_any_change(
     secured: Secured, name: str
 ) -> None:
@@ -172,31 +144,6 @@ def test_switch_asks_for_the_right_to_templates_before_any_change(
     assert ran.status == 0, ran.err
 
 
-@pytest.mark.nightly
-# The jars of Elasticsearch know no data streams.
-@pytest.mark.parametrize("secured", ["secured_opensearch"], indirect=True)
-def test_the_role_template_adds_what_a_data_stream_takes(secured: Secured, name: str) -> None:
-    nothing(secured, name)
-    made_by = {"index_patterns": [name], "data_stream": {}}
-    secured.ask("PUT", f"/_index_template/{name}", made_by)
-    records = [{**one, "@timestamp": "2026-01-01T00:00:00Z"} for one in DOCUMENTS]
-    lines = [part for one in records for part in ({"create": {"_id": one["id"]}}, one)]
-    secured.ask("POST", f"/{name}/_bulk?refresh=true", lines)
-    for tried, command in (
-        ("attach", f"attach -i {name}"),
-        ("backfill", f"backfill -i {name}"),
-        ("stop", f"stop -i {name} --over 1 --yes"),
-        ("switch", f"switch -i {name} --scheme new.json --yes"),
-        ("group", f"group -i {name}"),
-    ):
-        roles = [role(each, "opensearch", name) for each in (tried, "template")]
-        secured.make_user(name, *roles)
-        ran = secured.run(*command.split(), user=name)
-        assert ran.status == 0, (command, ran.err)
-    secured.ask("DELETE", f"/_data_stream/{name}")
-    secured.ask("DELETE", f"/_index_template/{name}")
-
-
 def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:
     # Nobody needs rights to see it, and no index of that name exists.
     secured.make_user(name, role("query", secured.product, "others"))
@@ -206,13 +153,6 @@ def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) 
     path = ROLES_PATHS[secured.product]
     assert f"PUT /{path}/" in ran.err
     secured.make_user(name, ran.json[0])
-
-
-def test_check_prints_a_role_without_a_server() -> None:
-    ran = run_command("check", "--role", "dedup-move", "-i", "news", "--to", "old", "--table",
-                      "--product", "opensearch")  # fmt: skip
-    assert ran.status == 0, ran.err
-    assert json.loads(ran.out) == role("dedup-move", "opensearch", "news", "old")
 
 
 @pytest.mark.parametrize(
@@ -230,16 +170,3 @@ def test_wrong_uses_of_check_role(options: str, said: str) -> None:
     assert ran.status == 2
     assert said in ran.err
     assert ran.out == ""
-
-
-@pytest.mark.parametrize("secured", ["secured_elasticsearch"], indirect=True)
-def test_an_api_key_may_have_a_role(secured: Secured, name: str) -> None:
-    filled(secured, name)
-    body = {"name": name, "role_descriptors": {"pairs": role("pairs", "elasticsearch", name)}}
-    key = secured.ask("POST", "/_security/api_key", body)["encoded"]
-    options = ["--url", secured.url, "--ca-certs", secured.ca_file, "-i", name]
-    environment = {"ESDEDUP_API_KEY": key}
-    assert run_command("pairs", *options, environment=environment).status == 0
-    ran = run_command("index", "documents.jsonl", *options, environment=environment)
-    assert ran.status == 1
-    assert "403" in ran.err

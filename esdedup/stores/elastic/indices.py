@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -14,35 +14,39 @@ from esdedup.exceptions import IndexNotFound, PermissionDenied, StoreError, Usag
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of
 
-log = logging.getLogger("esdedup")
-
 _SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
 _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
-_NAMES_IN_URL = 50
 SETTLE_SECONDS = 3.0
 """Longer than a client takes from reading a mapping to putting its own: 0.06 seconds on a server
 that is not busy."""
-_SLOW = 3.0
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:\ud800-\udfff]')
 
 
 @dataclass(frozen=True)
 class Named:
-    """A name of an index, alias or data stream, and the indices behind it, oldest first."""
+    """A name of an index, alias or data stream, and the indices behind it, oldest first.
+
+    aliases: of an index.
+    """
 
     name: str
     kind: Literal["index", "alias", "data stream"]
     indices: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class IndexState:
-    """The mapping of an index, its settings by dotted name, and whether it is closed."""
+    """The mapping of an index, and its settings by dotted name."""
 
     name: str
     mapping: Mapping[str, Any]
     settings: Mapping[str, str]
-    closed: bool
+
+    @property
+    def closed(self) -> bool:
+        """Whether the index is closed."""
+        return self.setting("verified_before_close") == "true"
 
     def setting(self, name: str, default: str = "") -> str:
         """Return a setting, named without the prefix "index."."""
@@ -70,7 +74,7 @@ def resolve(cluster: Cluster, name: str) -> Named:
         for alias in answer["aliases"]:
             return Named(name, "alias", tuple(sorted(_all_of(alias["indices"]))))
         for index in answer["indices"]:
-            return Named(name, "index", (index["name"],))
+            return Named(name, "index", (index["name"],), tuple(index.get("aliases", ())))
     raise IndexNotFound(
         f"there is no index, alias or data stream {name!r} at {cluster.connection.shown}"
     )
@@ -78,27 +82,21 @@ def resolve(cluster: Cluster, name: str) -> Named:
 
 def other_names(cluster: Cluster, name: str) -> list[str]:
     """Return the aliases of an index, or the indices behind an alias or data stream."""
-    status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
-    found: set[str] = set()
-    for each in answer["indices"] if status == 200 else ():
-        found.update(each.get("aliases", ()))
-    for each in answer["aliases"] if status == 200 else ():
-        found.update(_all_of(each["indices"]))
-    for each in answer["data_streams"] if status == 200 else ():
-        found.update(_all_of(each["backing_indices"]))
-    return sorted(found - {name})
+    try:
+        named = resolve(cluster, name)
+    except IndexNotFound:
+        return []
+    return sorted({*named.indices, *named.aliases} - {name})
 
 
 def check_apart(cluster: Cluster, name: str, other: str) -> None:
     """Raise UsageError if two names share an index. Names need not exist."""
-    found = []
-    for each in (name, other):
-        try:
-            found.append({*resolve(cluster, each).indices})
-        except IndexNotFound:
-            return
-    if shared := sorted(found[0] & found[1]):
-        raise UsageError(f"{other!r} names an index that {name!r} names too: {', '.join(shared)}")
+    with suppress(IndexNotFound):
+        found = [{*resolve(cluster, each).indices} for each in (name, other)]
+        if shared := sorted(found[0] & found[1]):
+            raise UsageError(
+                f"{other!r} names an index that {name!r} names too: {', '.join(shared)}"
+            )
 
 
 def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
@@ -133,32 +131,17 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
     return found[0].get("data_stream", index) if found else None
 
 
-def mappings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the mapping of each index, in the same order."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for first in range(0, len(names), _NAMES_IN_URL):
-        some = names[first : first + _NAMES_IN_URL]
-        _, answer = cluster.ask("GET", f"/{quote(','.join(some), safe=',')}/_mapping")
-        found |= {name: answer[name]["mappings"] for name in some}
-    return found
+def mappings_of(cluster: Cluster, name: str) -> dict[str, Mapping[str, Any]]:
+    """Return the mapping of each index behind a name."""
+    _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
+    return {index: found["mappings"] for index, found in answer.items()}
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
     """Return the state of each index behind a name, in the same order."""
-    found: list[IndexState] = []
-    mappings = mappings_of(cluster, named.indices)
-    for first in range(0, len(named.indices), _NAMES_IN_URL):
-        names = named.indices[first : first + _NAMES_IN_URL]
-        path = f"/{quote(','.join(names), safe=',')}"
-        _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
-        # Closed indices are only found by their names.
-        every = {"expand_wildcards": "all"}
-        _, resolved = cluster.ask("GET", f"/_resolve/index{path}", params=every)
-        attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
-        for name in names:
-            closed = "closed" in attributes.get(name, ())
-            found.append(IndexState(name, mappings[name], settings[name]["settings"], closed))
-    return found
+    mappings, params = mappings_of(cluster, named.name), {"flat_settings": "true"}
+    _, settings = cluster.ask("GET", f"{path_of(named.name)}/_settings", params=params)
+    return [IndexState(name, mappings[name], settings[name]["settings"]) for name in named.indices]
 
 
 def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -214,10 +197,8 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
     explanation.
     """
     put: dict[str, IndexMeta] = {}
-    longest = 0.0
     for index, (before, after) in changes.items():
-        began = time.monotonic()
-        mapping = mappings_of(cluster, [index])[index]
+        mapping = mappings_of(cluster, index)[index]
         found = meta_of(mapping)
         if found == after:
             continue
@@ -225,17 +206,9 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
             raise _changed(index, found)
         _put(cluster, index, index_mapping(after, mapping.get("_meta")))
         put[index] = after
-        longest = max(longest, time.monotonic() - began)
-    if longest > _SLOW:
-        log.warning(
-            "Changing the mapping took %.0f s. If another client changed it at the same time, that"
-            " client may not notice that its change was replaced",
-            longest,
-        )
-    # Other clients are as slow if the cluster is.
-    time.sleep(max(SETTLE_SECONDS, 2 * longest) if put else 0.0)
-    for index, mapping in mappings_of(cluster, [*put]).items():
-        if (found := meta_of(mapping)) != put[index]:
+    time.sleep(SETTLE_SECONDS if put else 0.0)
+    for index, wanted in put.items():
+        if (found := meta_of(mappings_of(cluster, index)[index])) != wanted:
             raise _changed(index, found)
 
 

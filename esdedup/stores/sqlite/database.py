@@ -121,18 +121,7 @@ class Database:
             self._make()
             return self._connected("mode=rw", (*_NEW, *_PRAGMAS))
         self._require_ours()
-        try:
-            return self._connected("mode=rw", _PRAGMAS)
-        except sqlite3.OperationalError as error:
-            # Without the right to write, SQLite can't make the files that a WAL needs.
-            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise
-        if self._wal.exists():
-            raise StoreError(
-                f"{self.path}: it can't be written to, and {self._wal} holds changes that can"
-                " only be read with that right: copy both files to a folder of yours"
-            )
-        return self._connected("mode=ro&immutable=1", ())
+        return self._connected("mode=rw", _PRAGMAS)
 
     def _make(self) -> None:
         try:
@@ -216,8 +205,10 @@ class Database:
                     "it is not a SQLite file, so it holds no index. If it holds documents, run"
                     f" `esdedup index {self.path}`; if it was an index, restore a copy"
                 )
-            elif code == sqlite3.SQLITE_READONLY:
-                why = "it can't be written to: the file or its folder is read-only"
+            elif code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                # Even to read, SQLite makes the files that a WAL needs.
+                why = "it can't be written to: copy it, and FILE-wal if there is one, to a folder"
+                why += " where you may write"
             elif code in (None, sqlite3.SQLITE_CORRUPT) or "malformed" in why:
                 why = (
                     f"it is damaged ({why}): restore a copy of it, after you have moved"

@@ -11,7 +11,6 @@ import itertools
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,12 +45,6 @@ from tests.helpers.places import (
 from tests.helpers.processes import at_once
 
 # Making an index
-
-
-def test_nothing_is_said_of_what_does_not_exist(place: Place, open_store: OpenStore) -> None:
-    assert open_store().meta() is None
-    if isinstance(place.target, Path):
-        assert not place.target.exists()
 
 
 def test_an_index_says_what_it_was_made_with(open_store: OpenStore) -> None:
@@ -289,37 +282,6 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
         assert place.call("GET", "/_doc/1")["_source"] == made.source
 
 
-def test_tokens_of_single_values_are_kept_beside_the_others(
-    place: Place, open_store: OpenStore
-) -> None:
-    meta = IndexMeta(esdedup.Scheme([esdedup.MinHash(), esdedup.Signature(128), esdedup.SimHash()]))
-    store = open_store()
-    store.create(meta)
-    texts = {"1": "one two three four", "2": "one two three five", "3": "喊你回家吃饭", "4": "!"}
-    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], meta)
-    write(store, made)
-    assert "signature" not in made[3].tokens
-    values = [[token] for token in made[0].tokens["signature"]]
-    assert len(values) == 128
-    shared = len(set(made[0].tokens["signature"]) & set(made[1].tokens["signature"]))
-    assert 20 < shared < 70
-    expected = [("1", 128), ("2", shared)]
-    assert ranked(ask(store, CandidateQuery("signature", values))) == expected
-    assert ranked(ask(store, CandidateQuery("signature", values, least=128))) == expected[:1]
-    for each in (
-        *store.get(["1"]),
-        ask(store, CandidateQuery("signature", values)).found[0].document,
-    ):
-        assert not each.tokens.keys() & {"minhash", "signature", "simhash"}
-    (stored,) = scanned(store, f"{FIELD}.signature", meta=meta)[2:3]
-    assert value_at(stored.source, f"{FIELD}.signature") == made[2].tokens["signature"]
-    write(store, with_tokens([Document("1", {"text": "six seven eight nine"})], meta))
-    assert ranked(ask(store, CandidateQuery("signature", values))) == expected[1:]
-    assert delete(store, ["2"]) == 1
-    store.refresh()
-    assert ranked(ask(store, CandidateQuery("signature", values))) == []
-
-
 @pytest.mark.parametrize("kind", ["minhash", "simhash"])
 def test_an_update_takes_the_old_tokens_away(store: Store, kind: Any) -> None:
     write(store, [document("1", ["a", "b"], kind), document("2", ["a"], kind)])
@@ -356,18 +318,6 @@ def test_the_last_of_equal_ids_in_a_batch_stays(store: Store) -> None:
     assert store.get(["1"])[0].source["n"] == 2
     assert [ids_of(ask(store, query(token))) for token in "abc"] == [[], [], ["1"]]
     assert store.statistics(META).documents == 2
-
-
-def test_an_empty_text_is_a_document_without_tokens(store: Store) -> None:
-    texts = {"empty": "", "marks": "...!?", "full": "one two three"}
-    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], META)
-    assert "minhash" not in made[0].tokens
-    write(store, made)
-    assert [found.source["text"] for found in store.get(list(texts))] == list(texts.values())
-    assert sorted(found.id for found in scanned(store)) == sorted(texts)
-    numbers = store.statistics(META)
-    assert (numbers.documents, numbers.sketched, numbers.other) == (3, 3, 0)
-    assert ids_of(ask(store, query(*made[2].tokens["minhash"]))) == ["full"]
 
 
 def test_deleting_takes_tokens_away_and_counts_what_was_there(store: Store) -> None:
@@ -666,34 +616,6 @@ def test_two_processes_that_write_lose_nothing(place: Place, store: Store, creat
     assert len(ask(store, query("all"), 2_000).found) == 1_212
 
 
-@local
-def test_readers_see_whole_commits(place: Place, store: Store) -> None:
-    """A batch becomes visible all at once, tokens and documents together."""
-    batches = 30
-    writing = threading.Event()
-
-    def work() -> None:
-        own = place.open()
-        for batch in range(batches):
-            ids = [f"{batch}-{n}" for n in range(100)]
-            own.write([document(id, ["a", f"b{batch}"]) for id in ids])
-        own.close()
-        writing.set()
-
-    writer = threading.Thread(target=work)
-    writer.start()
-    seen = []
-    while not writing.is_set():
-        found = len(ask(store, query("a"), 10_000).found)
-        assert found % 100 == 0
-        seen.append(found)
-        assert store.statistics(META).documents >= found
-    writer.join()
-    assert seen == sorted(seen)
-    assert len(set(seen)) > 2, "the writer was not met at work"
-    assert len(ask(store, query("a"), 10_000).found) == batches * 100
-
-
 # Buckets
 
 
@@ -711,13 +633,6 @@ def test_sizes_of_buckets(store: Store) -> None:
     store.refresh()
     assert store.bucket_sizes("minhash", ["all", "m0", "m1"], META) == [697, 99, 99]
     assert store.bucket_sizes("simhash", ["s"], META) == [2]
-
-
-@clusters
-def test_a_bucket_of_very_many_is_counted_to_the_end(store: Store) -> None:
-    """A search alone counts up to 10,000."""
-    write(store, [document(str(n), ["all"]) for n in range(10_100)])
-    assert store.bucket_sizes("minhash", ["all"], META) == [10_100]
 
 
 STOP = ("minhash:.12345", "simhash:.123")
@@ -738,19 +653,6 @@ def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
     assert store.meta() == stopped
     other.put_stop(stopped, ())
     assert store.meta() == META
-
-
-@clusters
-def test_a_stop_list_leaves_what_others_say(place: Place, open_store: OpenStore) -> None:
-    mapping = {"_meta": {"team": "news"}, "properties": {"text": {"type": "text"}}}
-    place.call("PUT", "", {"mappings": mapping})
-    store = open_store()
-    store.create(META)
-    before = place.call("GET", "/_mapping")[place.index]["mappings"]
-    store.put_stop(META, STOP)
-    after = place.call("GET", "/_mapping")[place.index]["mappings"]
-    assert after["_meta"][FIELD].pop("stop") == list(STOP)
-    assert after == before
 
 
 # Indices that are not there, and names that are none

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ import pytest
 
 import esdedup
 from esdedup.exceptions import StoreUnavailable
-from esdedup.stores.connection import seconds, span
 from esdedup.stores.elastic.retry import Retries
 from tests.conftest import delete_index
 from tests.helpers.commands import esdedup_command, run_command, words
@@ -80,35 +78,12 @@ def test_the_time_runs_out() -> None:
     assert len(calls) == 1
 
 
-def test_an_interrupt_ends_the_waiting() -> None:
-    # Ctrl-C, in the midst of a wait.
-    timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    calls: list[float] = []
-    with pytest.raises(KeyboardInterrupt):
-        Retries(60).until_answered(failing(99, calls))
-    timer.join()
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "length"),
-    [("30s", 30), ("5m", 300), ("1h", 3600), ("0", 0), ("1.5", 1.5), ("2m ", 120)],
-)
-def test_times(text: str, length: float) -> None:
-    assert seconds(text) == length
-
-
 @pytest.mark.parametrize("text", ["m", "5 minutes", "-1s", "1d", "nan", "1e3"])
 def test_texts_that_are_no_times(text: str) -> None:
     wrong = run_command("stats", "--url", "http://h:1", "--retry-for", text)
     assert wrong.status == 2
     assert "--retry-for" in wrong.err
     assert "30s, 5m, 1h or 0" in wrong.err
-
-
-def test_times_in_words() -> None:
-    assert [span(each) for each in (0.2, 59.6, 300, 3725)] == ["1s", "1m", "5m", "1h 2m 5s"]
 
 
 @pytest.mark.parametrize("status", [429, 502, 503])

@@ -7,9 +7,6 @@ import hashlib
 import os
 import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,13 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.stores import LocalStore
-from esdedup.stores.changes import delete
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.fuzz import fuzz
 from tests.helpers.processes import at_once
-
-NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
@@ -118,65 +111,6 @@ def test_files_that_hold_documents_are_the_owners_only(folder: Path) -> None:
     assert open_to_all == {"articles.jsonl", "equal.jsonl"}
 
 
-# On a medium that can't be written to
-
-
-@pytest.fixture
-def medium() -> Iterator[Path]:
-    """A folder that others than its owner can reach."""
-    with tempfile.TemporaryDirectory() as path:
-        Path(path).chmod(0o755)
-        yield Path(path)
-        Path(path).chmod(0o755)
-
-
-@contextmanager
-def unwritable(folder: Path) -> Iterator[None]:
-    """Take the right to write into a folder from this process, also if it is root's."""
-    user = os.geteuid()
-    for path in folder.iterdir():
-        path.chmod(0o444)
-    folder.chmod(0o555)
-    try:
-        if user == 0:
-            os.seteuid(NOBODY)
-        yield
-    finally:
-        if user == 0:
-            os.seteuid(0)
-
-
-def test_a_file_that_can_only_be_read_is_read(ours: Path, folder: Path, medium: Path) -> None:
-    path = Path(shutil.move(ours, medium / "ours.db"))
-    target = ["--index", "news", "--db", str(path)]
-    commands = [["stats"], ["pairs"], ["similar", "--text", words(1, 30)]]
-    expected = [run_command(*command, *target).out for command in commands]
-    assert all(expected)
-    before = digest(path)
-    with unwritable(medium):
-        found = [run_command(*command, *target) for command in commands]
-        with (
-            esdedup.open(path, "news") as index,
-            pytest.raises(esdedup.StoreError, match=r"ours\.db: it can't be written to"),
-        ):
-            index.delete(["d1"])
-    assert [ran.out for ran in found] == expected, found
-    assert (digest(path), names(medium)) == (before, ["ours.db"])
-
-
-def test_changes_beside_a_file_that_can_only_be_read_are_not_passed_over(
-    ours: Path, medium: Path
-) -> None:
-    store = LocalStore(ours, "news")
-    delete(store, ["d1"])
-    for ending in ("", "-wal"):
-        shutil.copy(f"{ours}{ending}", medium)
-    store.close()
-    with unwritable(medium):
-        ran = run_command("stats", "-i", "news", "--db", str(medium / "ours.db"))
-    assert (ran.status, "ours.db-wal holds changes" in ran.err) == (1, True), ran
-
-
 # Damaged
 
 
@@ -248,21 +182,6 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
         ran = run_command(*command.split(), "--index", "news", "--db", str(ours))
         assert ran.status == 1, ran
         assert f"{ours}: it is damaged" in ran.err
-
-
-def test_numbers_with_great_gaps_take_no_time(ours: Path) -> None:
-    """As deleted documents leave them, or a damage."""
-    target = ["--index", "news", "--db", str(ours)]
-    commands = [["pairs"], ["stats", "--hot", "3"], ["scheme", "--sample", "20"]]
-    expected = [len(run_command(*command, *target).out) for command in commands]
-    db = sqlite3.connect(ours)
-    db.execute("UPDATE \"documents:news\" SET number = 1 << 60 WHERE id = 'd59'")
-    db.commit()
-    db.close()
-    found = [run_command(*command, *target) for command in commands]
-    assert [ran.status for ran in found] == [0, 0, 0]
-    assert len(found[0].out) == expected[0]
-    assert found[0].json
 
 
 # Several threads

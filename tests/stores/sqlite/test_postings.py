@@ -43,27 +43,6 @@ def listed(path: Path) -> int:
         return int(db.execute('SELECT count(*) FROM "minhash:index"').fetchone()[0])
 
 
-def test_documents_are_listed_when_a_search_first_asks(store: LocalStore, path: Path) -> None:
-    store.write([document("a", TOKENS), document("b", TOKENS[:1])])
-    assert listed(path) == 0
-    assert found(store) == {"a": 3, "b": 1}
-    assert listed(path) == 4
-    assert found(store) == {"a": 3, "b": 1}
-
-
-def test_that_many_are_listed_is_said_once(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("esdedup.stores.sqlite.store._MANY", 2)
-    store.write([document("a", TOKENS)])
-    found(store)
-    assert caplog.messages == []
-    store.write([document("b", TOKENS), document("c", TOKENS)])
-    found(store)
-    found(store)
-    assert caplog.messages == ["Listing the tokens of 2 documents, once, for this search"]
-
-
 def test_while_another_writes_a_search_finds_what_is_not_listed(
     store: LocalStore, path: Path
 ) -> None:
@@ -98,14 +77,6 @@ def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path:
     beside.close()
     other.close()
     assert found(store) == {"a": 3}
-
-
-def test_a_number_that_was_listed_is_not_given_again(store: LocalStore) -> None:
-    store.write([document("a", TOKENS[:1]), document("b", TOKENS)])
-    assert found(store) == {"a": 1, "b": 3}
-    delete(store, ["b"])
-    store.write([document("c", TOKENS[:2])])
-    assert found(store) == {"a": 1, "c": 2}
 
 
 def test_a_file_of_another_layout_is_refused(store: LocalStore, path: Path) -> None:
