@@ -258,7 +258,8 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
-        ours, meta = {each.field for each in self.meta.all}, self.meta_of(limits)
+        ours = {self.meta.marks_field, *(each.field for each in self.meta.all)}
+        meta = self.meta_of(limits)
         return [
             replace(result, matches=[_without(ours, match) for match in result.matches])
             for result in similar(self.store, meta, queries, limits)

@@ -16,12 +16,12 @@ from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.preflight import Obstacle
-from esdedup.admin.switch import SwitchPlan, SwitchReport, switch
+from esdedup.admin.switch import SwitchPlan, switch
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import IndexState, Named
 
 __all__ = [
     "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Effort", "IndexCheck", "IndexState",
-    "MappingChange", "Named", "Obstacle", "SwitchPlan", "SwitchReport", "Tally", "attach",
+    "MappingChange", "Named", "Obstacle", "SwitchPlan", "Tally", "attach",
     "backfill", "check", "plan_attach", "plan_backfill", "switch",
 ]  # fmt: skip

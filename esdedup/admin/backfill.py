@@ -18,7 +18,7 @@ from typing import Any, Literal
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
-from esdedup.ingest.renew import fields_to_read, forget, renew
+from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import MOST_SLICES
 from esdedup.stores import BulkPolicy, Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
@@ -58,8 +58,8 @@ class Effort:
 log = logging.getLogger("esdedup")
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
-Work = Literal["fill", "renew", "forget"]
-"""Add missing tokens, renew those whose text has changed, or remove a former scheme's."""
+Work = Literal["fill", "renew"]
+"""Add missing tokens, or renew those whose text has changed."""
 _Done = ChangeReport | PointInTimeLost
 """The counts of a page, or the error that ended a worker's pages early."""
 OnUpdate = Callable[[ChangeReport], None]
@@ -89,14 +89,12 @@ def plan_backfill(
     *,
     stale: bool = False,
     following: bool = False,
-    former: bool = False,
 ) -> BackfillPlan:
     """Return the documents to fill, without changing anything.
 
     name: an index, alias or data stream. stale: renew tokens that no longer fit their text
-    instead. following: fill the scheme that the index is changing to. former: remove the field of
-    the previous scheme instead. Raises IndexNotFound if the name does not exist or is not attached,
-    and StoreError if the following or former scheme is missing.
+    instead. following: fill the scheme that the index is changing to. Raises IndexNotFound if the
+    name does not exist or is not attached, and StoreError if the following scheme is missing.
     """
     with reached(target) as cluster:
         named, found, meta = attached(cluster, name)
@@ -105,13 +103,8 @@ def plan_backfill(
             if meta.next is None:
                 raise StoreError(f"{name!r} is not changing its scheme")
             meta, beside = meta.next, meta
-        work: Work = "forget" if former else "renew" if stale else "fill"
         query = any_of(sketched(part) for part in meta.parts)
-        if former:
-            if meta.former is None:
-                raise StoreError(f"{name!r} has no field of a former scheme")
-            query = {"exists": {"field": f"{meta.former}.scheme"}}
-        elif not stale:
+        if not stale:
             query = any_of(
                 with_text(not_sketched(part), part)
                 if all(searchable_text(state, part) for state in found)
@@ -122,6 +115,7 @@ def plan_backfill(
         hindered = {each.index for each in left_out}
         chosen = tuple(state.name for state in found if state.name not in hindered)
         waiting = sum(cluster.count(path_of(index), query) for index in chosen)
+        work: Work = "renew" if stale else "fill"
         return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, beside)
 
 
@@ -242,9 +236,8 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     """
     plan, began = job.plan, time.monotonic()
     rate = (job.effort.rate or math.inf) / job.effort.workers
-    forgotten = plan.meta.former if plan.work == "forget" else None
     names = fields_to_read(plan.meta.parts, plan.beside)
-    asked = [forgotten] if forgotten else {"includes": names, "excludes": TOKEN_PATHS}
+    asked = {"includes": names, "excludes": TOKEN_PATHS}
     # At most the documents of one second.
     size = job.size if rate > job.size else math.ceil(rate)
     body = scan_body(plan.query, asked, size)
@@ -256,10 +249,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
         if not hits:
             return ChangeReport(), None
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
-        if forgotten:
-            done = forget(store, held, forgotten)
-        else:
-            done = renew(store, held, plan.meta.parts, plan.beside)
+        done = renew(store, held, plan.meta.parts, plan.beside)
     except PointInTimeLost as error:
         return error, None
     time.sleep(max(0.0, began + len(hits) / rate - time.monotonic()))

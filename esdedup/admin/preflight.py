@@ -71,7 +71,7 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
         return
     own = meta_of(state.mapping)
     # The fields that are ours, now or before, by the index's `_meta`.
-    names = [] if own is None else [own.former, *(one.field for one in own.all)]
+    names = [] if own is None else [one.field for one in own.all]
     found, wanted = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
     kinds = {name: found[name].get("type", "object") for name in found.keys() & wanted.keys()}
     differing = sorted(name for name, kind in kinds.items() if kind != wanted[name]["type"])

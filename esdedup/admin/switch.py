@@ -2,8 +2,8 @@
 
 The new scheme gets a field of its own beside the old one, and `_meta` names it as the next. Writers
 that read `_meta` fill both fields. When every document has the new field, `_meta` makes it the one
-that searches use, and the old field the former one, which is emptied last. Groups and marks stay
-where they are. Each step can be repeated, so that an interrupted change resumes.
+that searches use. Groups and marks stay where they are, and so do the old tokens. Each step can be
+repeated, so that an interrupted change resumes.
 """
 
 from __future__ import annotations
@@ -39,33 +39,19 @@ no esdedup. Documents that the last round leaves lack the old tokens too."""
 
 log = logging.getLogger("esdedup")
 
-Stage = Literal["begin", "fill", "forget", "done"]
-
 
 @dataclass(frozen=True)
 class SwitchPlan:
     """The stage of a change. meta: now. following: at the end.
 
-    stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "forget" if the
-    old field must be emptied, "done" if there is nothing to do.
+    stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "done" if there
+    is nothing to do.
     """
 
     name: str
-    stage: Stage
+    stage: Literal["begin", "fill", "done"]
     meta: IndexMeta
     following: IndexMeta
-
-
-@dataclass(frozen=True)
-class SwitchReport:
-    """The change. Reports of its two steps are None if they were not needed.
-
-    filled: documents that got the next tokens. emptied: documents that lost the old ones.
-    """
-
-    plan: SwitchPlan
-    filled: ChangeReport | None
-    emptied: ChangeReport | None
 
 
 Fill = Callable[[BackfillPlan], ChangeReport]
@@ -80,30 +66,26 @@ def switch(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
     *,
-    keep: bool = False,
     effort: Effort = Effort(),  # noqa: B008
     fill: Fill | None = None,
     on_wait: OnWait = log.info,
-) -> SwitchReport:
+) -> ChangeReport:
     """Change the scheme or the text field of an index while searches and writers continue.
 
     name: an index, alias or data stream. scheme, text_field: the new ones; None to resume a change.
-    keep: leave the old tokens in the documents for now. fill: in place of `backfill` with `effort`.
-    After an error the same call resumes. Raises the errors of `plan_switch`, and StoreError, before
-    any change, if there is an obstacle, and if a document was not updated, or an index left out.
+    fill: in place of `backfill` with `effort`. Returns the counts of the documents that got the
+    next tokens. After an error the same call resumes. Raises the errors of `plan_switch`, and
+    StoreError, before any change, if there is an obstacle, and if a document was not updated, or an
+    index left out.
     """
     with reached(target) as cluster:
-        fill = fill or partial(backfill, cluster, effort=effort)
         plan = plan_switch(cluster, name, scheme, text_field)
-        filled = emptied = None
-        if plan.stage in ("begin", "fill"):
-            filled = _fill_next(cluster, plan, fill, on_wait)
-            _complete(cluster, plan)
-        if not keep and plan.stage != "done":
-            on_wait(f"Waiting {WAIT_SECONDS:.0f} s until no reader uses the old tokens")
-            time.sleep(WAIT_SECONDS)
-            emptied = _empty_former(cluster, name, fill)
-    return SwitchReport(plan, filled, emptied)
+        if plan.stage == "done":
+            return ChangeReport()
+        fill = fill or partial(backfill, cluster, effort=effort)
+        filled = _fill_next(cluster, plan, fill, on_wait)
+        _complete(cluster, plan)
+    return filled
 
 
 def plan_switch(
@@ -132,20 +114,14 @@ def plan_switch(
             )
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
     if scheme is None and names is None:
-        if meta.former is None:
-            raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
-        return SwitchPlan(name, "forget", meta, meta)
+        raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     free = next(each for n in itertools.count(2) if (each := f"{FIELD}_{n}") not in taken)
     following = IndexMeta(
         scheme or meta.whole, names or meta.text_fields, free, marks_in=meta.marks_field
     )
     if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
-        return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
-    if meta.former is not None:
-        raise UsageError(
-            f"{name!r} has a former field to empty first: esdedup switch --index {name}"
-        )
+        return SwitchPlan(name, "done", meta, meta)
     if meta.others:
         raise UsageError(
             f"{name!r} has sketches of fields of their own, which can't be switched: index or"
@@ -168,27 +144,23 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
     time.sleep(WAIT_SECONDS)
     total = ChangeReport()
     for _ in range(_ROUNDS):
-        report = _filled(plan_backfill(cluster, plan.name, following=True), fill)
+        filling = plan_backfill(cluster, plan.name, following=True)
+        if filling.left_out:
+            raise StoreError(
+                f"{plan.name!r} can't change its scheme while indices are left out:"
+                f" {'; '.join(map(str, filling.left_out))}"
+            )
+        report = fill(filling)
+        for failure in report.failures:
+            count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
+            raise StoreError(
+                f"{count} not updated, such as {failure.id}: {failure.reason}. Switch again to go"
+                " on"
+            )
         total += report
         if not report.written:
             break
     return total
-
-
-def _filled(filling: BackfillPlan, fill: Fill) -> ChangeReport:
-    """Execute a plan. Raises StoreError if an index is left out, or a document not updated."""
-    if filling.left_out:
-        raise StoreError(
-            f"{filling.named.name!r} can't change its scheme while indices are left out:"
-            f" {'; '.join(map(str, filling.left_out))}"
-        )
-    report = fill(filling)
-    for failure in report.failures:
-        count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
-        raise StoreError(
-            f"{count} not updated, such as {failure.id}: {failure.reason}. Switch again to go on"
-        )
-    return report
 
 
 def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
@@ -202,16 +174,7 @@ def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
             f"no document of {plan.name!r} got tokens of scheme {meta.next.whole.id}: searches go"
             f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
-    _put(cluster, named, found, replace(meta.next, former=meta.field))
-
-
-def _empty_former(cluster: Cluster, name: str, fill: Fill) -> ChangeReport:
-    """Remove the old tokens from the documents."""
-    report = _filled(plan_backfill(cluster, name, former=True), fill)
-    named, found, meta = attached(cluster, name)
-    if meta.former is not None:
-        _put(cluster, named, found, replace(meta, former=None))
-    return report
+    _put(cluster, named, found, meta.next)
 
 
 def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:

@@ -59,22 +59,6 @@ def _joined(decisions: Sequence[Decision]) -> Decision:
     return replace(changes[0], fields=fields)
 
 
-def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
-    """Replace the tokens below a field of ours by null; marks and values of other programs stay.
-
-    An update can't remove a key, and servers may forbid scripts. held: with at least the field.
-    """
-
-    def without(one: Held) -> Decision:
-        stored = one.document.tokens_in(field)
-        gone = [name for name in stored if is_ours(name)]
-        if not any(stored[name] is not None for name in gone):
-            return "unchanged"
-        return Change(one, {field: dict.fromkeys(gone) if stored.keys() - gone else None})
-
-    return change_held(store, held, lambda now: [*map(without, now)], [field])
-
-
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
     """Return the digests that documents of these texts have."""
     return normalised_digests(texts, meta.scheme.normalisation)[1]

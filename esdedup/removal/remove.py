@@ -175,7 +175,7 @@ def dedup(
     indices by now. Documents that were not logged are unchanged, and the same call resumes.
     """
     if destination is not None and destination.meta() is None:
-        destination.create(replace(meta, next=None, former=None))
+        destination.create(replace(meta, next=None))
     rows = groups.duplicate_rows
     if action == "mark":
         rows = np.union1d(rows, groups.representative[rows])

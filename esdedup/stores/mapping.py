@@ -32,18 +32,17 @@ class IndexMeta:
 
     scheme: made the tokens of the text. text_fields: the fields that hold the text, in the order in
     which they are joined (`fields.text_at`). field: the object field that holds the tokens. next:
-    of the tokens that are filled beside them while the index changes its scheme. former: the field
-    to be emptied after that. stop: tokens that searches leave out (`stop_list.stop_entries`).
-    others: sketches of other fields, one scheme for each set of fields; they are removed from a
-    scheme that has them. marks_in: the field of groups and marks, if it is not `field`. Raises
-    UsageError for names that can't be fields, and if the first sketch is of other fields.
+    of the tokens that are filled beside them while the index changes its scheme. stop: tokens that
+    searches leave out (`stop_list.stop_entries`). others: sketches of other fields, one scheme for
+    each set of fields; they are removed from a scheme that has them. marks_in: the field of groups
+    and marks, if it is not `field`. Raises UsageError for names that can't be fields, and if the
+    first sketch is of other fields.
     """
 
     scheme: Scheme
     text_fields: tuple[str, ...] = ("text",)
     field: str = FIELD
     next: IndexMeta | None = None
-    former: str | None = None
     stop: tuple[str, ...] = ()
     others: tuple[Scheme, ...] = ()
     marks_in: str | None = None
@@ -122,7 +121,6 @@ class IndexMeta:
             "field": self.field,
             "scheme": self.whole.to_json(),
             "next": self.next and self.next.to_json(),
-            "former": self.former,
             "stop": list(self.stop),
             "marks_in": self.marks_in,
         }
@@ -133,7 +131,7 @@ class IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
         known = document if isinstance(document, Mapping) else {}
         names, stop = known.get("text_fields"), known.get("stop", [])
-        texts = [known.get("field"), known.get("former", ""), known.get("marks_in", "")]
+        texts = [known.get("field"), known.get("marks_in", "")]
         if not (
             isinstance(names, list)
             and isinstance(stop, list)
@@ -151,7 +149,6 @@ class IndexMeta:
             tuple(names),
             known["field"],
             IndexMeta.from_json(known["next"]) if "next" in known else None,
-            known.get("former"),
             stop_entries(stop, scheme),
             marks_in=known.get("marks_in"),
         )
@@ -242,14 +239,12 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
     for meta, following in behind:
-        ahead = following.whole.id, following.field, meta.field
-        if any((each.whole.id, each.field, each.former) == ahead for each in attached.values()):
+        if any(following.holds(each) for each in attached.values()):
             return _with_all_stops(meta, attached.values())
     (first, own), *others = attached.items()
     for index, meta in others:
         own.require(meta, f"{first}, beside {index} behind {name!r},")
-    former = min({meta.former for meta in attached.values()} - {None}, default=None, key=str)
-    own = replace(own, next=own.next if len(behind) == len(attached) else None, former=former)
+    own = replace(own, next=own.next if len(behind) == len(attached) else None)
     return _with_all_stops(own, attached.values())
 
 

@@ -97,7 +97,7 @@ def test_a_sketch_of_the_title_is_added_to_an_index_in_use(place: Place, tmp_pat
     at = ("--index", name)
     assert esdedup_command(url, "attach", *at, "--text-field", "body").status == 0
     assert esdedup_command(url, "backfill", *at).json[0]["written"] == 5
-    switched = esdedup_command(url, "switch", *at, "--scheme", str(scheme), "--yes")
+    switched = esdedup_command(url, "switch", *at, "--scheme", str(scheme))
     assert switched.status == 0, switched.err
     pairs = esdedup_command(url, "pairs", *at, "--sketch", "title")
     assert {(each["left"], each["right"]) for each in pairs.json} == {("a", "b"), ("c", "d")}

@@ -137,6 +137,6 @@ SCENARIOS = (
     Scenario("attach", plain, ["attach -i INDEX"]),
     Scenario("template", filled, ["template -i INDEX", "template -i INDEX --install"]),
     Scenario("backfill", attached, ["backfill -i INDEX", "backfill -i INDEX --stale"]),
-    Scenario("switch", filled, ["switch -i INDEX --scheme new.json --yes"]),
+    Scenario("switch", filled, ["switch -i INDEX --scheme new.json"]),
     reading("check", "check -i INDEX"),
 )

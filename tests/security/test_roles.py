@@ -134,7 +134,7 @@ def test_switch_asks_for_the_right_to_templates_before_any_change(
     before = secured.ask("GET", f"/{name}/_mapping")
     switch, template = (role(each, secured.product, f"{name}*") for each in ("switch", "template"))
     secured.make_user(name, switch)
-    command = f"switch -i {alias} --scheme new.json --yes"
+    command = f"switch -i {alias} --scheme new.json"
     ran = secured.run(*command.split(), user=name)
     assert ran.status == 1
     assert "component_template" in ran.err

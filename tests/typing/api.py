@@ -120,5 +120,5 @@ def administering() -> None:
     admin.attach(url, plan)
     filled: admin.ChangeReport = admin.backfill(url, "news", admin.Effort(workers=4))
     found: admin.Check = admin.check(url, "news")
-    switched: admin.SwitchReport = admin.switch(url, "news", esdedup.Scheme(seed=2))
+    switched: admin.ChangeReport = admin.switch(url, "news", esdedup.Scheme(seed=2))
     print(filled.written, found.good, switched)

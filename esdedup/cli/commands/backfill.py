@@ -71,16 +71,14 @@ def switch_command(
     text_field: list[str] | None = options.text_field(),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
-    keep: bool = setting(False, "Leave the old tokens in place for now."),
-    yes: bool = options.yes(),
     as_json: bool | None = options.as_json(),
 ) -> None:
     """Change the scheme or text field of an index in use.
 
     Example: esdedup switch --index news --scheme new.json
 
-    The new tokens are filled in beside the old ones. Searches use them when all are there. Then
-    the old ones are removed, after asking. Run the same command again to resume an interrupted run.
+    The new tokens are filled in beside the old ones. Searches use them when all are there. Run the
+    same command again to resume an interrupted run.
     """
     wanted, effort = scheme_in(scheme), Effort(workers, max_rate)
     path = dead_letter_path(target.index)
@@ -101,24 +99,14 @@ def switch_command(
             message(f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}")
             message(f"to scheme {following.whole.id} in the field {following.field!r}:")
             message(json.dumps(index_mapping(following)["properties"]))
-        done = switch(cluster, plan.name, wanted, text_field, keep=True, fill=fill, on_wait=message)
-        if done.filled is not None:
-            _show(done.filled, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
-            if plan.meta.stop:
-                message(
-                    f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme"
-                    " and is empty now: esdedup stats --hot shows the large buckets of the new one"
-                )
-            message(f"Searches use scheme {following.whole.id} from now on")
-        if keep:
-            return
-        forgetting = plan_backfill(cluster, plan.name, former=True)
-        field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
-        question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
-        if not output.agreed(question, yes):
-            return
-        report = switch(cluster, plan.name, fill=fill, on_wait=message).emptied or ChangeReport()
-        _show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, target, as_json)
+        done = switch(cluster, plan.name, wanted, text_field, fill=fill, on_wait=message)
+        _show(done, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
+        if plan.meta.stop:
+            message(
+                f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and"
+                " is empty now: esdedup stats --hot shows the large buckets of the new one"
+            )
+        message(f"Searches use scheme {following.whole.id} from now on")
 
 
 def _fill(

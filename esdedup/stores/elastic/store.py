@@ -303,7 +303,7 @@ class ClusterStore:
         Raises UsageError while the scheme is being changed, and StoreError if another client
         changes `_meta` at the same time.
         """
-        if meta.next is not None or meta.former is not None:
+        if meta.next is not None:
             raise UsageError(
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
