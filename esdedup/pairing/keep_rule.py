@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import struct
 from collections.abc import Collection, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 from esdedup.arguments import check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
-from esdedup.pairing.strings import Strings, byte_order, natural_keys
+from esdedup.pairing.strings import Strings, byte_order, natural_key
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 
@@ -89,7 +88,7 @@ class KeepRule:
         keys = keys.picked(by_id)
         if len(keys) and (keys.raw[keys.offsets[:-1]] == ABSENT[0]).all():
             raise UsageError(f"keep {self}: no document has a number or a text in that field")
-        return by_id[byte_order(keys)[0]]
+        return by_id[byte_order(keys.encoded(), len(keys))[0]]
 
 
 def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64:
@@ -117,9 +116,7 @@ def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[bytes]) -> list[bytes
 
     keys: of the documents, as `KeepRule.key` returns them.
     """
-    natural = natural_keys(ids)
-    raw, ends = natural.raw.tobytes(), natural.offsets.tolist()
-    by_id = [raw[start:end] for start, end in itertools.pairwise(ends)]
+    by_id = [natural_key(id) for id in ids.encoded()]
     if rule.by == "id":
         # The end keeps the order if one id is the beginning of another.
         return [id.translate(_INVERTED) + b"\xff" for id in by_id] if rule.last else by_id

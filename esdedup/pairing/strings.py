@@ -1,23 +1,23 @@
-"""Many strings in two flat arrays, and ids in natural order, sorted in numpy.
+"""Many strings in two flat arrays, and ids in natural order.
 
-A list of Python's strings takes about 65 bytes for an id of 8 characters, and keys to sort them by
-take 300 more. Here an id takes 16.
+A list of Python's strings takes about 65 bytes for an id of 8 characters. Here an id takes 16.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, Mask, blocks, offsets_of, ranges, run_starts
+from esdedup.text.arrays import I64, Mask, blocks, offsets_of, ranges
 
 _BYTES_AT_ONCE = 1 << 18
+_DIGITS = re.compile(rb"[0-9]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +52,6 @@ class Strings(Sequence[str]):
         """The bytes of each string, shape (n,)."""
         return np.diff(self.offsets)
 
-    def slice(self, some: slice) -> Strings:
-        """The strings of consecutive rows, without a copy. some: of no other step than 1."""
-        bounds = self.offsets[some.start : some.stop + 1]
-        return Strings(self.raw[bounds[0] : bounds[-1]], bounds - bounds[0])
-
     def picked(self, rows: I64) -> Strings:
         """The strings of some rows, in their order."""
         starts, counts = self.offsets[rows], self.counts[rows]
@@ -84,88 +79,52 @@ class Strings(Sequence[str]):
         start, end = self.offsets[at : at + 2].tolist()
         return self.raw[start:end].tobytes().decode("utf-8", "surrogatepass")
 
-    def __iter__(self) -> Iterator[str]:
+    def encoded(self) -> Iterator[bytes]:
+        """Yield each string in UTF-8."""
         for some in blocks(self.counts, _BYTES_AT_ONCE):
-            part = self.slice(some)
-            raw = part.raw.tobytes()
-            for start, end in itertools.pairwise(part.offsets.tolist()):
-                yield raw[start:end].decode("utf-8", "surrogatepass")
+            bounds = self.offsets[some.start : some.stop + 1]
+            raw = self.raw[bounds[0] : bounds[-1]].tobytes()
+            for start, end in itertools.pairwise((bounds - bounds[0]).tolist()):
+                yield raw[start:end]
+
+    def __iter__(self) -> Iterator[str]:
+        return (each.decode("utf-8", "surrogatepass") for each in self.encoded())
 
 
 def natural_order(ids: Strings) -> tuple[I64, Mask]:
-    """The rows in the order of `models.natural`, equal ids by row; True for the first of each id.
+    """Return the rows in the order of `models.natural`, and as `byte_order` the first of each id.
 
     Both have shape (n,).
     """
-    keys = [natural_keys(ids.slice(some)) for some in blocks(ids.counts, _BYTES_AT_ONCE)]
-    return byte_order(Strings.joined(keys))
+    return byte_order(map(natural_key, ids.encoded()), len(ids))
 
 
-def byte_order(strings: Strings) -> tuple[I64, Mask]:
-    """The rows in ascending order of their bytes, equal ones by row; True for the first of each.
+def byte_order(keys: Iterable[bytes], count: int) -> tuple[I64, Mask]:
+    """Return the rows in ascending order of n keys, equal ones by row; True for the first of each.
 
-    Sorts by eight bytes at a time, and by the next eight only rows that are still equal. A string
-    must not be the beginning of another that goes on with zero bytes only.
+    Both have shape (n,).
     """
-    longest = int(strings.counts.max(initial=0))
-    windows = sliding_window_view(np.append(strings.raw, np.zeros(8, np.uint8)), 8)
-    order = np.arange(len(strings))
-    group = np.zeros(len(strings), np.int64)
-    undecided = np.arange(len(strings))
-    first = np.ones(len(strings), np.bool_)
-    for at in range(0, longest, 8):
-        rows, groups = order[undecided], group[undecided]
-        words = _words(windows, strings.offsets[rows] + at, strings.offsets[rows + 1])
-        by = np.lexsort((words, groups)) if at else np.argsort(words, kind="stable")
-        order[undecided] = rows[by]
-        fresh = run_starts(words[by]) | run_starts(groups)
-        group[undecided] = np.cumsum(fresh)
-        first[undecided] = fresh
-        undecided = undecided[~(fresh & np.append(fresh[1:], True))]
-        if not undecided.size:
-            break
-    return order, first
+    # An array of Python's strings takes four times the memory. numpy compares up to a null only.
+    free_of_nulls = (
+        key.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1").decode("latin-1") for key in keys
+    )
+    texts: Any = np.fromiter(free_of_nulls, np.dtypes.StringDType(), count)
+    order: I64 = np.argsort(texts, kind="stable")
+    texts = texts[order]
+    return order, np.append(True, texts[1:] != texts[:-1])[:count]
 
 
-def _words(windows: NDArray[np.uint8], starts: I64, ends: I64) -> U64:
-    """The eight bytes from each start on as a number, shape (n,); zeros follow the end.
-
-    windows: the eight bytes from each byte on.
-    """
-    read = windows[np.minimum(starts, ends)].view(">u8")[:, 0].astype(np.uint64)
-    beyond = (8 * np.clip(8 - (ends - starts), 0, 8)).astype(np.uint64)
-    words: U64 = read >> beyond << beyond
-    return words
-
-
-def natural_keys(ids: Strings) -> Strings:
-    """Bytes that sort as `models.natural` sorts the ids.
+def natural_key(id: bytes) -> bytes:
+    """Return bytes that sort as `models.natural` sorts an id.
 
     A text ends with a zero byte. After that comes a number, as the number of its digits in 2 bytes
-    and the digits; at the end of the id zero bytes stand in its place, and the id itself, which
-    tells "a1" from "a01".
+    and the digits; at the end of the id zero bytes replace it, followed by the id itself, which
+    distinguishes "a1" from "a01".
     """
-    raw, at = ids.raw, np.arange(ids.raw.size)
-    digit = (raw >= ord("0")) & (raw <= ord("9"))
-    begins = digit.copy()
-    begins[1:] &= ~digit[:-1]
-    starts = ids.offsets[:-1][ids.counts > 0]
-    begins[starts] = digit[starts]
-    # A zero is one of the first of its number if none but zeros is before it.
-    number = np.maximum.accumulate(np.where(begins, at, 0))
-    written = ~digit | (np.maximum.accumulate(np.where(raw != ord("0"), at, -1)) >= number)
-    digits = np.bincount(number[digit & written], minlength=raw.size)[begins] + 1
-    special = raw < 2
-    sizes = written.astype(np.int64) + special + 3 * begins
-    ends = offsets_of(sizes)
-    lengths = np.diff(ends[ids.offsets]) + 3 + ids.counts
-    offsets = offsets_of(lengths)
-    # What a byte is moved by, because of the ends and ids that were written before it.
-    moved = ends[1:] + np.repeat(offsets[:-1] - ends[ids.offsets[:-1]], ids.counts) - 1
-    keys = np.zeros(offsets[-1], np.uint8)
-    keys[moved[special] - 1] = 1
-    keys[moved[written]] = (raw + special)[written]
-    length = moved[begins] - written[begins]
-    keys[length - 1], keys[length] = digits >> 8, digits & 255
-    keys[ranges(offsets[1:] - ids.counts, ids.counts)] = raw
-    return Strings(keys, offsets)
+    escaped = id.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
+    return _DIGITS.sub(_number_key, escaped) + b"\0\0\0" + id
+
+
+def _number_key(found: re.Match[bytes]) -> bytes:
+    digits = found[0].lstrip(b"0")
+    return b"\0" + (len(digits) + 1).to_bytes(2, "big") + digits
