@@ -26,8 +26,8 @@ from esdedup.models import Document, Match, Query, Result, Statistics
 from esdedup.pairing.pairs import SimilarPairs, similar_pairs
 from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.documents import RepeatedIds, partial_document
-from esdedup.records.files import BadRecord, Chunk, Record
+from esdedup.records.documents import partial_document
+from esdedup.records.files import BadRecord, Chunk, Record, chunked
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, undo
@@ -172,34 +172,15 @@ class Index:
         field = self.meta.text_fields[0]
         sources = ({field: each} if isinstance(each, str) else each for each in documents)
         records = _records(sources, id_field)
-        report = self.ingest(records, _raise, id_field=id_field, on_duplicate=on_duplicate)
+        report = self.ingest(chunked(records), _raise, id_field=id_field, on_duplicate=on_duplicate)
         self.store.refresh()
         return report
 
     def ingest(
-        self,
-        records: Iterable[Record | BadRecord] | Iterable[Chunk],
-        dead_letter: DeadLetter,
-        *,
-        workers: int = 1,
-        id_field: str | None = None,
-        on_duplicate: DuplicatePolicy | None = None,
-        on_batch: Callable[[IngestReport], None] | None = None,
-        ids: RepeatedIds | None = None,
+        self, chunks: Iterable[Chunk], dead_letter: DeadLetter, **options: Any
     ) -> IngestReport:
-        """Write records of files with their tokens, as `ingest.ingest` does, without a refresh."""
-        return ingest(
-            self.store,
-            self.meta,
-            records,
-            dead_letter,
-            workers=workers,
-            id_field=id_field,
-            on_duplicate=on_duplicate,
-            on_batch=on_batch,
-            fresh=lambda: self.meta,
-            ids=ids,
-        )
+        """Write the records of files, with the options of `ingest.ingest`, without a refresh."""
+        return ingest(self.store, lambda: self.meta, chunks, dead_letter, **options)
 
     def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
         """Merge fields into documents that exist, and return the number of documents.

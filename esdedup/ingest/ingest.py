@@ -7,12 +7,11 @@ process writes, in the order of the records: of several documents of one id the 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import in_order
@@ -28,7 +27,7 @@ from esdedup.records.documents import (
     is_ours,
     items_of,
 )
-from esdedup.records.files import BadRecord, Chunk, Record, batches
+from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.fields import text_at
@@ -66,15 +65,14 @@ class IngestReport(Counts):
 
 def ingest(
     store: Store,
-    meta: IndexMeta,
-    records: Iterable[Record | BadRecord] | Iterable[Chunk],
+    current: Callable[[], IndexMeta],
+    chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
     *,
     workers: int = 1,
     id_field: str | None = None,
     on_duplicate: DuplicatePolicy | None = None,
     on_batch: Callable[[IngestReport], None] | None = None,
-    fresh: Callable[[], IndexMeta] | None = None,
     ids: RepeatedIds | None = None,
 ) -> IngestReport:
     """Write records with their tokens. What counts as created or updated is durable.
@@ -83,18 +81,16 @@ def ingest(
     another text. A document that the index has already is not written. One with the same text and
     other fields keeps its group and marks; one with another text loses them.
 
-    records: single ones, or chunks, which more than one worker needs. dead_letter: called with
+    current: returns the index's meta, which may change during the run. dead_letter: called with
     every record that is not written. on_batch: called after each batch with the report so far,
-    whose records are acknowledged. fresh: returns the index's meta, which may change during the
-    run. ids: receives the ids of all documents.
+    whose records are acknowledged. ids: receives the ids of all documents.
 
     Raises the errors of the store, and of `in_order`. The same call again completes the work.
     """
-    current = fresh or (lambda: meta)
     policy = on_duplicate or DuplicatePolicy()
     originals = Originals(store, current, policy) if policy.action != "keep" else None
     prepare = partial(_prepare, id_field, originals is not None)
-    given = ((chunk, current()) for chunk in _chunks(records))
+    given = ((chunk, current()) for chunk in chunks)
     report = IngestReport()
     ids = ids or RepeatedIds()
     with closing(in_order(workers, prepare, given)) as made:
@@ -112,17 +108,6 @@ def ingest(
             if on_batch is not None:
                 on_batch(report)
     return report
-
-
-def _chunks(records: Iterable[Record | BadRecord] | Iterable[Chunk]) -> Iterator[Chunk]:
-    """Yield the chunks, or single records in chunks."""
-    rest = iter(records)
-    for first in rest:
-        if isinstance(first, Chunk):
-            yield first
-        else:
-            single = cast("Iterable[Record | BadRecord]", itertools.chain([first], rest))
-            yield from (Chunk(partial(iter, some)) for some in batches(single))
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,7 @@ def chunks_in(
             _checked(name, number, row) if isinstance(row, dict) else BadRecord(name, number, *row)
             for number, row in enumerate(rows, 1)
         )
-        for some in batches(records, CHUNK_BYTES):
-            yield Chunk(partial(list, some), names)
+        yield from chunked(records, CHUNK_BYTES, names)
         return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
@@ -182,18 +181,19 @@ def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) ->
     if is_array or kind in ("csv", "tsv"):
         # Only from the beginning of such a file it is known where a record ends.
         read = _read_array if is_array else _read_rows
-        for some in batches(read(name, kind, stream), CHUNK_BYTES):
-            yield Chunk(partial(list, some))
+        yield from chunked(read(name, kind, stream), CHUNK_BYTES)
         return
     numbered = enumerate(lines_of(stream), 1)
     for lines in grouped(numbered, lambda line: len(line[1]), CHUNK_BYTES, most):
         yield Chunk(partial(_read_lines, name, kind, lines))
 
 
-def batches(
-    records: Iterable[Record | BadRecord], characters: int = BATCH_CHARACTERS
-) -> Iterator[list[Record | BadRecord]]:
-    """Yield records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
+def chunked(
+    records: Iterable[Record | BadRecord],
+    characters: int = BATCH_CHARACTERS,
+    fields: tuple[str, ...] = (),
+) -> Iterator[Chunk]:
+    """Yield records in chunks of about `characters`, and at most BATCH_DOCUMENTS."""
 
     def weigh(record: Record | BadRecord) -> int:
         if isinstance(record, BadRecord):
@@ -202,7 +202,8 @@ def batches(
             return len(record.json)
         return sum(len(value) for value in record.source.values() if isinstance(value, str))
 
-    return grouped(records, weigh, characters, BATCH_DOCUMENTS)
+    for some in grouped(records, weigh, characters, BATCH_DOCUMENTS):
+        yield Chunk(partial(iter, some), fields)
 
 
 def _read_lines(

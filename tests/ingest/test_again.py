@@ -57,24 +57,18 @@ def test_equal_documents_are_not_written_and_keep_their_groups(
     assert (report["unchanged"], report["updated"], report["created"]) == (4, 0, 0)
     assert held(store) == before
     # The same text with other fields keeps its group, another text does not.
-    write_lines(
-        Path("some.jsonl"),
-        [
-            {**DOCUMENTS[0], "n": 1.0},
-            {"id": "b", "text": DOCUMENTS[1]["text"]},
-            {**DOCUMENTS[2], "text": "sunshine"},
-            DOCUMENTS[3],
-        ],
-    )
+    a, b, c, d = DOCUMENTS
+    changed = [{**a, "n": 1.0}, {"id": "b", "text": b["text"]}, {**c, "text": "sunshine"}, d]
+    write_lines(Path("some.jsonl"), changed)
     (report,) = run_command(*command).json
     assert (report["unchanged"], report["updated"]) == (1, 3)
     after = held(store)
     assert [after[id][1] for id in "abd"] == [before[id][1] for id in "abd"]
     assert after["c"][1].keys() == {"scheme", "digest"}
     assert after["d"][0] == before["d"][0]
-    (a, b) = store.get(["a", "b"])
-    assert str(plain(a)["n"]) == "1.0"
-    assert "n" not in b.source
+    first, second = store.get(["a", "b"])
+    assert str(plain(first)["n"]) == "1.0"
+    assert "n" not in second.source
 
 
 @pytest.mark.parametrize("action", ["mark", "skip", "group"])
@@ -97,12 +91,8 @@ def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store:
     before = held(store)
     a, b = store.hold(["a", "b"])
     old = {**b.document.tokens, "scheme": "another", "minhash": None}
-    store.change(
-        [
-            Change(a, {n: a.document.source[n] for n in ("id", "text", "n", "tags")}, True),
-            Change(b, {"esdedup": old}),
-        ]
-    )
+    plain_a = {n: a.document.source[n] for n in ("id", "text", "n", "tags")}
+    store.change([Change(a, plain_a, True), Change(b, {"esdedup": old})])
     report = index.add(DOCUMENTS)
     assert (report.updated, report.unchanged) == (2, 2)
     after = held(store)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup import DuplicatePolicy
 from esdedup.ingest.ingest import ingest
-from esdedup.records.files import BadRecord, Record
+from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.text.jaccard import jaccard
 from tests.helpers.arrivals import by_brute_force, family
@@ -109,7 +109,9 @@ def test_a_duplicate_of_what_was_refused_is_not_lost(
     letters: list[BadRecord] = []
     records = (Record("f", n, source) for n, source in enumerate(given, 1))
     policy = DuplicatePolicy(action)
-    report = ingest(index.store, index.meta, records, letters.append, on_duplicate=policy)
+    report = ingest(
+        index.store, lambda: index.meta, chunked(records), letters.append, on_duplicate=policy
+    )
     assert report.failed == len(letters) == 1
     assert report.read == report.created + report.updated + report.skipped + report.failed
     index.store.refresh()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup import DuplicatePolicy
 from esdedup.ingest import ingest
-from esdedup.records.files import BadRecord, Record
+from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores.changes import update
 from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
 from tests.helpers.places import Place
@@ -62,7 +62,11 @@ def take(
     letters: list[BadRecord] = []
     index.create()
     report = ingest.ingest(
-        index.store, index.meta, records(texts, dies_at), letters.append, on_duplicate=policy
+        index.store,
+        lambda: index.meta,
+        chunked(records(texts, dies_at)),
+        letters.append,
+        on_duplicate=policy,
     )
     index.store.refresh()
     assert not letters

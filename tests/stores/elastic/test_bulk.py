@@ -12,7 +12,7 @@ import pytest
 import esdedup
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
-from esdedup.records.files import BadRecord, Record
+from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores import BulkPolicy
 from esdedup.stores.elastic.bulk import Action, write_actions
 from esdedup.stores.elastic.retry import Retries
@@ -46,7 +46,7 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     letters: list[BadRecord] = []
     given = [*large, too_large, wrong]
     records = (Record("file", line, source) for line, source in enumerate(given, 1))
-    report = ingest(index.store, index.meta, records, letters.append)
+    report = ingest(index.store, lambda: index.meta, chunked(records), letters.append)
     assert (report.read, report.created, report.failed) == (62, 60, 2)
     reasons = {json.loads(letter.raw)["id"]: letter.reason for letter in letters}
     assert "larger than the server accepts" in reasons["giant"]
