@@ -41,7 +41,8 @@ class Compare:
 
     def judge(self, given: Given) -> Response:
         """Keep a judgement, and show the page that it came from."""
-        left, right, verdict = given.id("left"), given.id("right"), given.get("verdict", "")
+        left, right = (self.review.document(given.id(each)).id for each in ("left", "right"))
+        verdict = given.get("verdict", "")
         similarity = self.review.index.explain(left, right).similarity
         # The page Judge only shows pairs whose turn it is.
         drawn = given.get("from") == "judge"

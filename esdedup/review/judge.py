@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 from dataclasses import dataclass
 from functools import partial
@@ -25,9 +24,6 @@ _IN_WORDS: dict[Verdict, str] = {
     "different": "Judged not a duplicate",
     "unsure": "Skipped",
 }
-_AT_ONCE = 100
-"""Pairs whose documents are looked up together, if those of many are gone."""
-
 DRAWING = "Drawing pairs to judge"
 
 
@@ -144,19 +140,13 @@ class Judge:
         """Return the first pair in turn whose documents still exist, with texts."""
         # A pair that was judged on another page is shown in its turn: only then does it count.
         judged = {(each.left, each.right) for each in judgements.pairs if each.drawn}
-        turns = (pair for pair in _turns(pool, self.drawing.threshold) if pair[:2] not in judged)
-        count = 1
         index = self.review.index
-        fields = index.meta.text_fields
-        while some := [*itertools.islice(turns, count)]:
-            found = index.store.get([id for pair in some for id in pair[:2]])
-            documents = {each.id: each for each in found if text_at(each.source, fields)}
-            for left, right, *_ in some:
-                if left in documents and right in documents:
-                    two, judgement = (
-                        (documents[left], documents[right]),
-                        judgements.between(left, right),
-                    )
-                    return pair_of(two, index.meta, self.review.show, judgement=judgement)
-            count = min(2 * count, _AT_ONCE)
+        for left, right, *_ in _turns(pool, self.drawing.threshold):
+            if (left, right) in judged:
+                continue
+            found = {each.id: each for each in index.store.get([left, right])}
+            two = [found[id] for id in (left, right) if id in found]
+            if sum(bool(text_at(each.source, index.meta.text_fields)) for each in two) == 2:
+                judgement = judgements.between(left, right)
+                return pair_of(two, index.meta, self.review.show, judgement=judgement)
         return None
