@@ -19,7 +19,7 @@ from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.candidates import Candidates, GivenPairs, candidates_of
+from esdedup.pairing.candidates import Candidates, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
 from esdedup.pairing.scan import (
@@ -44,7 +44,6 @@ from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
-_NONE = GivenPairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,7 @@ def find_groups(
         job = _Job(reading, grouping, columns, texts, judgements, step)
         elsewhere = judged_elsewhere(store)
         if grouping.exact:
-            found = job.groups(_NONE)
+            found = job.groups(Candidates([]))
         else:
             rows = job.classes.compared
             limits = grouping.limits
@@ -285,7 +284,8 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     assert columns.texts_of is not None
     job = _Job(Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step)
     right, left = np.tril_indices(job.classes.filled, -1)
-    found = job.groups(_NONE if grouping.exact else GivenPairs(left, right))
+    every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
+    found = job.groups(Candidates(every))
     digests, representative = groups.digests.copy(), groups.representative.copy()
     value = groups.value.copy()
     digests[rows], value[rows] = found.digests, found.value
@@ -360,7 +360,7 @@ class _Job:
         constraints.link(self._partition)
         leading = self._grouping.method == "leader"
         group = self._follow_leaders if leading else self._join_components
-        for done, left, right in candidates.blocks():
+        for done, left, right in candidates.blocks:
             group(left, right)
             self._step("Comparing", done, rows.size)
         partition, value = self._partition[self._partition], self._value

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from esdedup.pairing.comparison import Reading
 from esdedup.search import buckets
 from esdedup.search.buckets import Capped
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.stop_list import stopped_buckets
@@ -71,19 +72,17 @@ def classes_of(
     return Classes(rows, number[first], int(np.count_nonzero(filled[rows])))
 
 
-class Candidates(Protocol):
+class Candidates(NamedTuple):
     """Pairs of positions among the rows that are compared.
 
-    capped: buckets of which not all pairs are candidates. recall: expected share of the pairs
-    within the limits that are candidates; None if buckets are stopped or capped, since how many
-    pairs share only these depends on the texts.
+    blocks: the pairs, each once, iterable once. capped: buckets of which not all pairs are
+    candidates. recall: expected share of the pairs within the limits that are candidates; None if
+    buckets are stopped or capped, since how many pairs share only these depends on the texts.
     """
 
-    capped: Capped
-    recall: float | None
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield the pairs, each once."""
+    blocks: Iterable[Block]
+    capped: Capped = Capped()
+    recall: float | None = 1.0
 
 
 def candidates_of(
@@ -94,85 +93,60 @@ def candidates_of(
     values: of n documents, shape (width, n). compared: the rows, shape (m,). folder: for buckets,
     which are mapped from files.
     """
-    assert reading.sketch is not None
-    if reading.sketch.metric == "hamming":
-        return _Fingerprints(reading, values, compared, limits)
-    return _Bands(reading, values, compared, limits, folder)
+    sketch = reading.sketch
+    assert sketch is not None
+    stop = stopped_buckets(reading.compared.stop, sketch)
+    if sketch.metric == "hamming":
+        return _near_fingerprints(sketch, prints_of(values, compared), limits, stop)
+    limits, (at, stopped) = replace(limits, swaps=0), stop
+    # Bands are mapped from a file too: one at a time is in memory.
+    columns = [
+        buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
+        for position, band in enumerate(values)
+    ]
+    capped, least = (
+        buckets.capped(columns, limits.max_per_bucket),
+        sketch.least(limits, len(values)),
+    )
+    recall = None if stopped.size or capped.buckets else sketch.recall(limits, len(values), least)
 
-
-class GivenPairs:
-    """Pairs that are all candidates. left, right: as in a block, shape (pairs,)."""
-
-    capped = Capped()
-    recall: float | None = 1.0
-
-    def __init__(self, left: I64, right: I64) -> None:
-        self._left, self._right = left, right
-
-    def blocks(self) -> Iterator[Block]:
-        if self._right.size:
-            yield int(self._right[-1]) + 1, self._left, self._right
-
-
-class _Bands:
-    def __init__(
-        self, reading: Reading, bands: Unsigned, compared: I64, limits: Limits, folder: Path
-    ) -> None:
-        sketch, limits = reading.sketch, replace(limits, swaps=0)
-        assert sketch is not None
-        at, stopped = stopped_buckets(reading.compared.stop, sketch)
-        self._bands, self._compared, self._cap = bands, compared, limits.max_per_bucket
-        # Bands are mapped from a file too: one at a time is in memory.
-        self._columns = [
-            buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
-            for position, band in enumerate(bands)
-        ]
-        self._least = sketch.least(limits, len(bands))
-        self.capped = buckets.capped(self._columns, self._cap)
-        self.recall = sketch.recall(limits, len(bands), self._least)
-        if stopped.size or self.capped.buckets:
-            self.recall = None
-
-    def blocks(self) -> Iterator[Block]:
-        for rows in buckets.blocks_of_rows(self._columns, self._compared.size, self._cap):
-            left, right = buckets.earlier_pairs(self._columns, rows, self._cap)
-            if self._least > 1:
-                pairs = self._compared[left], self._compared[right]
-                enough = buckets.shared_bands(self._bands, *pairs) >= self._least
+    def blocks_of_bands() -> Iterator[Block]:
+        for rows in buckets.blocks_of_rows(columns, compared.size, limits.max_per_bucket):
+            left, right = buckets.earlier_pairs(columns, rows, limits.max_per_bucket)
+            if least > 1:
+                enough = buckets.shared_bands(values, compared[left], compared[right]) >= least
                 left, right = left[enough], right[enough]
             yield rows.stop, left, right
 
+    return Candidates(blocks_of_bands(), capped, recall)
 
-class _Fingerprints:
-    def __init__(self, reading: Reading, values: Unsigned, compared: I64, limits: Limits) -> None:
-        sketch = reading.sketch
-        assert sketch is not None
-        self._prints, self._cap = prints_of(values, compared), limits.max_per_bucket
-        self._distance, self._masks = sketch.distance(limits), sketch.masks(limits)
-        self._stopped = stopped_buckets(reading.compared.stop, sketch)
-        self._segments = sketch.token_values(self._prints)
-        at, stopped = self._stopped
-        columns = [
+
+def _near_fingerprints(
+    sketch: Sketch, prints: U64, limits: Limits, stop: tuple[I64, U64]
+) -> Candidates:
+    segments, cap, (at, stopped) = sketch.token_values(prints), limits.max_per_bucket, stop
+    capped = buckets.capped(
+        [
             buckets.bucket_column(segment, stopped[at == position])
-            for position, segment in enumerate(self._segments.T)
-        ]
-        self.capped = buckets.capped(columns, self._cap)
-        self.recall = None if stopped.size or self.capped.buckets else 1.0
+            for position, segment in enumerate(segments.T)
+        ],
+        cap,
+    )
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks_of_segments() -> Iterator[Block]:
         found = [np.empty(0, np.int64)]
-        caps = self._cap, self._stopped
-        for left, right in buckets.segment_pairs(self._segments, self._masks, *caps):
-            near = hamming(self._prints[left], self._prints[right]) <= self._distance
+        for left, right in buckets.segment_pairs(segments, sketch.masks(limits), cap, stop):
+            near = hamming(prints[left], prints[right]) <= sketch.distance(limits)
             found.append(right[near] << 32 | left[near])
         pairs = np.concatenate(found)
         pairs.sort()
         pairs = pairs[run_starts(pairs)]
-        sizes = np.bincount(pairs >> 32, minlength=len(self._prints))
-        for rows in blocks(sizes, buckets.PAIRS_A_BLOCK):
+        for rows in blocks(np.bincount(pairs >> 32, minlength=len(prints)), buckets.PAIRS_A_BLOCK):
             some = pairs[slice(*np.searchsorted(pairs, [rows.start << 32, rows.stop << 32]))]
             if some.size:
                 yield rows.stop, some & 0xFFFFFFFF, some >> 32
+
+    return Candidates(blocks_of_segments(), capped, None if stopped.size or capped.buckets else 1.0)
 
 
 def prints_of(values: Unsigned, rows: I64) -> U64:

@@ -163,7 +163,7 @@ def pairs_among(
     nearness = nearness_of(reading, columns, texts.compared, texts_of)
     nothing = np.empty(0, np.int64)
     parts: list[_Found] = [(nothing, nothing, np.empty(0))]
-    for done, left, right, value in nearness.of_blocks(candidates.blocks(), workers):
+    for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
         near = value >= reading.least(limits)
         parts.append((left[near], right[near], np.abs(value[near])))
         step("Comparing", done, texts.filled)

@@ -361,25 +361,6 @@ def test_the_only_node_is_restarted(
     assert_whole(node.url, "only", bare)
 
 
-@pytest.mark.nightly
-def test_the_only_node_is_killed(killable_elasticsearch: Node, bare: Sources, start: Start) -> None:
-    node = killable_elasticsearch
-    run = start(node.url, *SLOWLY, "--retry-for", "1s")
-    await_tokens(run, "only", 20)
-    node.kill()
-    status, _ = run.end()
-    assert status == 1
-    assert f"{node.url}: can't be reached" in run.err
-    assert "documents read" in run.err
-    assert "Run the same command again to resume" in run.err
-    assert "Traceback" not in run.err
-    node.restart()
-    status, report = start(node.url, *SLOWLY).end()
-    assert status == 0
-    assert adds_up(report)
-    assert_whole(node.url, "only", bare)
-
-
 @pytest.mark.parametrize("server", ["elasticsearch", "opensearch"])
 def test_addresses_that_do_not_answer(server: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue(f"{server}_url")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import random
 import subprocess
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
-from tests.helpers.commands import all_documents, call, run_command, words, write_lines
+from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.documents import with_tokens
 from tests.helpers.processes import await_true, start_command
 
@@ -403,55 +401,6 @@ def test_a_document_that_changed_meanwhile_is_left_as_it_is(
     assert after[changed][0] in (None, changed)
     assert gone not in after
     assert after[touched][0] == second.representative
-
-
-def test_documents_that_others_write_meanwhile_are_written_in_the_end(
-    url: str, texts: dict[str, str]
-) -> None:
-    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
-    target = ["--url", url, "--index", name]
-    ids = list(texts)
-    try:
-        add(target, texts)
-        writer = subprocess.Popen(
-            [sys.executable, "-c", _OTHER_WRITER, url, name, json.dumps(ids[:50])]
-        )
-        try:
-            with opened(target) as index:
-                found = index.groups()
-                report = mark_groups(index.store, index.meta, found, collapse_ready=True)
-        finally:
-            writer.terminate()
-            writer.wait()
-        assert report.written + len(report.failures) == len(texts)
-        call(url, "POST", f"/{name}/_refresh")
-        sources = all_documents(url, name)
-        expected = partition_of(found)
-        failed = {failure.id for failure in report.failures}
-        for id in set(ids) - failed:
-            assert sources[id]["esdedup"]["group"] == expected[id]
-        assert max(sources[id].get("counter", 0) for id in ids[:50]) > 0
-    finally:
-        delete_index(url, name)
-
-
-_OTHER_WRITER = """
-import json, sys, urllib.request
-url, name, ids = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-number = 0
-while True:
-    number += 1
-    for id in ids:
-        body = json.dumps({"doc": {"counter": number}}).encode()
-        request = urllib.request.Request(
-            f"{url}/{name}/_update/{id}?retry_on_conflict=9", body,
-            {"content-type": "application/json"})
-        try:
-            urllib.request.urlopen(request).read()
-        except urllib.error.HTTPError as error:
-            if error.code != 409:
-                raise
-"""
 
 
 def test_a_run_without_effect_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

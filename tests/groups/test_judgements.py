@@ -160,18 +160,6 @@ def test_duplicates_are_in_one_group_however_unlike(
     assert (unlike.distance or 0) > 15 or (unlike.similarity or 0.0) < 0.1
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_contradictory_judgements_join_nothing(local: esdedup.Index, way: dict[str, Any]) -> None:
-    local.add([{"id": f"d{n}", "text": words(n)} for n in range(4)])
-    local.judge("d0", "d1", "duplicate")
-    local.judge("d1", "d2", "duplicate")
-    local.judge("d0", "d2", "different")
-    local.judge("d2", "d3", "duplicate")
-    found = local.groups(**way)
-    assert sets_of(found) == set()
-    assert (found.judged.contradictory, found.judged.duplicates) == (3, 0)
-
-
 @pytest.mark.parametrize("way", WAYS[:4], ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_judgements_are_respected(local: esdedup.Index, way: dict[str, Any], seed: int) -> None:
@@ -514,18 +502,3 @@ def test_rows_that_can_not_link_are_never_joined(
         assert one == other or frozenset([int(one), int(other)]) in ends
     if not apart:
         assert (partition == free).all()
-
-
-def test_commands_tell_of_judgements(local: esdedup.Index, tmp_path: Path) -> None:
-    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
-    local.judge("d0", "d1", "different")
-    local.judge("d0", "d2", "duplicate")
-    target = ["--db", str(tmp_path / "a.db")]
-    ran = run_command("group", *target, "--json")
-    assert ran.json[-1]["judged"] == {
-        "different": 1,
-        "duplicates": 1,
-        "contradictory": 0,
-        "stale": 0,
-        "elsewhere": [],
-    }

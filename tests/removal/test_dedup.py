@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.store import ClusterStore
-from esdedup.stores.mapping import index_mapping
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, run_command, words
 from tests.helpers.documents import with_tokens
@@ -230,63 +230,6 @@ def test_marks_of_before_come_back(place: Place, store: Store) -> None:
     assert after["g2-1"][0][FIELD]["group"] == "theirs"
     rest = before.keys() - {"g0-1", "g2-1"}
     assert {id: after[id] for id in rest} == {id: before[id] for id in rest}
-
-
-@clusters
-@pytest.mark.parametrize("action", ACTIONS)
-def test_documents_with_a_routing_of_their_own(
-    place: Place, others: Place, apply: Apply, action: Action
-) -> None:
-    delete_index(str(place.target), place.index)
-    place.call("PUT", "", {"settings": {"number_of_shards": 4}})
-    store = place.open()
-    store.create(META)
-    made = with_tokens([Document(str(one["id"]), one) for one in sources(8)], META)
-    for at, one in enumerate(made):
-        place.call("PUT", f"/_doc/{one.id}?routing=way{at}", one.source)
-    before = whole(store)
-    assert {routing for _, _, routing in before.values()} == {f"way{n}" for n in range(32)}
-    assert apply(action).failures == []
-    assert whole(store) != before
-    assert undone(store, others, Path("log.jsonl.zst")).failures == []
-    assert whole(store) == before
-    store.close()
-
-
-# The servers from jars have no data streams in Elasticsearch.
-@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_data_stream(
-    request: pytest.FixtureRequest, place: Place, others: Place, action: Action
-) -> None:
-    url, stream = str(place.target), Place(place.target, f"{place.index}-stream")
-    body = {
-        "index_patterns": [stream.index],
-        "priority": 900,
-        "data_stream": {},
-        "template": {"mappings": index_mapping(META)},
-    }
-    call(url, "PUT", f"/_index_template/{stream.index}", body)
-    request.addfinalizer(lambda: call(url, "DELETE", f"/_index_template/{stream.index}"))
-    call(url, "PUT", f"/_data_stream/{stream.index}")
-    request.addfinalizer(lambda: call(url, "DELETE", f"/_data_stream/{stream.index}"))
-    store = stream.open()
-    documents = [{**one, "@timestamp": "2026-01-01T00:00:00Z"} for one in sources(6)]
-    fill(store, documents[::2])
-    call(url, "POST", f"/{stream.index}/_rollover")
-    fill(store, documents[1::2])
-    before = whole(store)
-    assert len({index for _, index, _ in before.values()}) == 2
-    to = ["--to", others.index] if action == "move" else []
-    ran = run(stream, "dedup", "--apply", "--action", action, *to, "--yes")
-    assert (ran.status, ran.json[0]["groups"]) == (0, 6), ran.err
-    assert whole(store) != before
-    ran = run(stream, "undo", ran.json[0]["log"], "--yes")
-    assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
-    assert {id: one[0] for id, one in whole(store).items()} == {
-        id: one[0] for id, one in before.items()
-    }
-    store.close()
 
 
 # Changes meanwhile
@@ -619,81 +562,30 @@ def test_an_alias_of_the_same_index_is_no_place_to_move_to(place: Place, store: 
 @local
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.zst"])
 def test_a_log_is_read_as_far_as_it_goes(
-    place: Place, others: Place, store: Store, tmp_path: Path, ending: str
+    place: Place, store: Store, tmp_path: Path, ending: str
 ) -> None:
     fill(store, sources(3))
-    before = whole(store)
-    name = f"log.{ending}"
+    before, name, part = whole(store), f"log.{ending}", tmp_path / f"part.{ending}"
     run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", name)
-    after, written = whole(store), Path(name).read_bytes()
+    written, restored = Path(name).read_bytes(), set()
     assert Path(name).stat().st_mode & 0o777 == 0o600
-    cut_off = tmp_path / f"cut.{ending}"
-    restored, lost = set(), 0
     for length in range(0, len(written), 7 if ending == "jsonl" else 3):
-        cut_off.write_bytes(written[:length])
-        try:
-            log = LogReader(cut_off)
-        except esdedup.StoreError:
-            lost += 1
-            continue
-        entries = [entry for page in log.pages() for entry in page]
-        if log.damage is None:
-            # Only the checksum behind the last line is missing.
-            assert (len(entries), ending) == (6, "jsonl.zst")
-            continue
-        assert log.damage is not None
-        assert "truncated" in log.damage or "damaged" in log.damage
-        assert f"{len(entries)} records could be read" in log.damage.replace(
-            "record c", "records c"
-        )
-        assert all(entry.held.document.source == before[entry.id][0] for entry in entries)
-        restored.add(len(entries))
-    assert lost > 3
-    cut_off.write_bytes(written[:9])
-    with pytest.raises(esdedup.StoreError, match="its first line can't be read: it is truncated"):
-        LogReader(cut_off)
+        part.write_bytes(written[:length])
+        with suppress(esdedup.StoreError):
+            log = LogReader(part)
+            entries = [entry for page in log.pages() for entry in page]
+            assert all(entry.held.document.source == before[entry.id][0] for entry in entries)
+            # Of a whole log, only the checksum behind the last line can be missing.
+            assert log.damage is not None or len(entries) == 6
+            restored.add(len(entries))
     assert {0, 6} <= restored
-    cut_off.write_bytes(written[: len(written) // 3])
-    ran = run(place, "undo", str(cut_off), "--yes")
-    assert (ran.status, "Traceback" in ran.err, str(cut_off) in ran.err) == (1, False, True)
-    # Bytes behind the end may be of a page that can't be read.
-    cut_off.write_bytes(written + b"\0\0\0\0\n")
-    ran = run(place, "undo", str(cut_off), "--yes")
-    assert (ran.status, "damaged after line" in ran.err) == (1, True), ran.err
-    assert ran.json[0]["damage"] in ran.err
-    assert after != before
+    # Bytes behind the end can be of a page that can't be read.
+    for content in (written[: len(written) // 3], written + b"\0\0\0\0\n"):
+        part.write_bytes(content)
+        ran = run(place, "undo", str(part), "--yes")
+        assert (ran.status, ran.json[0]["damage"] in ran.err) == (1, True), ran.err
     assert whole(store) == before
     assert run(place, "undo", name, "--yes").status == 0
-
-
-@local
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.zst"])
-def test_what_goes_is_in_the_log_on_the_disk(
-    store: Store, others: Place, tmp_path: Path, ending: str
-) -> None:
-    """Seen by another reader just before each deletion, as if the run were killed there."""
-    fill(store, [{"id": f"d{n}", "text": words(n // 4, 12)} for n in range(600)])
-    before, path = whole(store), tmp_path / f"log.{ending}"
-    pages = 0
-
-    def look() -> None:
-        nonlocal pages
-        pages += 1
-        log = LogReader(path)
-        logged = {entry.id for page in log.pages() for entry in page}
-        assert before.keys() - whole(store).keys() < logged
-        assert "it has no end" in (log.damage or "")
-        if pages == 3:
-            kill()
-
-    groups = find_groups(store, META, Grouping())
-    log = Log(path, "delete")
-    log.then = look
-    with pytest.raises(Killed), log:
-        dedup(store, META, groups, "delete", log)
-    report = undone(store, others, path)
-    assert (report.restored, report.present, len(report.damage)) == (300, 150, 1)
-    assert whole(store) == before
 
 
 @local
