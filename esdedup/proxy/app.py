@@ -16,16 +16,16 @@ from typing import Literal
 from urllib.parse import unquote
 
 from esdedup.proxy import http
-from esdedup.proxy.bulk import Bulk
-from esdedup.proxy.memory import THREADS, Arriving, Memory
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
-from esdedup.proxy.splice import Source, Splicer
+from esdedup.proxy.rewriting import READABLE, Rewriter, pieces
 from esdedup.proxy.upstream import Upstream
 
 _Kind = Literal["own", "pass", "bulk", "document", "update"]
 _OWN = b"/-/"
 """No index has such a name."""
+_THREADS = min(2, os.cpu_count() or 1)
+"""Threads that add tokens. Python runs one at a time, except in numpy and hashing."""
 _READY_SECONDS = 3.0
 _GONE = 499
 _CHANGES_NAMES = re.compile(rb"/_(aliases|mapping|rollover)\b")
@@ -42,22 +42,25 @@ class Service:
     connections = 1000
     head_seconds = 10.0
 
-    def __init__(self, upstream: Upstream, memory: Memory, body_seconds: float = 60.0) -> None:
-        """body_seconds: that a client may be silent before the end of a body."""
+    def __init__(
+        self, upstream: Upstream, memory: int = 256 << 20, body_seconds: float = 60.0
+    ) -> None:
+        """memory: bytes of the process. body_seconds: that a client may be silent in a body.
+
+        Raises UsageError if the memory does not suffice.
+        """
         self._upstream = upstream
-        self._memory = memory
         self._body_seconds = body_seconds
         self._schemes = Schemes(upstream)
-        self._splicer = Splicer(memory.text)
+        self._rewriter = Rewriter(self._schemes, memory)
         self.metrics = upstream.metrics
-        self.metrics.watch(self._memory)
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "lifespan":
             await receive()
             loop = asyncio.get_running_loop()
-            loop.set_default_executor(ThreadPoolExecutor(THREADS))
+            loop.set_default_executor(ThreadPoolExecutor(_THREADS))
             if parent := multiprocessing.parent_process():
                 loop.add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
             await send({"type": "lifespan.startup.complete"})
@@ -93,7 +96,6 @@ class Service:
         finally:
             seconds = time.monotonic() - begun
             self.metrics.request(kind, request.status or _GONE, seconds, request.received)
-            self.metrics.watch(self._memory)
 
     async def _answer(self, request: http.Request, kind: _Kind, index: str | None) -> None:
         try:
@@ -101,24 +103,19 @@ class Service:
                 await self._own(request)
             elif kind == "pass":
                 await self._pass(request)
-            elif not _is_json(request):
-                await self._pass(request)
-                self._count("not_json", request)
-            elif kind == "bulk":
-                await Bulk(
-                    self._upstream,
-                    self._schemes,
-                    self._splicer,
-                    self.metrics,
-                    self._memory,
-                    request,
-                    index,
-                ).run()
+            elif _is_json(request):
+                await self._add_tokens(request, kind, index)
             else:
-                await self._document(request, kind, index)
-        except http.Failed:
+                await self._pass(request)
+                if request.accepted:
+                    self.metrics.documents.labels("not_json").inc()
+                    form = request.header(b"content-type")
+                    log.warning("documents of type %s %s have no tokens", form, request.encoding)
+        except http.Failed as error:
             if request.status is None:
                 await request.drain()
+                if error.answer.status == 503:
+                    log.warning("refused a request: %s", error)
             raise
 
     async def _own(self, request: http.Request) -> None:
@@ -128,10 +125,10 @@ class Service:
         if path == b"health/live":
             answer = _text(200, b"live\n")
         elif path == b"health/ready":
-            ready = await self._is_ready()
-            answer = _text(200, b"ready\n") if ready else _text(503, b"not ready\n")
+            answer = (
+                _text(200, b"ready\n") if await self._is_ready() else _text(503, b"not ready\n")
+            )
         elif path == b"metrics":
-            self.metrics.watch(self._memory)
             body, kind = await asyncio.to_thread(self.metrics.page)
             answer = http.Answer.of(200, kind, body)
         else:
@@ -158,70 +155,16 @@ class Service:
             if request.method in ("PUT", "DELETE") or _CHANGES_NAMES.search(request.path):
                 self._schemes.forget()
 
-    async def _document(self, request: http.Request, kind: _Kind, index: str | None) -> None:
-        found = await self._schemes.find(index, request.headers)
-        if found.meta is None:
-            await self._upstream.forward(request, request.headers, request)
-            self._count(found.reason, request)
-            return
+    async def _add_tokens(self, request: http.Request, kind: _Kind, index: str | None) -> None:
         with ExitStack() as held:
-            raw: list[bytes] = []
-            body = await self._whole(request, raw, held)
-            if body is None:
-                chunks = http.chained(raw, request)
-                await self._upstream.forward(request, request.headers, chunks)
-                self._count("too_large", request)
-                return
-            source = Source(body, found.meta, kind == "update")
-            (done,), (outcome,) = await self._splicer.added([source])
-            if done is body:
-                await self._upstream.forward(request, request.headers, b"".join(raw))
-            else:
-                await self._upstream.forward(request, *await http.packed(request, done))
-            self._count(outcome or "failed", request)
-
-    async def _whole(
-        self, request: http.Request, raw: list[bytes], held: ExitStack
-    ) -> bytes | None:
-        """Return the unpacked body; None if it is too long, or can't be unpacked.
-
-        raw: filled with the chunks that were read. held: takes the memory of the body.
-        """
-        unpacker = http.Unpacker(request.encoding)
-        pieces: list[bytes] = []
-        size = 0
-        long = False
-        arriving = held.enter_context(Arriving(self._memory))
-        async for chunk in request:
-            raw.append(chunk)
-            unpacker.feed(chunk)
-            while unpacker.more:
-                try:
-                    pieces.append(unpacker.read())
-                except http.Unreadable:
-                    return None  # The server reports it.
-                size += len(pieces[-1])
-                if size > self._memory.line:
-                    return None
-                if arriving.hold(size) and not long:
-                    await self._memory.take_long(request.length, held, patient=False)
-                    long = True
-                await asyncio.sleep(0)
-        try:
-            unpacker.end()
-        except http.Unreadable:
-            return None
-        if not long:
-            await self._memory.take(size, 1, held, patient=False)
-        arriving.hold(0)
-        return b"".join(pieces)
-
-    def _count(self, outcome: str, request: http.Request) -> None:
+            body, outcomes = await self._rewriter.rewrite(request, index, kind, held)
+            left = (b"content-encoding", b"content-length")
+            headers = [pair for pair in request.headers if pair[0] not in left]
+            headers.append((b"content-length", str(body.tell()).encode()))
+            await self._upstream.forward(request, headers, pieces(body))
         if request.accepted:
-            self.metrics.documents.labels(outcome).inc()
-            if outcome == "not_json":
-                kind = request.header(b"content-type")
-                log.warning("documents of type %s %s pass without tokens", kind, request.encoding)
+            for outcome, count in outcomes.items():
+                self.metrics.documents.labels(outcome).inc(count)
 
 
 def _end_without_parent(sentinel: int) -> None:
@@ -253,7 +196,7 @@ def _route(request: http.Request) -> tuple[_Kind, str | None]:
 def _is_json(request: http.Request) -> bool:
     """Return whether the proxy can read a body. The servers accept other forms too."""
     kind = request.header(b"content-type")
-    return request.encoding in http.READABLE and ("json" in kind or not kind)
+    return request.encoding in READABLE and ("json" in kind or not kind)
 
 
 def _text(status: int, body: bytes) -> http.Answer:

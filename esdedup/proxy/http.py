@@ -1,13 +1,10 @@
-"""Requests and answers over ASGI, and the content encodings of bodies."""
+"""Requests and answers over ASGI."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
 import json
-import sys
-import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, Self
 
@@ -16,13 +13,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 Headers = list[Header]
-
-PLAIN = ("", "identity")
-READABLE = (*PLAIN, "gzip", "x-gzip", "deflate")
-"""Content encodings that `Unpacker` reads."""
-PIECE = 1 << 18
-"""Bytes of a body that are unpacked at a time."""
-_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class ClientGone(Exception):
@@ -64,10 +54,6 @@ class Failed(Exception):
         return cls(reason, answer)
 
 
-class Unreadable(Failed):
-    """A body can't be read to its end."""
-
-
 class Request:
     """A client's request. Iterating yields the next chunks of its body. Raises ClientGone.
 
@@ -102,12 +88,6 @@ class Request:
         """True if it was answered, and not by an error."""
         return self.status is not None and self.status < 400
 
-    @property
-    def length(self) -> int:
-        """Bytes of the unpacked body, or a very large number if the headers don't tell."""
-        given = self.header(b"content-length")
-        return int(given) if given.isdigit() and self.encoding in PLAIN else sys.maxsize
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while not self.finished.is_set():
             try:
@@ -116,7 +96,7 @@ class Request:
             except TimeoutError:
                 self.finished.set()
                 reason = f"the body did not go on for {self._seconds:g} s"
-                failed = Unreadable.error(408, "request_timeout", reason)
+                failed = Failed.error(408, "request_timeout", reason)
                 # Later bytes would be taken for the rest of this body.
                 failed.answer.headers.append((b"connection", b"close"))
                 raise failed from None
@@ -130,7 +110,7 @@ class Request:
 
     async def drain(self) -> None:
         """Read the rest: many clients read no answer before they have sent everything."""
-        with contextlib.suppress(Unreadable):
+        with contextlib.suppress(Failed):
             async for _ in self:
                 pass
 
@@ -162,62 +142,8 @@ class Request:
 
     async def reply(self, answer: Answer) -> None:
         """Send a whole answer."""
-        await self.answer(answer.status, answer.headers, chained([answer.body]))
 
+        async def body() -> AsyncIterator[bytes]:
+            yield answer.body
 
-async def chained(
-    first: list[bytes], rest: AsyncIterable[bytes] | None = None
-) -> AsyncIterator[bytes]:
-    """Yield all of a list, which is emptied on the way, then all of an iterator."""
-    while first:
-        yield first.pop(0)
-    if rest is not None:
-        async for each in rest:
-            yield each
-
-
-async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
-    """Return a request's headers, and another body, compressed if the request's own is."""
-    if request.encoding in PLAIN:
-        return request.headers, body
-    kept = [pair for pair in request.headers if pair[0] != b"content-encoding"]
-    done = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
-    return [*kept, (b"content-encoding", b"gzip")], done
-
-
-class Unpacker:
-    """Unpacks a body of gzip or zlib, in bounded pieces."""
-
-    def __init__(self, encoding: str) -> None:
-        self._stream = None if encoding in PLAIN else zlib.decompressobj(_GZIP_OR_ZLIB)
-        self._chunk = b""
-        self._more = False
-
-    def feed(self, chunk: bytes) -> None:
-        """Accept the next bytes, after all before were read."""
-        self._chunk = chunk
-
-    @property
-    def more(self) -> bool:
-        """True if there is something to read."""
-        return bool(self._chunk) or self._more
-
-    def read(self) -> bytes:
-        """Return the next bytes, at most a piece if they were packed. Raises Unreadable."""
-        if self._stream is None:
-            piece, self._chunk = self._chunk, b""
-            return piece
-        try:
-            piece = self._stream.decompress(self._chunk, PIECE)
-        except zlib.error as error:
-            reason = f"the compressed body can't be unpacked: {error}"
-            raise Unreadable.error(400, "parse_exception", reason) from error
-        self._chunk = self._stream.unconsumed_tail
-        # After a full piece there may be more, even if all input is consumed.
-        self._more = len(piece) == PIECE
-        return piece
-
-    def end(self) -> None:
-        """Raise Unreadable if the body is truncated."""
-        if self._stream is not None and not self._stream.eof:
-            raise Unreadable.error(400, "parse_exception", "the compressed body is truncated")
+        await self.answer(answer.status, answer.headers, body())

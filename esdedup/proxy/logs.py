@@ -22,7 +22,7 @@ class Repeats(logging.Filter):
     """Passes a warning if none of its kind passed in the last `seconds`, and counts the others.
 
     Lines are of the same kind if their logger and message are equal before arguments are put in.
-    A line that passes has the number of those held back before it as `suppressed`.
+    A line that passes ends with the number of those held back before it.
     """
 
     def __init__(
@@ -54,48 +54,31 @@ class Repeats(logging.Filter):
             if len(self._passed) > _KINDS:
                 del self._passed[next(iter(self._passed))]
         if suppressed:
-            record.suppressed = suppressed
+            record.msg = f"{record.msg} (and {suppressed:,} more before it)"
         return True
 
 
-def configure(format: Literal["text", "json"]) -> None:
+class _Lines(logging.Formatter):
+    """Time, level and message in one line of text, or with the logger as a JSON object."""
+
+    def __init__(self, form: Literal["text", "json"]) -> None:
+        super().__init__()
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        written = datetime.fromtimestamp(record.created, UTC)
+        at = written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        message = super().format(record)
+        if self._form == "text":
+            return message_of(f"{at} {record.levelname} {message}")
+        level = record.levelname.lower()
+        return json.dumps({"time": at, "level": level, "logger": record.name, "message": message})
+
+
+def configure(form: Literal["text", "json"]) -> None:
     """Send the logs of this process to standard error in this form, from warnings on."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_Json() if format == "json" else _Text())
+    handler.setFormatter(_Lines(form))
     handler.addFilter(Repeats())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("esdedup.proxy.server").setLevel(logging.INFO)
-
-
-class _Text(logging.Formatter):
-    """One line: time, level, message. An exception follows, indented."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return message_of(f"{_time(record)} {record.levelname} {_message(record)}")
-
-
-class _Json(logging.Formatter):
-    """One JSON object: time, level, logger, message, and the number of suppressed lines."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": _time(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": _message(record),
-        }
-        return json.dumps(line)
-
-
-def _time(record: logging.LogRecord) -> str:
-    written = datetime.fromtimestamp(record.created, UTC)
-    return written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _message(record: logging.LogRecord) -> str:
-    text = record.getMessage()
-    if suppressed := getattr(record, "suppressed", 0):
-        text += f" (and {suppressed:,} more before it)"
-    if record.exc_info:
-        text += "\n" + logging.Formatter().formatException(record.exc_info)
-    return text

@@ -33,6 +33,8 @@ _ASKED = (
 )
 _UUIDS = b"/_settings/index.uuid?filter_path=*.settings.index.uuid"
 _TEMPLATE = b"/_index_template/_simulate_index/"
+_EXISTS = b"conflicts with index"
+"""OpenSearch's error where a template is simulated for a data stream that has just been created."""
 _GENERATION = re.compile(r"\.ds-.*-(\d{6,})$")
 """The end of the name of a data stream's index. A lifecycle puts more before it."""
 
@@ -84,11 +86,14 @@ class Schemes:
             answer = await self._ask("GET", path + _UUIDS, identity)
             if answer.status == 200 and _uuids(_read(answer)) == entry.uuids:
                 return entry.found
-        answer = await self._ask("GET", path + _ASKED, identity)
-        if answer.status == 404:
-            return await self._made_by_template(index, path, identity)
+        for _ in range(2):
+            answer = await self._ask("GET", path + _ASKED, identity)
+            if answer.status != 404:
+                break
+            if (made := await self._made_by_template(index, path, identity)) is not None:
+                return made
         if answer.status == 403:
-            log.warning("no right to read the mapping of %r: its documents pass", index)
+            log.warning("no right to read the mapping of %r: its documents have no tokens", index)
             return Found(None, "no_right")
         if answer.status != 200:
             return Found(None, "no_scheme")
@@ -103,13 +108,21 @@ class Schemes:
         """Clear what is kept, because a mapping may have changed."""
         self._kept.clear()
 
-    async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> Found:
-        """Return the meta of an index that does not exist. The first document creates it."""
+    async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> Found | None:
+        """Return the meta of an index that the first document creates, None if it exists by now."""
         template = None
         # OpenSearch looks for a template of the expression, not of the date.
         if not index.startswith("<"):
             answer = await self._ask("POST", _TEMPLATE + path[1:], identity)
+            if answer.status == 500:
+                return None
             template = _read(answer).get("template") if answer.status == 200 else None
+            if answer.status == 403:
+                log.warning(
+                    "no right to simulate the template of %r: the documents that create it pass"
+                    " without tokens (run esdedup backfill)",
+                    index,
+                )
         if not isinstance(template, dict):
             # Forbidden, or no template of this kind; one of the older kind may apply.
             return Found(None, "no_index")
@@ -123,7 +136,8 @@ class Schemes:
     async def _ask(self, method: str, target: bytes, identity: Headers) -> Answer:
         answer = await self._upstream.ask(method, target, identity)
         # To try bad credentials again with the documents could lock the user out.
-        if answer.status in (401, 429) or answer.status >= 500:
+        exists = answer.status == 500 and _EXISTS in answer.body
+        if answer.status in (401, 429) or (answer.status >= 500 and not exists):
             raise Failed(f"status {answer.status}", answer)
         return answer
 

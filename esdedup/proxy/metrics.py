@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import get_args
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 
-from esdedup.proxy.memory import Memory
 from esdedup.proxy.splice import Outcome
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -54,9 +51,6 @@ class Metrics:
         self.upstream_seconds = self._histogram(
             "upstream_seconds", "Seconds until the upstream began its answer."
         )
-        self._memory = self._gauge("memory_bytes", "Bytes of bodies that are held now.")
-        self._limit = self._gauge("memory_limit_bytes", "Bytes of bodies that may be held.")
-        self._waiting = self._gauge("waiting_requests", "Requests that wait for memory.")
 
     def request(self, kind: str, status: int, seconds: float, received: int) -> None:
         """Count a request that has ended. status: 499 if the client hung up before its answer."""
@@ -64,29 +58,16 @@ class Metrics:
         self._request_seconds.labels(kind).observe(seconds)
         self._received.inc(received)
 
-    def watch(self, memory: Memory) -> None:
-        """Set the figures of memory."""
-        self._memory.set(memory.used)
-        self._limit.set(memory.size)
-        self._waiting.set(memory.waiting)
-
     def page(self) -> tuple[bytes, bytes]:
         """Return the page and its content type."""
         registry = self._registry
-        if folder := os.environ.get(METRICS_FOLDER):
-            for file in Path(folder).glob("gauge_live*.db"):
-                pid = int(file.stem.rpartition("_")[2])
-                if not Path(f"/proc/{pid}").exists():
-                    mark_process_dead(pid)  # type: ignore[no-untyped-call]
+        if METRICS_FOLDER in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry), CONTENT_TYPE_LATEST.encode()
 
     def _counter(self, name: str, what: str, *labels: str) -> Counter:
         return Counter(_PREFIX + name, what, labels, registry=self._registry)
-
-    def _gauge(self, name: str, what: str) -> Gauge:
-        return Gauge(_PREFIX + name, what, registry=self._registry, multiprocess_mode="livesum")
 
     def _histogram(self, name: str, what: str, *labels: str) -> Histogram:
         return Histogram(_PREFIX + name, what, labels, registry=self._registry, buckets=_SECONDS)

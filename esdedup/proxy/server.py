@@ -23,7 +23,6 @@ from esdedup.ingest.parallel import be_a_program
 from esdedup.proxy import logs
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed
-from esdedup.proxy.memory import Memory
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.settings import Settings
 from esdedup.proxy.upstream import Upstream
@@ -37,8 +36,8 @@ _READ = 64 << 10
 _IDLE_SECONDS = 3600
 """Clients keep connections for long, as the servers never close them."""
 _BACKLOG = 2048
-_OTHER_DESCRIPTORS = 32
-"""Open files of a process besides a client and an upstream connection for each request."""
+_DESCRIPTORS, _OTHER_DESCRIPTORS = 3, 32
+"""Open files for a request (its client, and two of a body, or one and the upstream), and others."""
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ def _application(settings: Settings) -> Service:
 def _service(settings: Settings) -> Service:
     """Return the application. Raises UsageError."""
     upstream = Upstream(settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout)
-    service = Service(upstream, Memory(settings.max_memory), settings.body_timeout)
+    service = Service(upstream, settings.max_memory, settings.body_timeout)
     service.connections = _connections(settings.max_connections)
     service.head_seconds = settings.head_timeout
     return service
@@ -193,13 +192,13 @@ def _connections(wanted: int) -> int:
         return wanted
     import resource
 
-    needed = 2 * wanted + _OTHER_DESCRIPTORS
+    needed = _DESCRIPTORS * wanted + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if 0 <= soft < needed:
-        wanted = max(1, (soft - _OTHER_DESCRIPTORS) // 2)
+        wanted = max(1, (soft - _OTHER_DESCRIPTORS) // _DESCRIPTORS)
         log.warning("at most %d connections: the process may open %d files", wanted, soft)
     return wanted
 

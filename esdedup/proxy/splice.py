@@ -6,7 +6,6 @@ is inserted before the last brace of the document's own text.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import threading
@@ -29,8 +28,6 @@ from esdedup.stores.mapping import IndexMeta
 # more than 4,300 digits.
 _JSON = json.JSONDecoder(parse_int=bool, parse_float=bool)
 _BLANK = " \t\n\r"
-_LITTLE = 1 << 14
-"""Bytes of documents that get their tokens without another thread."""
 _SMALL = 2 << 20
 """Bytes to read a source, up to which threads need not take turns."""
 WORK = 32
@@ -91,12 +88,6 @@ class Splicer:
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._large_ones = threading.Lock()
-
-    async def added(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
-        """Return what `with_tokens` does, computed in a thread unless it is little."""
-        if sum(len(source.body) for source in sources if source.meta) < _LITTLE:
-            return self.with_tokens(sources)
-        return await asyncio.to_thread(self.with_tokens, sources)
 
     def with_tokens(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
         """Return the sources with their tokens, and the outcome of each that has a scheme.

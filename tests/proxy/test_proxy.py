@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import uuid
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,17 +242,15 @@ def test_only_our_field_is_added_and_numbers_keep_their_digits(
         assert got.strip() == body
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_packed_bodies(setup: Setup, names: list[str], encoding: str) -> None:
+def test_packed_bodies(setup: Setup, names: list[str]) -> None:
     name = names[0]
     attach(setup.direct, name)
-    encode = gzip.compress if encoding == "gzip" else zlib.compress
-    headers = {"content-encoding": encoding}
+    headers = {"content-encoding": "gzip"}
     lines = [{"index": {"_id": "1"}}, {"text": TEXT, "filling": "x" * 3_000_000}]
-    answer = bulk(setup.proxy.url, lines, f"/{name}/_bulk", headers=headers, encode=encode)
+    answer = bulk(setup.proxy.url, lines, f"/{name}/_bulk", headers=headers, encode=gzip.compress)
     assert answer.json()["errors"] is False
     assert stored(setup.direct, name, "1")[FIELD] == tokens(TEXT)
-    body = encode(json.dumps({"text": TEXT}).encode())
+    body = gzip.compress(json.dumps({"text": TEXT}).encode())
     headers["content-type"] = "application/json"
     HTTP.put(f"{setup.proxy.url}/{name}/_doc/2", content=body, headers=headers)
     assert stored(setup.direct, name, "2")[FIELD] == tokens(TEXT)

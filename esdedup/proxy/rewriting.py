@@ -1,0 +1,233 @@
+"""Rewrites the bodies of requests: the actions of a `_bulk` body, or one document, with tokens.
+
+A body is stored until it has arrived as a whole, as nginx does, so slow clients and a slow cluster
+hold files and no memory. Lines that can't be parsed are kept unchanged: the servers report them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import itertools
+import json
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, NamedTuple, TypeVar
+
+from esdedup.exceptions import UsageError
+from esdedup.proxy.http import Failed, Request
+from esdedup.proxy.metadata import Found, Schemes
+from esdedup.proxy.splice import WORK, Source, Splicer
+from esdedup.text.characters import is_unicode
+
+PLAIN = ("", "identity")
+READABLE = (*PLAIN, "gzip", "x-gzip")
+"""Content encodings of bodies that can be read."""
+_LONGEST_ACTION = 1 << 16
+"""Bytes of a line that names an operation, an index and an id."""
+_LARGEST_BODY = 512 << 20
+"""Bytes of a body as it came, and with tokens. The servers accept 100 MB unless configured."""
+_LITTLE = 1 << 14
+"""Bytes of a body that gets its tokens without waiting for another thread."""
+_BATCH_BYTES, _BATCH_ACTIONS = 1 << 19, 1_000
+_TURNS = 4
+"""Longer bodies that are rewritten at the same time."""
+_IN_MEMORY = 1 << 20
+"""Bytes of a body up to which no file is needed, while there is memory."""
+_PIECE = 1 << 18
+_PROGRAM = 95 << 20
+"""Bytes of a process that serves clients and holds no body."""
+
+_Result = TypeVar("_Result")
+
+
+class Action(NamedTuple):
+    """The lines of an action as they came. name: of the index. update: source is of an update."""
+
+    line: bytes
+    name: str | None = None
+    source: bytes = b""
+    update: bool = False
+
+
+def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Action]:
+    """Yield the actions of a `_bulk` body.
+
+    index: of actions that name none. longest: bytes of a source that can get tokens; of a longer
+    one, the rest follows in pieces. Raises Failed for an action that must not be sent.
+    """
+    last, target = b"", None
+    while line := body.readline(_LONGEST_ACTION):
+        if len(line) == _LONGEST_ACTION and not line.endswith(b"\n"):
+            raise _too_long("an action line", _LONGEST_ACTION)
+        if line == b"\n":
+            continue  # The servers skip it, and there may be millions, as they pack well.
+        # Many clients send the same line for each document.
+        if line != last:
+            last, target = line, _target(line, index)
+        if target is None:
+            yield Action(line)
+            continue
+        source = body.readline(longest)
+        yield Action(line, target[0], source, target[1])
+        while len(source) == longest and not source.endswith(b"\n"):
+            source = body.readline(longest)
+            yield Action(source)
+
+
+def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Action]:
+    """Yield the document that is a whole body, as `bulk` does."""
+    yield Action(b"", index, body.read(longest), update)
+    while piece := body.read(_PIECE):
+        yield Action(piece)
+
+
+class Rewriter:
+    """Rewrites bodies. Raises UsageError if the memory does not suffice for long texts."""
+
+    def __init__(self, schemes: Schemes, memory: int) -> None:
+        """memory: bytes of the process."""
+        self._schemes = schemes
+        text = memory >> 8
+        self._splicer = Splicer(text)
+        # A longer source takes more memory than the splicer accepts.
+        self._longest = WORK * text // 3 + 1
+        self._turns = asyncio.Semaphore(_TURNS)
+        longest = WORK * text + _TURNS * self._longest
+        self._in_memory = memory - _PROGRAM - longest
+        if self._in_memory < 0:
+            least = 1 + (_PROGRAM * memory // (memory - longest) >> 20)
+            raise UsageError(
+                f"--max-memory of {memory >> 20} MB for each process is too small: use {least} MB"
+            )
+
+    async def rewrite(
+        self, request: Request, index: str | None, kind: str, held: ExitStack
+    ) -> tuple[IO[bytes], Counter[str]]:
+        """Return the unpacked body with tokens, in a file, and the number of each outcome.
+
+        kind: "bulk", "document" or "update". held: closes the file. Raises Failed if the body or
+        the mappings can't be read.
+        """
+        try:
+            with ExitStack() as arrived:
+                body = self._file(arrived)
+                async for chunk in request:
+                    body.write(chunk)
+                    if request.received > _LARGEST_BODY:
+                        raise _too_long("a body", _LARGEST_BODY)
+                body.seek(0)
+                plain = request.encoding in PLAIN
+                if not plain:
+                    body = io.BufferedReader(gzip.GzipFile(fileobj=body, mode="rb"))
+                if kind == "bulk":
+                    actions = bulk(body, index, self._longest)
+                else:
+                    actions = document(body, index, self._longest, kind == "update")
+                rewriting = _Rewriting(actions, self._file(held), self._splicer)
+                if plain and request.received <= _LITTLE:
+                    await rewriting.run(self._schemes, request, _at_once)
+                else:
+                    async with self._turns:
+                        await rewriting.run(self._schemes, request, asyncio.to_thread)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            reason = f"the compressed body can't be unpacked: {error}"
+            raise Failed.error(400, "parse_exception", reason) from error
+        except OSError as error:
+            reason = f"no room to store a body in the folder for temporary files: {error.strerror}"
+            raise Failed.error(503, "io_exception", reason, retry=1) from error
+        return rewriting.target, rewriting.outcomes
+
+    def _file(self, held: ExitStack) -> IO[bytes]:
+        """Return an empty file, which stays in memory while it is short and there is room."""
+        size = _IN_MEMORY if self._in_memory >= _IN_MEMORY else 1
+        self._in_memory -= size
+        held.callback(self._give, size)
+        return held.enter_context(SpooledTemporaryFile(size))
+
+    def _give(self, size: int) -> None:
+        self._in_memory += size
+
+
+class _Rewriting:
+    """One body on its way. target: the file that it is written to."""
+
+    def __init__(self, actions: Iterator[Action], target: IO[bytes], splicer: Splicer) -> None:
+        self.target = target
+        self.outcomes: Counter[str] = Counter()
+        self._actions = actions
+        self._splicer = splicer
+        self._found: dict[str | None, Found] = {}
+
+    async def run(self, schemes: Schemes, request: Request, call: Callable[..., Any]) -> None:
+        """Rewrite all actions. call: runs the work between the look-ups."""
+        batch = await call(self._next, [])
+        while batch:
+            for name in dict.fromkeys(one.name for one in batch if one.source):
+                if name not in self._found:
+                    self._found[name] = await schemes.find(name, request.headers)
+            batch = await call(self._next, batch)
+
+    def _next(self, batch: list[Action]) -> list[Action]:
+        """Write a batch with tokens, and return the next one."""
+        metas = [self._found[one.name].meta if one.source else None for one in batch]
+        sources = [
+            Source(one.source, meta, one.update) for one, meta in zip(batch, metas, strict=True)
+        ]
+        done, outcomes = self._splicer.with_tokens(sources)
+        self.outcomes.update(
+            str(outcome or self._found[one.name].reason)
+            for one, outcome in zip(batch, outcomes, strict=True)
+            if one.source
+        )
+        lines = zip((one.line for one in batch), done, strict=True)
+        self.target.write(b"".join(itertools.chain.from_iterable(lines)))
+        if self.target.tell() > _LARGEST_BODY:
+            raise _too_long("a body with tokens", _LARGEST_BODY)
+        coming: list[Action] = []
+        size = 0
+        for action in self._actions:
+            coming.append(action)
+            size += len(action.line) + len(action.source)
+            if size >= _BATCH_BYTES or len(coming) == _BATCH_ACTIONS:
+                break
+        return coming
+
+
+async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
+    """Yield what a file holds."""
+    file.seek(0)
+    while piece := file.read(_PIECE):
+        yield piece
+
+
+async def _at_once(work: Callable[..., _Result], *arguments: Any) -> _Result:
+    return work(*arguments)
+
+
+def _target(line: bytes, default: str | None) -> tuple[str | None, bool] | None:
+    """Return the index of an action and whether it is an update; None if no source follows.
+
+    Raises Failed for a name with half a surrogate pair: Elasticsearch 9.5 tries to make such an
+    index, fails to store it, and elects masters for a minute.
+    """
+    try:
+        ((operation, target),) = json.loads(line).items()
+        index = target.get("_index") or default
+    except (ValueError, RecursionError, AttributeError):
+        return None
+    if isinstance(index, str) and not is_unicode(index):
+        reason = f"the index name {index!r} is not Unicode"
+        raise Failed.error(400, "invalid_index_name_exception", reason)
+    if operation not in ("index", "create", "update") or not isinstance(index, str | None):
+        return None
+    return index, operation == "update"
+
+
+def _too_long(what: str, most: int) -> Failed:
+    reason = f"{what} of more than {most} bytes"
+    return Failed.error(413, "content_too_long_exception", reason)

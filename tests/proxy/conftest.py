@@ -1,0 +1,51 @@
+"""An index with tokens, and requests to it through the proxy."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+import esdedup
+from tests.conftest import delete_index
+from tests.helpers.http import HTTP
+from tests.servers.enriching import Enriching
+
+JSON = {"content-type": "application/json"}
+NDJSON = {"content-type": "application/x-ndjson"}
+GZIP = {"content-encoding": "gzip"}
+MB = 1 << 20
+
+
+@pytest.fixture
+def name(elasticsearch_url: str) -> Iterator[str]:
+    """An index with tokens, in which the other fields cost nothing."""
+    found = f"esdedup-test-{uuid.uuid4().hex[:12]}"
+    with esdedup.open(elasticsearch_url, found) as index:
+        index.create()
+    disabled = {"properties": {"x": {"type": "object", "enabled": False}}}
+    HTTP.put(f"{elasticsearch_url}/{found}/_mapping", json=disabled).raise_for_status()
+    yield found
+    delete_index(elasticsearch_url, found)
+
+
+def post(url: str, body: Any, **headers: str) -> httpx.Response:
+    return httpx.post(url, content=body, headers={**NDJSON, **headers}, timeout=600)
+
+
+def items(answer: httpx.Response) -> list[dict[str, Any]]:
+    return [result for item in answer.json()["items"] for result in item.values()]
+
+
+def source(url: str, name: str, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = HTTP.get(f"{url}/{name}/_doc/{id}").json()["_source"]
+    return found
+
+
+def metric(proxy: Enriching, name: str) -> float:
+    page = HTTP.get(f"{proxy.url}/-/metrics").text
+    wanted = f"esdedup_proxy_{name}"
+    return sum(float(line.split()[1]) for line in page.splitlines() if line.startswith(wanted))
