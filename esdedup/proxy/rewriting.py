@@ -34,12 +34,12 @@ _LARGEST_BODY = 512 << 20
 _LITTLE = 1 << 14
 """Bytes of a body that gets its tokens without waiting for another thread."""
 _BATCH_BYTES, _BATCH_ACTIONS = 1 << 19, 1_000
-_TURNS = 4
+_TURNS = 3
 """Longer bodies that are rewritten at the same time."""
 _IN_MEMORY = 1 << 20
 """Bytes of a body up to which no file is needed, while there is memory."""
 _PIECE = 1 << 18
-_PROGRAM = 95 << 20
+_PROGRAM = 88 << 20
 """Bytes of a process that serves clients and holds no body."""
 
 _Result = TypeVar("_Result")
@@ -64,8 +64,8 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Action]:
     while line := body.readline(_LONGEST_ACTION):
         if len(line) == _LONGEST_ACTION and not line.endswith(b"\n"):
             raise _too_long("an action line", _LONGEST_ACTION)
-        if line == b"\n":
-            continue  # The servers skip it, and there may be millions, as they pack well.
+        if line == b"\n" == last:
+            continue  # The servers skip empty lines. There may be millions, which pack well.
         # Many clients send the same line for each document.
         if line != last:
             last, target = line, _target(line, index)

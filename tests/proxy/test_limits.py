@@ -46,7 +46,7 @@ def test_a_document_that_is_too_long_passes_without_tokens(
 ) -> None:
     document = b'{"text":"a b","x":"' + b"x" * (7 * MB) + b'"}'
     body = LINE % 1 + b'{"index":{"_id":"long"}}\n' + document + b"\n" + LINE % 2
-    with Enriching(elasticsearch_url, tmp_path, "--max-memory", "140MB") as proxy:
+    with Enriching(elasticsearch_url, tmp_path, "--max-memory", "128MB") as proxy:
         url = f"{proxy.url}/{name}"
         for answer in (
             post(f"{url}/_bulk", body),
@@ -57,7 +57,7 @@ def test_a_document_that_is_too_long_passes_without_tokens(
         for id, expected in {"1": True, "2": True, "long": False, "single": False}.items():
             assert (FIELD in source(proxy.url, name, id)) is expected
         assert metric(proxy, 'documents_total{tokens="too_large"}') == 3
-        assert proxy.peak_mb < 140
+        assert proxy.peak_mb < 128
 
 
 def test_a_text_that_is_too_long_passes_without_tokens(proxy: Enriching, name: str) -> None:
@@ -202,7 +202,7 @@ def test_slow_uploaders_shut_no_client_out(
     """24 were enough to fill the memory that they had reserved."""
     ended = threading.Event()
     with (
-        Enriching(elasticsearch_url, tmp_path, "--max-memory", "140MB") as proxy,
+        Enriching(elasticsearch_url, tmp_path, "--max-memory", "128MB") as proxy,
         ThreadPoolExecutor(60) as clients,
     ):
         slow = [clients.submit(upload_slowly, proxy.address, name, ended) for _ in range(60)]
@@ -217,7 +217,7 @@ def test_slow_uploaders_shut_no_client_out(
             ended.set()
         assert min(each.result() for each in slow) > 400_000
         assert max(waits) < 10
-        assert proxy.peak_mb < 140
+        assert proxy.peak_mb < 128
 
 
 def test_a_slow_cluster_takes_no_more_memory_and_leaves_short_bodies_their_turn(
@@ -226,7 +226,7 @@ def test_a_slow_cluster_takes_no_more_memory_and_leaves_short_bodies_their_turn(
     body = LONG * (3 * MB // len(LONG))
     with (
         Proxy(elasticsearch_url) as guard,
-        Enriching(guard.url, tmp_path, "--max-memory", "140MB") as proxy,
+        Enriching(guard.url, tmp_path, "--max-memory", "128MB") as proxy,
         ThreadPoolExecutor(40) as clients,
     ):
         guard.delay_bulks(3.0)
@@ -236,7 +236,7 @@ def test_a_slow_cluster_takes_no_more_memory_and_leaves_short_bodies_their_turn(
         assert time.monotonic() - begun < 15
         guard.delay_bulks(0)
         assert {each.result().status_code for each in sent} <= {200, 429}
-        assert proxy.peak_mb < 140
+        assert proxy.peak_mb < 128
 
 
 @pytest.mark.parametrize(
