@@ -18,7 +18,7 @@ from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Group, Grouping, Groups, joined_though_unlike
+from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.index import Index
 from esdedup.models import Failure
 from esdedup.removal.log import Action, LogReader
@@ -167,15 +167,15 @@ def undo_command(
 
 
 def _show_groups(groups: Groups, where: str, k: int) -> None:
-    farthest = "most distant" if groups.grouping.by_distance else "least similar"
-    some = [
-        (
-            (f"{len(each.members):,}", _farthest(each)),
-            each.representative,
-            [m.id for m in each.members],
-        )
-        for each in itertools.islice(groups, k)
-    ]
+    by_distance, some = groups.grouping.by_distance, []
+    for each in itertools.islice(groups, k):
+        if by_distance:
+            farthest = str(max(member.distance or 0 for member in each.members))
+        else:
+            farthest = f"{min(member.similarity or 0 for member in each.members):.3f}"
+        own = f"{len(each.members):,}", farthest
+        some.append((own, each.representative, [member.id for member in each.members]))
+    farthest = "most distant" if by_distance else "least similar"
     columns: list[tuple[str, output.Kind]] = [("duplicates", "number"), (farthest, "number")]
     output.print_groups(columns, some, capital(where))
     output.warn(output.shown(len(some), len(groups), "group", "-k N shows more, --json all"))
@@ -183,27 +183,14 @@ def _show_groups(groups: Groups, where: str, k: int) -> None:
     sys.stdout.flush()
 
 
-def _farthest(group: Group) -> str:
-    """Return the similarity or distance of the duplicate farthest from the representative."""
-    distances = [each.distance for each in group.members if each.distance is not None]
-    similarities = [each.similarity for each in group.members if each.similarity is not None]
-    return str(max(distances)) if distances else f"{min(similarities):.3f}"
-
-
 def _summarise(index: Index, groups: Groups) -> None:
-    """Report what removing the duplicates saves, and those to look at before."""
-    documents, statistics = count(len(groups.ids), "document"), index.statistics()
+    """Report how many duplicates there are, and those to look at before."""
+    documents = count(len(groups.ids), "document")
     if not groups.duplicates:
         message(f"No duplicates among {documents}")
         return
     duplicates = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')}"
-    if isinstance(index.place.target, Path):
-        space = "the file keeps its size without them, and new documents reuse the space"
-    else:
-        saved = statistics.bytes * groups.duplicates // max(1, statistics.documents)
-        total = f"{statistics.bytes / 1e6:,.1f} MB"
-        space = f"by their number, about {saved / 1e6:,.1f} MB of {total}"
-    message(f"{duplicates} of {documents}; {space}")
+    message(f"{duplicates} of {documents}")
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
     output.warn(*template_warnings(index.store, index.meta_of(groups.grouping.limits), groups))

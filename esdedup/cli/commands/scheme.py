@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,6 @@ from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.kinds.segments import parse_segments
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
@@ -39,7 +39,6 @@ from esdedup.text.shingles import Shingling
 
 _BINS = 50
 _PERCENT_A_BLOCK = 6.25
-_NO_SEGMENTS = "none"
 
 
 def scheme_command(
@@ -67,9 +66,6 @@ def scheme_command(
     signature: int | None = setting(
         None, "Single values as tokens, for similar --nearest: 128.", show_default="none"
     ),
-    segments: str | None = setting(
-        None, "SimHash segments x bits: 4x16, 2x32, 4x32; or none.", show_default="4x16"
-    ),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool | None = as_json(),
 ) -> None:
@@ -78,8 +74,9 @@ def scheme_command(
     Example: esdedup scheme --threshold 0.7 --shingle char:5 -o scheme.json
 
     With --output, or in a pipe, the scheme is written for esdedup index --scheme. Everything else,
-    such as stop words, the normal form and other bands and rows, can be changed in that file: the
-    first sketch is the default one. With --sample, the figures are of the documents of an index.
+    such as stop words, the normal form, segments, and other bands and rows, can be changed in that
+    file: the first sketch is the default one. With --sample, the figures are of the documents of an
+    index.
     """
     if sample is not None and (scheme or shingle or seed is not None):
         raise UsageError(
@@ -94,7 +91,7 @@ def scheme_command(
         base = replace(base, shingling=_shingling(shingle, base.shingling.stop_words))
     if seed is not None:
         base = replace(base, seed=seed)
-    base = _with_sketches(base, shingle, signature, segments)
+    base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
     base = _wide_enough(base, threshold, recall)
     found = choices(threshold, recall, neighbours, base)
     made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
@@ -128,25 +125,16 @@ def _shingling(shingle: str, stop_words: tuple[str, ...]) -> Shingling:
     return Shingling(unit, int(size), stop_words)  # type: ignore[arg-type]
 
 
-def _with_sketches(
-    base: Scheme, shingle: str | None, signature: int | None, segments: str | None
-) -> Scheme:
-    """Return the scheme with the requested single values and fingerprint."""
-    sketches: dict[str, Sketch] = {each.name: each for each in base.sketches}
-    if signature:
-        sketches["signature"] = Signature(signature)
-    fingerprint = next((each for each in base.sketches if isinstance(each, SimHash)), SimHash())
-    sketches.pop(fingerprint.name, None)
-    if segments != _NO_SEGMENTS:
-        if segments:
-            size, pieces = parse_segments(segments)
-            fingerprint = replace(fingerprint, size=size, segments=pieces)
-        if shingle:
+def _sketches(base: Scheme, shingle: str | None, signature: int | None) -> Iterator[Sketch]:
+    """Yield the sketches of a scheme, with the requested single values."""
+    for each in base.sketches:
+        if isinstance(each, SimHash) and shingle:
             # A feature of more words than a shingle would depend on words that no shingle does.
-            size = min(SimHash.feature_size, base.shingling.size)
-            fingerprint = replace(fingerprint, feature_size=size)
-        sketches[fingerprint.name] = fingerprint
-    return replace(base, sketches=tuple(sketches.values()))
+            yield replace(each, feature_size=min(SimHash.feature_size, base.shingling.size))
+        elif not (isinstance(each, Signature) and signature):
+            yield each
+    if signature:
+        yield Signature(signature)
 
 
 def _wide_enough(base: Scheme, threshold: float, recall: float) -> Scheme:

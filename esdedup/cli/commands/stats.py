@@ -99,7 +99,6 @@ def stop_command(
     sketch: str | None = setting(
         None, "With --over: whose tokens.", show_default="the scheme's first"
     ),
-    remove: list[str] | None = setting(None, "Remove a token; may be repeated.", metavar="TOKEN"),
     clear: bool = setting(False, "Remove all tokens."),
     yes: bool = yes(),
     as_json: bool | None = as_json(),
@@ -111,12 +110,12 @@ def stop_command(
     Searches and pairs skip the tokens of the stop list, because boilerplate gives very many
     documents the same token. Documents keep their tokens, and the list can be changed at any time.
     """
-    if sum(map(bool, (tokens, over, remove, clear))) > 1:
-        raise UsageError("use one of tokens to add, --over, --remove and --clear")
+    if sum(map(bool, (tokens, over, clear))) > 1:
+        raise UsageError("use one of tokens to add, --over and --clear")
     as_json = output.wants_json(as_json)
     with target.open() as index:
         scheme, before = index.scheme, index.meta.stop
-        after = {*before, *stop_entries(tokens or (), scheme)}
+        after = set() if clear else {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
             found = _large(index, over, sketch, as_json)
             question = (
@@ -125,10 +124,6 @@ def stop_command(
             if found and not output.agreed(question, yes):
                 return
             after |= {bucket.entry for bucket in found}
-        gone = set(stop_entries(remove or (), scheme))
-        if unknown := sorted(gone - after):
-            raise UsageError(f"{', '.join(unknown)}: not in the stop list")
-        after = set() if clear else after - gone
         if after != set(before):
             index.stop(sorted(after))
             now = count(len(after), "token")

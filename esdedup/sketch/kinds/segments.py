@@ -185,11 +185,3 @@ def probe_masks(width: int, radius: int) -> U64:
     bits = [1 << bit for bit in range(width)]
     flipped = (itertools.combinations(bits, flips) for flips in range(min(radius, width) + 1))
     return np.array(list(map(sum, itertools.chain.from_iterable(flipped))), np.uint64)
-
-
-def parse_segments(text: str) -> tuple[int, int]:
-    """Read "4x16", segments x bits, as (size, segments). Raises UsageError for another form."""
-    segments, sign, bits = text.partition("x")
-    if not (sign and segments.isdecimal() and bits.isdecimal()):
-        raise UsageError(f"segments {text!r}: use segments x bits, such as 4x16")
-    return int(segments) * int(bits), int(segments)

@@ -23,7 +23,6 @@ from esdedup.sketch.banding import (
 )
 from esdedup.sketch.kinds.bands import estimate_jaccard, signatures
 from esdedup.sketch.kinds.minhash import MinHash
-from esdedup.sketch.kinds.segments import parse_segments
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.scheme import Scheme
@@ -256,8 +255,8 @@ def test_every_pair_within_the_guaranteed_distance_meets(
 
 def test_expected_candidates_of_the_known_layouts() -> None:
     found = [
-        SimHash(*parse_segments(text)).expected_candidates(1e8, radius)
-        for text, radius in (("4x16", 0), ("4x16", 1), ("2x32", 1), ("4x32", 1))
+        SimHash(size, segments).expected_candidates(1e8, radius)
+        for size, segments, radius in ((64, 4, 0), (64, 4, 1), (64, 2, 1), (128, 4, 1))
     ]
     assert found == pytest.approx([6104, 103_760, 1.537, 3.07], rel=2e-3)
 
