@@ -56,7 +56,7 @@ _RAISED = re.compile(r"^esdedup\.exceptions\.(\w+): (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class _Snapshot:
     """A point in time of an index, from which any process can read slices, repeatedly."""
 
     connection: Connection
@@ -98,9 +98,19 @@ def read_index(
     check_list("fields", fields)
     if taken := {"id", "text"} & {*fields}:
         raise UsageError(f"fields: the column {min(taken)!r} is there already")
-    with opened(_connection(target, credentials), index) as store:
-        snapshot = snapshot_of(spark, store, meta_of(store), keep_alive, slices)
-    return of_index(documents_of(spark, snapshot, fields), snapshot.meta)
+    connection = _connection(target, credentials)
+    with _opened(connection, index) as store:
+        meta = _meta_of(store)
+        if slices is None:
+            wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
+            slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
+        Share(1, slices)
+        snapshot = _Snapshot(connection, index, meta, slices, store.open_point(keep_alive))
+    schema = StructType().add("id", "string", False)
+    for name in ("text", *fields):
+        schema.add(name, "string")
+    numbers = spark.range(0, slices, 1, slices)
+    return of_index(mapped(numbers, partial(_slices, snapshot, [*fields]), schema), meta)
 
 
 def write_groups(
@@ -132,8 +142,8 @@ def write_groups(
     wanted = df.select(*_GROUPED)
     if collapse_ready:
         wanted = wanted.withColumn("group", F.coalesce("group", "id"))
-    with opened(connection, index) as store:
-        meta = meta_of(store)
+    with _opened(connection, index) as store:
+        meta = _meta_of(store)
         if read_judgements(store, meta).acting:
             raise UsageError(
                 f"{store.where} has judgements of esdedup review, which Spark does not apply:"
@@ -141,8 +151,10 @@ def write_groups(
             )
         require_settled(store, meta)
         write = partial(_written, connection, index, meta)
-        with executors_errors():
+        try:
             rows = mapped(wanted.coalesce(writers), write, "report string").collect()
+        except (PySparkException, Py4JError) as error:
+            raise _ours(error) from error
         store.refresh()
     report = ChangeReport()
     for row in rows:
@@ -152,42 +164,27 @@ def write_groups(
     return report
 
 
-@contextmanager
-def executors_errors() -> Iterator[None]:
-    """Raise our own error if that is what failed a job of Spark, else the first lines of Spark's.
-
-    Raises EsdedupError in place of the errors of PySpark, and of the JVM.
-    """
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        said = str(error)
-        if ours := _RAISED.findall(said):
-            name, message = ours[-1]
-            raise getattr(exceptions, name, EsdedupError)(message) from None
-        if "No module named 'esdedup'" in said:
-            raise UsageError("install esdedup where the executors run: it is missing") from None
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        raise EsdedupError(f"Spark failed: {' '.join(lines[:2])[:1_000]}") from error
+def _ours(error: Exception) -> EsdedupError:
+    """Return our own error if that is what failed a job, else the first lines of Spark's."""
+    said = str(error)
+    if ours := _RAISED.findall(said):
+        name, message = ours[-1]
+        raised: EsdedupError = getattr(exceptions, name, EsdedupError)(message)
+        return raised
+    if "No module named 'esdedup'" in said:
+        return UsageError("install esdedup where the executors run: it is missing")
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return EsdedupError(f"Spark failed: {' '.join(lines[:2])[:1_000]}")
 
 
-def documents_of(spark: SparkSession, snapshot: Snapshot, fields: Sequence[str]) -> DataFrame:
-    """Return the documents of a snapshot: id, text, and the fields, as strings."""
-    schema = StructType().add("id", "string", False).add("text", "string", False)
-    for name in fields:
-        schema.add(name, "string")
-    numbers = spark.range(0, snapshot.slices, 1, snapshot.slices)
-    return mapped(numbers, partial(_slices, snapshot, [*fields]), schema)
-
-
-def _slices(snapshot: Snapshot, fields: list[str], batches: Iterable[pa.RecordBatch]) -> Batches:
+def _slices(snapshot: _Snapshot, fields: list[str], batches: Iterable[pa.RecordBatch]) -> Batches:
     """Read the slices of some numbers, in an executor."""
     texts = snapshot.meta.text_fields
     paths = [*dict.fromkeys([*texts, *fields])]
     for batch in batches:
         for number in batch.column(0).to_pylist():
             share = Share(number + 1, snapshot.slices)
-            with opened(snapshot.connection, snapshot.index, known=True) as store:
+            with _opened(snapshot.connection, snapshot.index, known=True) as store:
                 pages = store.scan(paths, snapshot.meta, share, point=snapshot.point)
                 try:
                     for page in pages:
@@ -224,7 +221,7 @@ def _written(
 ) -> Batches:
     """Write the marks that documents lack, and yield one report; in an executor."""
     report = ChangeReport()
-    with opened(connection, index, known=True) as store:
+    with _opened(connection, index, known=True) as store:
         for batch in batches:
             for first in range(0, batch.num_rows, DOCUMENTS_AT_ONCE):
                 rows = batch.slice(first, DOCUMENTS_AT_ONCE).to_pylist()
@@ -246,32 +243,16 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 
 
 @contextmanager
-def opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
+def _opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
     """Open an index for the time of a `with`. known: as of `Cluster`."""
     with closing(ClusterStore(Cluster(connection, known=known), index)) as store:
         yield store
 
 
-def meta_of(store: ClusterStore) -> IndexMeta:
+def _meta_of(store: ClusterStore) -> IndexMeta:
     """Return the scheme and text fields of an index. Raises IndexNotFound."""
     if (meta := store.meta()) is None:
         raise IndexNotFound(
             f"{store.where} does not exist or holds no esdedup tokens: index documents first"
         )
     return meta
-
-
-def snapshot_of(
-    spark: SparkSession,
-    store: ClusterStore,
-    meta: IndexMeta,
-    keep_alive: str = KEEP_ALIVE,
-    slices: int | None = None,
-) -> Snapshot:
-    """Open a point in time of an index. slices: None chooses by documents and cores."""
-    if slices is None:
-        wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
-        slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
-    Share(1, slices)
-    point = store.open_point(keep_alive)
-    return Snapshot(store.cluster.connection, store.index, meta, slices, point)

@@ -168,9 +168,7 @@ def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, 
 
 
 def _keep_key(keep: KeepRule, value: Any, text: str) -> bytes:
-    """Return the bytes to order a document by. value: of the rule's field, or these bytes."""
-    if isinstance(value, bytes):
-        return value
+    """Return the bytes to order a document by. value: of the rule's field."""
     if keep.by == "length":
         value = len(text)
     elif isinstance(value, datetime) and value.tzinfo is not None:

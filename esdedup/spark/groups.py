@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -51,43 +51,35 @@ def groups(
     Raises UsageError for wrong arguments.
     """
     grouping = from_settings(Grouping, options, grouping)
+    if grouping.split_templates:
+        raise UsageError("Spark does not support split templates")
     names = names_of(text_field)
     scheme = scheme or index_of(df, names)
     with Tables.of(df.sparkSession, work, "groups") as tables:
-        found, report = find_groups(df, grouping, scheme, tables, id_field, names)
+        if grouping.exact:
+            meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
+            reading = Reading(meta, None, grouping.keep)
+            documents = numbered(df, reading, tables, id_field, names)
+            joined = df.sparkSession.createDataFrame([], _JOINED)
+            report = SparkReport.of(documents, reading)
+        else:
+            reading = reading_of(scheme, grouping.limits, grouping.keep)
+            documents, edges, report = compare(
+                df, reading, grouping.limits, tables, id_field, names
+            )
+            roots = _components(edges)
+            if grouping.method == "components":
+                compared = reading.compared.scheme
+                joined = _by_component(roots, edges, documents.table, compared, tables)
+            else:
+                # Whether a document leads depends on earlier ones of its component, so each
+                # component is processed by one task.
+                roots = roots.withColumnRenamed("number", "left")
+                whole = edges.join(roots, "left").repartition("root")
+                whole = whole.select("left", "right", "similarity")
+                joined = mapped(whole, _followers, _JOINED)
+        found = _groups(documents, joined, tables)
     return with_report(found, report, grouping.limits)
-
-
-def find_groups(
-    df: DataFrame,
-    grouping: Grouping,
-    scheme: Scheme | IndexMeta | None,
-    tables: Tables,
-    id_field: str,
-    text_fields: Sequence[str],
-) -> tuple[DataFrame, SparkReport]:
-    """Return the documents with their groups, as `groups` does, and the numbers of the job."""
-    if grouping.split_templates:
-        raise UsageError("Spark does not support split templates")
-    names = id_field, text_fields
-    if grouping.exact:
-        meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
-        reading = Reading(meta, None, grouping.keep)
-        documents = numbered(df, reading, tables, *names)
-        nothing = df.sparkSession.createDataFrame([], _JOINED)
-        return _groups(documents, nothing, tables), SparkReport.of(documents, reading)
-    reading = reading_of(scheme, grouping.limits, grouping.keep)
-    documents, edges, report = compare(df, reading, grouping.limits, tables, *names)
-    roots = _components(edges)
-    if grouping.method == "components":
-        scheme = reading.compared.scheme
-        joined = _by_component(roots, edges, documents.table, scheme, tables)
-    else:
-        # Whether a document leads depends on earlier ones of its component, so each component goes
-        # through one task.
-        whole = edges.join(roots.withColumnRenamed("number", "left"), "left").repartition("root")
-        joined = mapped(whole.select("left", "right", "similarity"), _followers, _JOINED)
-    return _groups(documents, joined, tables), report
 
 
 def _components(edges: DataFrame) -> DataFrame:

@@ -20,7 +20,6 @@ from esdedup.text.arrays import U32, Mask
 CODE_POINTS = 0x110000
 PIECE = 1 << 17
 """Characters of a text above which it is cut into pieces."""
-_SPACE = re.compile("[ \n]")
 
 OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL = range(6)
 """OTHER separates words (space, punctuation). A run of WORD characters is a word (letters, digits,
@@ -65,13 +64,14 @@ def code_points(text: str) -> U32:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
-def pieces(text: str) -> list[str]:
-    """Cut a long text before white space, across which no character acts and no word runs on.
+def pieces(text: str, before: str = "[ \n]") -> list[str]:
+    """Cut a long text before a character of a pattern, across which no other one acts.
 
-    The arrays for a piece are freed before the next one, also if it grows 18 times (U+FDFA).
+    The arrays for a piece are freed before the next one. No word runs on across white space.
     """
     found, start = [], 0
-    while cut := _SPACE.search(text, start + PIECE):
+    cuts = re.compile(before)
+    while cut := cuts.search(text, start + PIECE):
         found.append(text[start : cut.start()])
         start = cut.start()
     return [*found, text[start:]]

@@ -51,7 +51,9 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     normalised = [text.lower() if fold and text.isascii() else text for text in texts]
     rows = [row for row, text in enumerate(texts) if not text.isascii()]
     for row in [row for row in rows if len(texts[row]) > PIECE]:
-        parts = (_normalise_others([piece], normalisation) for piece in pieces(texts[row]))
+        # U+FDFA grows 18 times, and its own spaces come with the normal form.
+        some = pieces(texts[row], "[ \n\ufdfa]")
+        parts = (_normalise_others([piece], normalisation) for piece in some)
         normalised[row] = "".join(itertools.chain.from_iterable(parts))
         rows.remove(row)
     if rows:

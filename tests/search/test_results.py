@@ -38,25 +38,6 @@ def index(open_index: Open) -> esdedup.Index:
     return made
 
 
-def test_nothing_is_there_before_it_is_made(open_index: Open) -> None:
-    index = open_index()
-    assert index.store.meta() is None
-    for work in (lambda: list(index.pairs()), lambda: index.similar("x"), index.statistics):
-        with pytest.raises(esdedup.IndexNotFound, match="does not exist"):
-            work()
-
-
-def test_another_scheme_or_field_is_refused_by_name(open_index: Open) -> None:
-    open_index().create()
-    open_index().add(["a text"])
-    other = esdedup.Scheme(shingling=esdedup.Shingling("char", 5))
-    with pytest.raises(esdedup.SchemeMismatch, match=r"shingling\.size 3, not 5"):
-        open_index(scheme=other).create()
-    with pytest.raises(esdedup.SchemeMismatch, match="'text', not the field 'body'"):
-        open_index(text_field="body").create()
-    assert open_index().scheme == esdedup.Scheme()
-
-
 @pytest.mark.on_every_server
 def test_pairs_and_similar_are_exact_and_alike_in_all_stores(index: esdedup.Index) -> None:
     texts = corpus()

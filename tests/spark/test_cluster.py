@@ -19,15 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import esdedup
 from esdedup.spark import groups, report_of
-from esdedup.spark.cluster import (
-    documents_of,
-    executors_errors,
-    meta_of,
-    opened,
-    read_index,
-    snapshot_of,
-    write_groups,
-)
+from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, words
@@ -38,6 +30,7 @@ from tests.servers.node import Node
 pytestmark = pytest.mark.xdist_group("spark")
 
 SHARDS = {"number_of_shards": 3, "number_of_replicas": 0}
+GROUPED_BUT_ID = ("digest", "group", "original", "similarity")
 GROUPED = "id string, digest string, group string, original string, similarity double"
 NOTHING: dict[str, Any] = {"group": None, "original": None, "similarity": None}
 
@@ -151,11 +144,12 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, elasticsearch_ur
 def test_a_point_in_time_that_is_gone(spark: SparkSession, elasticsearch_url: str) -> None:
     name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
     made(elasticsearch_url, name, 3)
-    with opened(esdedup.Connection((elasticsearch_url,)), name) as store:
-        snapshot = snapshot_of(spark, store, meta_of(store))
-        store.cluster.close_point(snapshot.point)
-    with pytest.raises(esdedup.StoreError) as raised, executors_errors():
-        documents_of(spark, snapshot, ()).count()
+    read = read_index(spark, elasticsearch_url, name)
+    delete_index(elasticsearch_url, name)
+    made(elasticsearch_url, name, 3)
+    gone = read.selectExpr("id", *(f"cast(null as string) `{each}`" for each in GROUPED_BUT_ID))
+    with pytest.raises(esdedup.StoreError) as raised:
+        write_groups(gone, elasticsearch_url, name)
     assert "the point in time that was read is lost" in str(raised.value)
     assert "Read the index again" in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -9,15 +9,9 @@ from esdedup.models import natural
 
 
 def test_ids_are_ordered_as_people_do() -> None:
-    ids = ["a10", "a2", "a02", "b", "10", "9", "文10", "文9", "a", "a2b", "文"]
+    ids = ["a10", "a2", "a02", "b", "10", "9", "文10", "文9", "a", "a2b", "文", ""]
     assert sorted(ids, key=natural) == [
-        "9", "10", "a", "a02", "a2", "a2b", "a10", "b", "文", "文9", "文10",
-    ]  # fmt: skip
-
-
-def test_an_id_that_begins_like_another_is_ordered_too() -> None:
-    assert sorted(["a1b", "a1", "1a", "a", "a01b", ""], key=natural) == [
-        "", "1a", "a", "a1", "a01b", "a1b",
+        "", "9", "10", "a", "a02", "a2", "a2b", "a10", "b", "文", "文9", "文10",
     ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from esdedup.sketch.banding import (
     swaps_for,
 )
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
-from esdedup.text.arrays import F64, I64, U32, U64, Mask, Ragged, run_starts
+from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 if TYPE_CHECKING:
@@ -287,9 +287,3 @@ def _folded(values: U32, bits: int) -> U64:
         folded *= PRIME64_1
         folded += values[..., row]
     return avalanche(folded) >> np.uint64(64 - bits)
-
-
-def estimate_jaccard(left: U32, right: U32) -> F64:
-    """Return estimates of Jaccard similarities, shape (n,), of signatures, shape (n, k)."""
-    equal: F64 = np.mean(left == right, axis=1)
-    return np.where((left == EMPTY).all(axis=1), 0.0, equal)
