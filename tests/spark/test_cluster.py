@@ -21,6 +21,7 @@ import esdedup
 from esdedup.spark import groups, report_of
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, words
 from tests.helpers.processes import await_true
@@ -141,12 +142,20 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, elasticsearch_ur
     delete_index(elasticsearch_url, name)
 
 
-def test_a_point_in_time_that_is_gone(spark: SparkSession, elasticsearch_url: str) -> None:
+def test_a_point_in_time_that_is_gone(
+    spark: SparkSession, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
     made(elasticsearch_url, name, 3)
+    opening = ClusterStore.open_point
+
+    def closed(store: ClusterStore, keep_alive: str) -> str:
+        point = opening(store, keep_alive)
+        store.cluster.close_point(point)
+        return point
+
+    monkeypatch.setattr(ClusterStore, "open_point", closed)
     read = read_index(spark, elasticsearch_url, name)
-    delete_index(elasticsearch_url, name)
-    made(elasticsearch_url, name, 3)
     gone = read.selectExpr("id", *(f"cast(null as string) `{each}`" for each in GROUPED_BUT_ID))
     with pytest.raises(esdedup.StoreError) as raised:
         write_groups(gone, elasticsearch_url, name)
