@@ -78,7 +78,7 @@ class Originals:
         return [*_Arrivals(self, ids, texts, frozenset(ids if again else ())).verdicts()]
 
     def apart(self, id: str, digest: str) -> set[str]:
-        """Return the ids of the documents that a document with this text was judged unlike."""
+        """Return the ids of documents that a document of this text was judged different from."""
         return self._apart.get((id, digest), set())
 
     def may_have(self, id: str, digest: str, verdict: Verdict) -> bool:
@@ -174,7 +174,7 @@ class _Arrivals:
     def _of_equal_texts(self) -> dict[str, list[Original]]:
         """Find stored documents of equal texts, by the digests of the texts."""
         near: dict[str, list[Original]] = {}
-        texts = [each for each in self.contents.values() if each]
+        texts = [*filter(None, self.contents.values())]
         chosen = self.policy.limits.chosen(self.meta.scheme)
         sketches = sketch(texts, self.meta.scheme.only(chosen))
         wanted = equal_text_queries(self.meta, chosen, sketches, [Query(text) for text in texts])
@@ -195,7 +195,12 @@ class _Arrivals:
 
         Others have a former verdict, or equal a stored document that the batch does not touch.
         """
-        settled = {text for text, found in self.equal.items() if any(map(self._is_apart, found))}
+        settled = {
+            text
+            for text, found in self.equal.items()
+            for each in found
+            if self.counts.keys().isdisjoint((each.id, each.verdict.group, each.verdict.original))
+        }
         asking: dict[str, list[str]] = {}
         for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
             known = text in settled or (self.counts[id] == 1 and self._former(row) is not None)
@@ -203,10 +208,6 @@ class _Arrivals:
             if text != NO_TEXT and (not known or self.run.apart(id, text)):
                 asking.setdefault(text, []).append(id)
         return asking
-
-    def _is_apart(self, near: Original) -> bool:
-        """Return True if neither a document nor those that its verdict names are in the batch."""
-        return self.counts.keys().isdisjoint((near.id, near.verdict.group, near.verdict.original))
 
     def _judged(self, id: str, text: str) -> Verdict:
         if text == NO_TEXT:

@@ -41,7 +41,7 @@ class DuplicatePolicy:
 
     @property
     def limits(self) -> Limits:
-        """The limits of the search in the store: one band, as within the batch."""
+        """Return the limits of the search in the store: one band, as within the batch."""
         most = self.candidates
         return Limits(self.sketch, self.threshold, self.distance, most, most, least=1)
 

@@ -176,10 +176,8 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 def id_at(source: Mapping[str, Any], field: str) -> str:
     """Return the id in a field. Raises RecordError if there is none that an index takes."""
     value = value_at(source, field)
-    if value is None:
-        raise RecordError(f"the id field {field!r} is missing")
-    if value == "":
-        raise RecordError(f"the id field {field!r} is empty")
+    if value is None or value == "":
+        raise RecordError(f"the id field {field!r} is {'missing' if value is None else 'empty'}")
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise RecordError(f"the id field {field!r} is neither text nor a whole number")
     return _checked_id(str(value))
