@@ -170,7 +170,7 @@ def test_search_marks_the_differences(visit: Visit) -> None:
     (box,) = re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
     assert html.unescape(box) == text
     page = visitor.get("/compare?left=a1&right=a2").text
-    assert re.search(r"\d+ of \d+ bands of \d+ rows are equal", page)
+    assert re.search(r"\d+ of \d+ tokens are equal", page)
     wrong = visitor.post("/search", data={"text": text, "threshold": "much"})
     assert wrong.status_code == 400
     assert 'value="much"' in wrong.text

@@ -64,10 +64,10 @@ def search(page: Page) -> None:
         expect(focused).to_contain_text(id)
     keys.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("en-08 and en-10")
-    bands = page.get_by_text("of 12 bands of 3 rows are equal")
-    expect(bands).not_to_be_visible()
-    page.get_by_text("Shared bands").click()
-    expect(bands).to_be_visible()
+    tokens = page.get_by_text("of 12 tokens are equal")
+    expect(tokens).not_to_be_visible()
+    page.get_by_text("Shared tokens").click()
+    expect(tokens).to_be_visible()
 
 
 def judge(page: Page) -> set[tuple[str, ...]]:
