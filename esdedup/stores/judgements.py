@@ -68,15 +68,16 @@ class Judgement:
 
     @staticmethod
     def from_json(found: Any) -> Judgement:
-        """The inverse of `to_json`. Raises UsageError for another form."""
-        if not isinstance(found, Mapping):
-            raise UsageError("it is not a JSON object")
+        """Return the judgement of a JSON object. Raises UsageError for another form."""
         try:
             given = {each.name: found[each.name] for each in fields(Judgement)}
-            left, right = given.pop("digests")
+            left, right = given["digests"]
             digest_words([left, right])
-            normalisation = Normalisation(**given.pop("normalisation"))
-            made = Judgement(**given, digests=(left, right), normalisation=normalisation)
+            changed = {
+                "digests": (left, right),
+                "normalisation": Normalisation(**given["normalisation"]),
+            }
+            made = Judgement(**given | changed)
         except KeyError as error:
             raise UsageError(f"it has no {error.args[0]}") from error
         except (TypeError, ValueError) as error:
@@ -185,17 +186,9 @@ def judge(
     digest_of = _digests(store, meta, ids, normalisation)
     if missing := [id for id in ids if id not in digest_of]:
         raise StoreError(f"{store.where} has no document {missing[0]!r} with a text")
+    same = normalisation, similarity, now, drawn
     made = [
-        Judgement(
-            left,
-            right,
-            verdict,
-            (digest_of[left], digest_of[right]),
-            normalisation,
-            similarity,
-            now,
-            drawn,
-        )
+        Judgement(left, right, verdict, (digest_of[left], digest_of[right]), *same)
         for left, right in sorted_pairs
     ]
     keep_judgements(store, made)
@@ -210,18 +203,18 @@ def stored_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> list[Ju
     beside = store.beside(PREFIX + store.index)
     if beside.meta() is None:
         return []
-    found = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
+    found = beside.hold([_id(*pair) for pair in pairs], _PATHS)
     return [Judgement.from_json(each.document.source) for each in found]
 
 
 def keep_judgements(store: Store, judgements: Iterable[Judgement]) -> None:
     """Write judgements; they are durable when this returns."""
-    _write(store, {_id_of(each.left, each.right): each.to_json() for each in judgements})
+    _write(store, {_id(each.left, each.right): each.to_json() for each in judgements})
 
 
 def forget_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> None:
     """Remove the judgements on some pairs of documents, given by id."""
-    _remove(store, [_id_of(*pair) for pair in pairs])
+    _remove(store, [_id(*pair) for pair in pairs])
 
 
 def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
@@ -265,22 +258,23 @@ def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple
     ids = {id for each in former for id in (each.left, each.right)}
     used = {wanted, *(each.normalisation for each in former)} if former else ()
     digest_of = {each: _digests(store, meta, ids, each) for each in used}
-    kept = []
-    for each in pairs:
-        if each.normalisation != wanted:
-            found = digest_of[each.normalisation]
-            if (found.get(each.left), found.get(each.right)) != each.digests:
-                continue
-            digests = digest_of[wanted][each.left], digest_of[wanted][each.right]
-            each = replace(each, digests=digests, normalisation=wanted)
-        kept.append(each)
-    return tuple(kept)
+
+    def now(judged: Judgement) -> Judgement | None:
+        if judged.normalisation == wanted:
+            return judged
+        both = judged.left, judged.right
+        if tuple(map(digest_of[judged.normalisation].get, both)) != judged.digests:
+            return None
+        left, right = map(digest_of[wanted].__getitem__, both)
+        return replace(judged, digests=(left, right), normalisation=wanted)
+
+    return tuple(each for each in map(now, pairs) if each is not None)
 
 
 def _digests(
     store: Store, meta: IndexMeta, ids: Iterable[str], normalisation: Normalisation
 ) -> dict[str, str]:
-    """The digests of documents' texts as they are now, by id, if they have a text."""
+    """Return the digests of documents' texts as they are now, by id, if they have a text."""
     documents = store.get(list(ids), [*meta.text_fields])
     texts = {each.id: text_at(each.source, meta.text_fields) for each in documents}
     with_text = {id: text for id, text in texts.items() if text is not None}
@@ -288,14 +282,12 @@ def _digests(
     return dict(zip(with_text, digests, strict=True))
 
 
-def _id_of(one: str, other: str) -> str:
-    """The id of the judgement on two documents, in any order."""
-    return _id(*sorted((one, other), key=natural))
-
-
 def _id(*ids: str) -> str:
-    """The id of a judgement: ids of documents may be too long to be joined."""
-    written = json.dumps(ids, ensure_ascii=True)
+    """Return the id of the judgement on two documents in any order, or on a representative.
+
+    It is a hash, because ids of documents may be too long to be joined.
+    """
+    written = json.dumps(sorted(ids, key=natural))
     return xxhash.xxh3_128_hexdigest(written.encode())
 
 
