@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -119,11 +120,17 @@ def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
     leaves = [metadata.schema.column(at) for at in range(metadata.num_columns)]
 
     def batches(names: list[str], size: int, most: int) -> Iterator[tuple[Any, float]]:
+        wanted = {*names}
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
+            # pyarrow ends the process if the numbers of a column are damaged, unless a read has
+            # found that before.
+            next(opened.iter_batches(1, [number], names, use_threads=False), None)
             # A few bytes may encode any number of equal values, such as zeros in lists.
             values = sum(
-                group.column(at).num_values * max(8, leaf.length) for at, leaf in enumerate(leaves)
+                group.column(at).num_values * max(8, leaf.length)
+                for at, leaf in enumerate(leaves)
+                if wanted.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
             )
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
             whole = max(1, group.total_byte_size)
