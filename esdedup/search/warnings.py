@@ -24,8 +24,9 @@ def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
     found = len(result.matches)
     if result.blind and not found:
         return None
-    several = len(levels_of(scheme, limits.chosen(scheme))) > 1
-    better = "" if several else ": an index of esdedup scheme --signature 128 finds more"
+    chosen = limits.chosen(scheme)
+    several = len(levels_of(scheme, chosen)) > 1
+    better = "" if several else f": an index of {chosen.nearest} finds more"
     if found < limits.k and not result.truncated:
         token = "a token that was looked up" if result.stopped else "a token"
         return f"Only {found} of {limits.k} were found, as no other document shares {token}{better}"

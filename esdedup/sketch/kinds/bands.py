@@ -60,6 +60,7 @@ class Banded(Sketch):
 
     metric = "jaccard"
     leads = True
+    nearest = "esdedup scheme --signature 128"
 
     bands: int
     rows: int

@@ -84,6 +84,8 @@ class Sketch(ABC):
     """The measure that verifies candidates: of sets of shingles, or of the stored values."""
     stoppable: ClassVar[bool] = True
     """A stop list may hold its tokens: large buckets are boilerplate."""
+    nearest: ClassVar[str] = ""
+    """The command whose scheme finds more of the nearest documents."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 
