@@ -121,7 +121,7 @@ def test_packed_values_take_little_memory_and_delay_no_other_client(
 def test_an_upstream_that_is_silent_is_not_ready(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         upstream = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with Enriching(upstream, tmp_path, ready="/-/health/live") as proxy:
+        with Enriching(upstream, tmp_path) as proxy:
             answer = httpx.get(f"{proxy.url}/-/health/ready", timeout=30)
     assert answer.status_code == 503
 

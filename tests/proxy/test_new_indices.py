@@ -62,7 +62,7 @@ def template(url: str, base: str, kind: str = "_index_template", **more: Any) ->
 
 
 def bulk(url: str, name: str, count: int, verb: str = "create", first: int = 0) -> list[int]:
-    """The statuses of new documents, sent in one body, again if a busy server takes none of it."""
+    """Send new documents in one body, again if a busy server rejects it. Return the statuses."""
     body = b"".join(
         b'{"%s":{"_index":"%s"}}\n' % (verb.encode(), name.encode())
         + json.dumps({"@timestamp": "2026-11-22", "text": f"{TEXT} {number}"}).encode()
@@ -99,14 +99,17 @@ def test_new_daily_indices_have_all_tokens_under_load(urls: tuple[str, str], bas
 
 
 def test_a_new_data_stream_has_all_tokens(urls: tuple[str, str], base: str) -> None:
+    """OpenSearch simulates no template for a stream that was created since it was looked up."""
     direct, proxy = urls
     if not HTTP.get(f"{direct}/_data_stream").is_success:
         return  # Elasticsearch's jars have no data streams.
     template(direct, base, data_stream={})
-    with ThreadPoolExecutor(8) as clients:
-        sent = [clients.submit(bulk, proxy, f"{base}-stream", 100) for _ in range(20)]
-        assert {status for each in sent for status in each.result()} == {201}
-    assert counts(direct, f"{base}-stream") == (2000, 2000)
+    for _ in range(5):
+        with ThreadPoolExecutor(8) as clients:
+            sent = [clients.submit(bulk, proxy, f"{base}-stream", 100) for _ in range(8)]
+            assert {status for each in sent for status in each.result()} == {201}
+        assert counts(direct, f"{base}-stream") == (800, 800)
+        HTTP.delete(f"{direct}/_data_stream/{base}-stream").raise_for_status()
 
 
 def test_single_documents_make_an_index_too(urls: tuple[str, str], base: str) -> None:
@@ -154,23 +157,3 @@ def test_an_index_made_anew_does_not_get_the_fields_of_the_old_one(
         mapped = HTTP.get(f"{direct}/{name}/_mapping").json()[name]["mappings"]
         assert (FIELD in mapped["properties"]) is (mapping is MAPPING)
     assert counts(direct, name) == (1, 0)
-
-
-def test_an_update_that_empties_the_text_empties_the_tokens(
-    urls: tuple[str, str], base: str
-) -> None:
-    direct, proxy = urls
-    name = f"{base}-1"
-    HTTP.put(f"{direct}/{name}", json={"mappings": MAPPING}).raise_for_status()
-
-    def stored() -> dict[str, Any]:
-        source: dict[str, Any] = HTTP.get(f"{direct}/{name}/_doc/1").json()["_source"]
-        return source
-
-    emptying: list[dict[str, Any]] = [{"text": None}, {"text": []}, {"text": 7}]
-    for doc in emptying:
-        HTTP.put(f"{proxy}/{name}/_doc/1", json={"text": TEXT})
-        assert stored()[FIELD] is not None
-        done = HTTP.post(f"{proxy}/{name}/_update/1", json={"doc": doc})
-        assert done.json()["result"] == "updated"
-        assert stored() == {**doc, FIELD: None}

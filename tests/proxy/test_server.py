@@ -9,7 +9,6 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack
 from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
 
@@ -188,10 +187,9 @@ class Certificates:
         return context
 
     def connect(self, proxy: Enriching) -> ssl.SSLSocket:
-        plain = socket.create_connection(proxy.address, timeout=SECONDS)
         context = self.trusting()
         self.client.issue_cert("client@example.org").configure_cert(context)
-        return context.wrap_socket(plain, server_hostname="127.0.0.1")
+        return context.wrap_socket(connect(proxy), server_hostname="127.0.0.1")
 
     def shown(self, proxy: Enriching) -> bytes | None:
         """The certificate that a new connection sees."""
@@ -215,6 +213,8 @@ def test_certificates_and_authorities_are_read_again_at_sighup(
         upstream = ("--ca-certs", str(trusted))
         with Enriching(new.url, tmp_path, *options, *upstream) as proxy:
             other = trustme.CA()
+            with pytest.raises(httpx.TransportError):
+                httpx.get(proxy.url, verify=certificates.trusting())
             first = certificates.shown(proxy)
             with certificates.connect(proxy) as kept:
                 kept.sendall(GET)
@@ -234,26 +234,6 @@ def test_certificates_and_authorities_are_read_again_at_sighup(
             with certificates.connect(proxy) as connection:
                 connection.sendall(GET)
                 assert answer(connection)[0] != 502
-
-
-def test_client_certificates(
-    elasticsearch_url: str, tmp_path: Path, certificates: Certificates
-) -> None:
-    options = *certificates.options, "--client-ca", str(certificates.ca), "--max-connections", "2"
-    with Enriching(elasticsearch_url, tmp_path, *options) as proxy:
-        with pytest.raises(httpx.TransportError):
-            httpx.get(proxy.url, verify=certificates.trusting())
-        with pytest.raises(httpx.TransportError):
-            httpx.get(f"http://127.0.0.1:{proxy.address[1]}")
-        context = certificates.trusting()
-        certificates.authority.issue_cert("client@example.org").configure_cert(context)
-        with ExitStack() as kept, httpx.Client(verify=context) as client:
-            for _ in range(2):
-                plain = socket.create_connection(proxy.address, timeout=SECONDS)
-                secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
-                kept.enter_context(secure).sendall(GET)
-                assert answer(secure)[0] != 503
-            assert client.get(proxy.url).status_code == 503
 
 
 @pytest.mark.parametrize(
@@ -395,26 +375,3 @@ def test_lines_of_the_same_kind_are_counted() -> None:
     for number in range(1000):
         repeats.filter(record(f"{number} %s"))
     assert len(repeats._passed) < 300
-
-
-def test_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    line = record("no answer from \x1b%s\nError: b")
-    before = logging.getLogger().handlers[:], logging.getLogger().level
-    try:
-        for form in ("text", "json"):
-            logs.configure(form)
-            logging.getLogger().handlers[0].emit(line)
-    finally:
-        logging.getLogger().handlers[:], logging.getLogger().level = before
-    text, whole = capsys.readouterr().err.split("\n  ", 1)
-    assert " WARNING no answer from " in text
-    assert "\x1b" not in text
-    end, _, form = whole.partition("\n")
-    assert end == "Error: b"
-    fields = json.loads(form)
-    assert fields.pop("time").endswith("Z")
-    assert fields == {
-        "level": "warning",
-        "logger": "esdedup.proxy",
-        "message": "no answer from \x1bx\nError: b",
-    }

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import ssl
+import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Self
 
@@ -21,14 +19,9 @@ class Enriching:
     """Listens once constructed; the end of the `with` block ends it and asserts a clean log."""
 
     def __init__(
-        self,
-        upstream: str,
-        folder: Path,
-        *options: str,
-        most_files: int | None = None,
-        ready: str = "",
+        self, upstream: str, folder: Path, *options: str, most_files: int | None = None
     ) -> None:
-        """most_files: as many the process may open. ready: the path that tells that it listens."""
+        """most_files: as many the process may open."""
         port = free_port()
         self.address = ("127.0.0.1", port)
         self.url = f"http{'s' if '--certificate' in options else ''}://127.0.0.1:{port}"
@@ -40,7 +33,7 @@ class Enriching:
         with self._log_file.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
         deadline = time.monotonic() + _START_SECONDS
-        while not self._answers(ready):
+        while not self._listens():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.process.kill()
                 raise RuntimeError(f"esdedup proxy did not start: {self.log}")
@@ -74,14 +67,9 @@ class Enriching:
             assert ended in (None, 0), self.log
             assert "Traceback" not in self.log, self.log
 
-    def _answers(self, path: str) -> bool:
-        trusting = ssl._create_unverified_context() if self.url.startswith("https") else None
+    def _listens(self) -> bool:
         try:
-            urllib.request.urlopen(self.url + path, timeout=5, context=trusting).close()
-        except urllib.error.HTTPError as error:
-            error.close()  # The upstream's answer, or that there is none: it listens.
-        except OSError as error:
-            # It breaks off if it asks for a certificate of the client.
-            reason = getattr(error, "reason", error)
-            return not isinstance(reason, ConnectionRefusedError | TimeoutError)
+            socket.create_connection(self.address, 5).close()
+        except OSError:
+            return False
         return True

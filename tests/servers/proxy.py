@@ -11,7 +11,7 @@ import ssl
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,47 +38,6 @@ class Answer:
     cut: bool = False
 
 
-@dataclass
-class _Faults:
-    """Faults of the next requests, shared by all connections."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    failures_left: int = 0
-    failure: Answer | None = None
-    failing: str = "/_bulk"
-    passes_until_drop: int = 0
-    bulk_requests: int = 0
-    mappings_left: int | None = None
-    requests: int = 0
-    bulk_seconds: float = 0.0
-
-    def arrived(self, path: str) -> Answer | None:
-        """Count a request; the answer if it shall not be passed on."""
-        with self.lock:
-            self.requests += 1
-            self.bulk_requests += path.endswith("/_bulk")
-            if not self.failures_left or not path.endswith(self.failing):
-                return None
-            self.failures_left -= 1
-            return self.failure
-
-    def answered(self) -> bool:
-        """Count a _bulk request that was passed on; whether to break off its answer."""
-        with self.lock:
-            if not self.passes_until_drop:
-                return False
-            self.passes_until_drop -= 1
-            return self.passes_until_drop == 0
-
-    def refuses_mapping(self) -> bool:
-        """Count a mapping that is to be put; whether it is one too many."""
-        with self.lock:
-            if self.mappings_left is None:
-                return False
-            self.mappings_left -= 1
-            return self.mappings_left < 0
-
-
 class Proxy:
     """Listens from construction on; the end of the `with` block ends it."""
 
@@ -96,7 +55,15 @@ class Proxy:
         self.upstream = (parts.hostname, parts.port)
         self.product = product
         self.credentials = credentials or Credentials()
-        self.faults = _Faults()
+        # How many requests came so far, refused ones included.
+        self.requests = self.bulk_requests = 0
+        self.failures_left = 0
+        self._lock = threading.Lock()
+        self._failure: Answer | None = None
+        self._failing = ""
+        self._passes_until_drop = 0
+        self._mappings_left: int | None = None
+        self._bulk_seconds = 0.0
         # With TLS: the certificate of the authority, and the SHA-256 of the proxy's own.
         self.ca_file = self.fingerprint = ""
         self._server = _Server(("127.0.0.1", 0), _Handler, self)
@@ -109,19 +76,9 @@ class Proxy:
         )
         self._thread.start()
 
-    @property
-    def bulk_requests(self) -> int:
-        """How many _bulk requests have come in so far, refused ones included."""
-        return self.faults.bulk_requests
-
-    @property
-    def requests(self) -> int:
-        """How many requests have come in so far, refused ones included."""
-        return self.faults.requests
-
     def delay_bulks(self, seconds: float) -> None:
         """Answer _bulk requests so much later, from now on."""
-        self.faults.bulk_seconds = seconds
+        self._bulk_seconds = seconds
 
     def fail_next(self, n: int, status: int) -> None:
         """Answer the next n _bulk requests with this status; the server does not see them."""
@@ -131,20 +88,39 @@ class Proxy:
 
     def answer_next(self, n: int, answer: Answer, path: str = "") -> None:
         """Answer the next n requests itself, of paths that end with this."""
-        with self.faults.lock:
-            self.faults.failures_left = n
-            self.faults.failure = answer
-            self.faults.failing = path
+        with self._lock:
+            self.failures_left, self._failure, self._failing = n, answer, path
 
     def drop_after(self, n: int) -> None:
-        """Breaks off the answer to the n-th _bulk request from now, which the server has done."""
-        with self.faults.lock:
-            self.faults.passes_until_drop = n
+        """Break off the answer to the n-th _bulk request from now, which the server has done."""
+        self._passes_until_drop = n
 
     def stop_mappings_after(self, n: int) -> None:
         """Refuse every mapping that is put after the next n."""
-        with self.faults.lock:
-            self.faults.mappings_left = n
+        self._mappings_left = n
+
+    def answer(self, method: str, path: str, authorization: str | None) -> Answer | None:
+        """Count a request. Return the answer if it must not be passed on."""
+        with self._lock:
+            self.requests += 1
+            if not self.credentials.accept(authorization):
+                return _unauthorized(self.product, path)
+            if self._mappings_left is not None and (method, path[-9:]) == ("PUT", "/_mapping"):
+                self._mappings_left -= 1
+                if self._mappings_left < 0:
+                    return _error(self.product, 500, "fault", "a fault that the test asked for")
+            self.bulk_requests += path.endswith("/_bulk")
+            if not self.failures_left or not path.endswith(self._failing):
+                return None
+            self.failures_left -= 1
+            return self._failure
+
+    def drops(self) -> bool:
+        """Wait before a _bulk request is passed on. Return whether to break off its answer."""
+        time.sleep(self._bulk_seconds)
+        with self._lock:
+            self._passes_until_drop -= 1
+            return self._passes_until_drop == 0
 
     def __enter__(self) -> Self:
         return self
@@ -196,7 +172,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length")
         if "Transfer-Encoding" in self.headers:
             self.close_connection = True
-            self._send(_error(self._product, HTTPStatus.LENGTH_REQUIRED, "proxy", "no length"))
+            self._send(
+                _error(self.server.proxy.product, HTTPStatus.LENGTH_REQUIRED, "proxy", "no length")
+            )
             return
         body = self.rfile.read(int(length)) if length else b""
         self._send(self._answer(body))
@@ -206,26 +184,13 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Silent: the servers keep logs of their own."""
 
-    @property
-    def _product(self) -> str:
-        return self.server.proxy.product
-
     def _answer(self, body: bytes) -> Answer:
-        proxy = self.server.proxy
-        if not proxy.credentials.accept(self.headers.get("Authorization")):
-            proxy.faults.requests += 1
-            return _unauthorized(self._product, self.path)
-        bulk = urlsplit(self.path).path.endswith("/_bulk")
-        mapping = self.command == "PUT" and urlsplit(self.path).path.endswith("/_mapping")
-        if mapping and proxy.faults.refuses_mapping():
-            return _error(self._product, 500, "fault", "a fault that the test asked for")
-        failure = proxy.faults.arrived(urlsplit(self.path).path)
-        if failure is not None:
-            return failure
-        if bulk:
-            time.sleep(proxy.faults.bulk_seconds)
+        proxy, path = self.server.proxy, urlsplit(self.path).path
+        if (own := proxy.answer(self.command, path, self.headers["Authorization"])) is not None:
+            return own
+        cut = path.endswith("/_bulk") and proxy.drops()
         answer = self._pass_on(body)
-        answer.cut = bulk and proxy.faults.answered()
+        answer.cut = cut
         return answer
 
     def _pass_on(self, body: bytes) -> Answer:
@@ -244,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
             return Answer(response.status, kept, response.read())
         except (OSError, http.client.HTTPException) as error:
             reason = f"{type(error).__name__}: {error}"
-            return _error(self._product, HTTPStatus.BAD_GATEWAY, "bad_gateway", reason)
+            return _error(self.server.proxy.product, HTTPStatus.BAD_GATEWAY, "bad_gateway", reason)
         finally:
             upstream.close()
 

@@ -109,7 +109,7 @@ def test_every_request_is_sent_again(proxy: Proxy, name: str) -> None:
         for path, work in works.items():
             proxy.answer_next(1, unavailable(502), path)
             assert work()
-            assert proxy.faults.failures_left == 0
+            assert proxy.failures_left == 0
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
