@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from starlette.responses import Response
@@ -19,7 +20,6 @@ from esdedup.review.pages import Given, NotThere, Review
 from esdedup.review.texts import ShownPair, alone, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.judgements import Judgements
-from esdedup.text.arrays import I64
 
 _GROUPS = 20
 """Groups on a page."""
@@ -29,8 +29,7 @@ _MOST_APART = 5_000
 """Pairs that are judged different by one decision: those of 100 documents."""
 
 
-@dataclass(frozen=True)
-class GroupRow:
+class GroupRow(NamedTuple):
     """A group in the list."""
 
     id: str
@@ -90,6 +89,10 @@ class GroupPages:
         pages = -(-len(rows) // _MEMBERS)
         page = min(given.whole("page", 1, 1 << 30), pages)
         some = rows[(page - 1) * _MEMBERS : page * _MEMBERS]
+        found = in_group(
+            review.index.store, review.index.meta, listed.groups, int(listed.heads[at])
+        )
+        template = [warning_of(head, len(rows) + 1, found)] if found else []
         # The keys go on at the member that took the place of the one that was judged.
         focus = min(given.whole("at", 1, _MEMBERS), len(some)) if "at" in given else 0
         return review.page(
@@ -100,7 +103,7 @@ class GroupPages:
             focus=focus,
             number=page,
             pages=pages,
-            warnings=[*self._template(listed, at), *warnings_of(review, listed)],
+            warnings=[*template, *warnings_of(review, listed)],
             chosen=head in judgements.representatives,
             made=made,
             back=back | {"page": page, "at": focus or None},
@@ -123,7 +126,13 @@ class GroupPages:
         elif how == "selected":
             part = np.array([f"row{row}" in given for row in rows.tolist()]).astype(np.int64)
         else:
-            part = self._by_template(ids)
+            part = split_templates(
+                np.zeros(rows.size, np.int64),
+                lambda some: texts_in(review.index.store, review.index.meta.text_fields)(
+                    [ids[row] for row in some.tolist()]
+                ),
+                review.index.scheme,
+            )
         counts = np.unique(part, return_counts=True)[1]
         if counts.size == 1:
             none = {"selected": "no document is selected: select some"}
@@ -136,16 +145,6 @@ class GroupPages:
         apart = np.argwhere(np.triu(part[:, None] != part)).tolist()
         decision = review.decisions.judge([(ids[a], ids[b]) for a, b in apart], "different")
         return review.redirect("/group", id=id, made=decision.time)
-
-    def _by_template(self, ids: Sequence[str]) -> I64:
-        """Return a number for each document of a group, equal if they fill a template equally."""
-        index = self.review.index
-        texts = texts_in(index.store, index.meta.text_fields)
-        return split_templates(
-            np.zeros(len(ids), np.int64),
-            lambda some: texts([ids[row] for row in some.tolist()]),
-            index.scheme,
-        )
 
     def represent(self, given: Given) -> Response:
         """Let a member represent its group, or let the rule choose again."""
@@ -194,12 +193,6 @@ class GroupPages:
                 )
             found.append((row, id, pair))
         return found
-
-    def _template(self, listed: Listed, at: int) -> list[str]:
-        """Return a warning if a group looks like a template."""
-        index, head = self.review.index, int(listed.heads[at])
-        found = in_group(index.store, index.meta, listed.groups, head)
-        return [warning_of(listed.head(at), int(listed.sizes[at]), found)] if found else []
 
 
 def described(review: Review, listed: Listed, positions: Sequence[int]) -> list[GroupRow]:

@@ -42,9 +42,7 @@ class Drawing:
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        grouping = self._review.grouping
-        chosen = grouping.limits.chosen(self._review.index.scheme)
-        return chosen.metric == "jaccard" and not grouping.exact
+        return not self._review.grouping.exact and not self._review.by_distance
 
     def pool(self) -> Pool | None:
         """Return the pool; None if it is not there yet. The first call starts to draw it."""

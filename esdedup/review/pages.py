@@ -118,6 +118,11 @@ class Review:
         """How groups are found."""
         return self.found.grouping
 
+    @property
+    def by_distance(self) -> bool:
+        """Return whether documents are compared by Hamming distance."""
+        return self.grouping.limits.chosen(self.index.scheme).metric == "hamming"
+
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""
         return Route(path, _endpoint(handler), methods=["GET"])

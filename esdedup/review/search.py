@@ -55,7 +55,7 @@ class Search:
 
     def _results(self, given: Given, query: Query) -> Response:
         index, number = self.review.index, given.whole("number", _NUMBER, _MOST)
-        if self._by_distance:
+        if self.review.by_distance:
             limits = replace(self.review.grouping.limits, k=number)
         else:
             limits = Limits(threshold=given.share("threshold", LOOKING), k=number)
@@ -82,11 +82,6 @@ class Search:
         answer.headers["cache-control"] = "private, no-cache"
         return answer
 
-    @property
-    def _by_distance(self) -> bool:
-        review = self.review
-        return review.grouping.limits.chosen(review.index.scheme).metric == "hamming"
-
     def _page(self, given: Given, **values: Any) -> Response:
         """Show the forms, with results or an error."""
         return self.review.page(
@@ -96,5 +91,5 @@ class Search:
             id=given.get("id", ""),
             threshold=given.get("threshold", f"{LOOKING:g}"),
             number=given.get("number", "").strip() or str(_NUMBER),
-            by_distance=self._by_distance,
+            by_distance=self.review.by_distance,
         )

@@ -118,16 +118,14 @@ def _advice(here: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
     ]
     advice = []
     for name, interval, count, rest, where in named:
-        more = more_wanted(interval, count)
-        pairs = f"pairs of similarity {where}"
-        if not more:
+        if not (more := more_wanted(interval, count)):
             continue
+        pairs = f"pairs of similarity {where}"
         if not rest:
             drawn = f"all {count:,} drawn {pairs} are judged"
             advice.append(f"{name.capitalize()} at {at:g} can't be estimated better: {drawn}")
         elif count < _FIRST:
-            first = f"For {name} at {at:g}, judge {_FIRST} {pairs}: {count:,} so far"
-            advice.append(f"{first}. The number of further ones is estimated then")
+            advice.append(f"For {name} at {at:g}, judge {_FIRST} {pairs}: {count:,} so far")
         else:
             few = f", and only {rest:,} are left" if rest < more else ""
             within = f"For {name} at {at:g} to within 5 percentage points"

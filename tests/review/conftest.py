@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.review.browser import Watch, running_browser
-from tests.review.reviewing import OtherSite, Reviewing
+from tests.review.reviewing import Reviewing
 from tests.servers.provide import refusing
 
 Review = Callable[..., Reviewing]
@@ -57,9 +57,3 @@ def open_page(browser: Browser, watch: Watch) -> Iterator[OpenPage]:
 
         yield open_one
     assert watch.complaints == []
-
-
-@pytest.fixture
-def other_site() -> Iterator[OtherSite]:
-    with OtherSite() as site:
-        yield site

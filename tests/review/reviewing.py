@@ -1,14 +1,11 @@
-"""`esdedup review` in a process of its own, and a site of somebody else."""
+"""`esdedup review` in a process of its own."""
 
 from __future__ import annotations
 
 import re
 import signal
 import subprocess
-import threading
 import uuid
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -89,44 +86,3 @@ class Reviewing:
     def _printed(self) -> bool:
         assert self._process.poll() is None, f"exit status {self._process.returncode}"
         return _ADDRESS.search(self.log) is not None
-
-
-@dataclass
-class OtherSite:
-    """Serves one page at every path of an address of its own, and notes cookies.
-
-    It answers with the headers by which it would let everybody read.
-    """
-
-    page: str = ""
-    cookies: list[str] = field(default_factory=list)
-
-    def __enter__(self) -> Self:
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                site.cookies += self.headers.get_all("Cookie", [])
-                body = site.page.encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("Access-Control-Allow-Origin", "*")
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_POST = do_GET  # noqa: N815
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Silent."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.origin = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
