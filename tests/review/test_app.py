@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 import esdedup
 from esdedup.arguments import from_settings
@@ -432,13 +431,6 @@ def test_a_run_that_was_refused_changes_nothing_and_names_no_log(
     assert whole(writing) == before
 
 
-def test_numbers_that_have_changed_are_not_acted_on(writing: Visitor) -> None:
-    run = confirmed(writing, "mark")
-    writing.post("/verdict?left=a1&right=a2&verdict=different")
-    answer = writing.post(run)
-    assert (answer.status_code, "changed" in answer.text) == (400, True)
-
-
 def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     writing: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -496,21 +488,6 @@ def test_only_logs_of_this_index_are_undone(writing: Visitor, folder: Path) -> N
     for name in ("../index.db", "index.db", "documents.dedup-2.jsonl.zst", ""):
         assert writing.post("/decide/undo", data={"log": name}).status_code == 404
     assert writing.post("/decide/undo?log=documents.dedup-1.jsonl.zst").status_code == 400
-
-
-def test_logs_of_another_place_are_listed_and_not_undone(writing: Visitor, folder: Path) -> None:
-    removed(writing, "mark")
-    (log,) = folder.glob("*.zst")
-    header, rest = zstandard.decompress(log.read_bytes()).split(b"\n", 1)
-    other = header.replace(b"index.db", b"other.db") + b"\n" + rest
-    for number in range(21):
-        copy = folder / f"documents.dedup-{number:02}.jsonl.zst"
-        copy.write_bytes(zstandard.compress(other))
-    page = writing.settled("/decide")
-    assert "other.db, not at" in page
-    # A message names no option without its command.
-    assert page.count("--force") == page.count("esdedup undo --force") == 19
-    assert "And 2 more" in page
 
 
 # Jobs, and the command

@@ -22,7 +22,7 @@ def review_command(
     target: Target,
     grouping: Grouping,
     port: int = setting(9281, "Port on this machine; 0 for a free one.", min=0, max=65535),
-    write: bool = setting(False, "Let the page judge, delete, mark, move and undo."),
+    write: bool = setting(False, "Let the page judge, mark, delete and undo."),
     show: list[str] | None = setting(
         None, "Field to show beside each text; may be repeated.", metavar="FIELD"
     ),
