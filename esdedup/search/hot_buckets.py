@@ -81,10 +81,7 @@ def hot_buckets(
     """Return the largest buckets with more than `over` documents, at most `count`.
 
     Counts, in the whole index, the tokens that at least two documents of a sample hold, the
-    MOST_COUNTED most frequent ones of each sketch. With n sampled documents, a bucket of the share
-    p of all documents is missed with probability (1 - p)**n + n p (1 - p)**(n - 1): with n = 10,000
-    once in 2,000 times for p = 0.1%. If the index has at most n documents, every bucket is found,
-    unless there are too many to count.
+    MOST_COUNTED most frequent ones of each sketch.
 
     sketches: their names; all by default. Raises UsageError for an unknown name.
     """

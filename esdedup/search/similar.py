@@ -152,16 +152,30 @@ def _matches(
     candidates: Sequence[Sequence[Candidate]],
     limits: Limits,
 ) -> list[list[Match]]:
-    """Return the verified candidates of each query of `rows` within the limits."""
-    if (sets := sketches.shingles) is not None:
-        # Without a threshold, any shared shingle counts.
-        least = limits.threshold or np.finfo(np.float64).tiny
-        return jaccard_matches(meta, [sets[row] for row in rows], candidates, least)
-    own = sketches.values[level.name][rows]
-    return [
-        _hamming_matches(meta, level, values, some, limits)
-        for values, some in zip(own, candidates, strict=True)
-    ]
+    """Return the verified candidates of each query of `rows` within the limits, unordered."""
+    if (sets := sketches.shingles) is None:
+        own = sketches.values[level.name][rows]
+        return [
+            _hamming_matches(meta, level, values, some, limits)
+            for values, some in zip(own, candidates, strict=True)
+        ]
+    # Without a threshold, any shared shingle counts.
+    least = limits.threshold or np.finfo(np.float64).tiny
+    # Other clients may have removed a text and left its tokens.
+    sources = [each.document.source for some in candidates for each in some]
+    stored = shingle_sets([text_at(each, meta.text_fields) or "" for each in sources], meta.scheme)
+    matches, first = [], 0
+    for row, some in zip(rows, candidates, strict=True):
+        similarities = jaccard_with(sets[row], stored.slice(first, first + len(some))).tolist()
+        first += len(some)
+        matches.append(
+            [
+                Match(each.document.id, value, None, each.matched, each.document.source)
+                for each, value in zip(some, similarities, strict=True)
+                if value >= least
+            ]
+        )
+    return matches
 
 
 def _of_equal_texts(
@@ -226,33 +240,6 @@ def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
     """Return a sketch, and the others of its measure: together they find the nearest documents."""
     same = [each for each in scheme.sketches if each.metric == chosen.metric]
     return [chosen, *(each for each in same if each != chosen)]
-
-
-def jaccard_matches(
-    meta: IndexMeta,
-    sets: Sequence[U64],
-    candidates: Sequence[Sequence[Candidate]],
-    least: float = 0.0,
-) -> list[list[Match]]:
-    """Return the candidates of a Jaccard similarity from `least` on, unordered.
-
-    sets, candidates: of each query, the sorted set of its text's shingles and its candidates.
-    """
-    # Other clients may have removed a text and left its tokens.
-    sources = [each.document.source for some in candidates for each in some]
-    stored = shingle_sets([text_at(each, meta.text_fields) or "" for each in sources], meta.scheme)
-    matches, first = [], 0
-    for own, some in zip(sets, candidates, strict=True):
-        similarities = jaccard_with(own, stored.slice(first, first + len(some))).tolist()
-        first += len(some)
-        matches.append(
-            [
-                Match(each.document.id, value, None, each.matched, each.document.source)
-                for each, value in zip(some, similarities, strict=True)
-                if value >= least
-            ]
-        )
-    return matches
 
 
 def _order(match: Match) -> tuple[float, int, str]:

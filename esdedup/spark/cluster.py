@@ -78,22 +78,20 @@ def read_index(
 ) -> DataFrame:
     """Return the documents of an index that have tokens: columns id, text, and the given fields.
 
-    `similar_pairs` and `groups` compare them as those of the index: the column of texts carries its
-    scheme. The driver opens a point in time, and each task reads one slice of it. All uses of the
-    result see the same documents. The text is that of the index's text fields, empty if it was
-    removed. Half a pair of surrogates, which Spark's strings can't hold, is replaced by U+FFFD.
+    `similar_pairs` and `groups` compare them by the scheme of the index, which the column of texts
+    carries. Each task reads one slice of a point in time, so that all uses of the result see the
+    same documents. Half a pair of surrogates, which Spark can't hold, is replaced by U+FFFD.
 
     target: the URL of a cluster, or a Connection.
     fields: dotted names of other fields, as columns of strings: a text unchanged, any other value
     as JSON, null if it is missing. Cast them, for instance to `bigint`.
     slices: number of partitions, 1 to 1,024; by default one for 50,000 documents, and at least as
     many as Spark's default parallelism.
-    keep_alive: time after its last use at which the servers may close the point in time.
-    credentials: as of `esdedup.open`. A file of authorities (ca_certs) must exist under the same
-    name where the executors run.
+    keep_alive: time after its last use at which the servers may close the point in time. A task
+    then raises StoreError.
+    credentials: as of `esdedup.open`.
 
-    Raises UsageError for wrong arguments, IndexNotFound, and the errors of the store. A task raises
-    StoreError if the point in time is gone.
+    Raises UsageError for wrong arguments, IndexNotFound, and the errors of the store.
     """
     check_list("fields", fields)
     if taken := {"id", "text"} & {*fields}:
@@ -124,9 +122,8 @@ def write_groups(
 ) -> ChangeReport:
     """Write the groups of documents into them, and remove old marks from all others.
 
-    The executors write, as `esdedup group` does: a document is written only if its marks differ and
-    it still has the text that it was grouped by. The same call again completes one that failed.
-    What a task wrote before it was lost counts as unchanged.
+    A document is written only if its marks differ and it still has the text that it was grouped by.
+    The same call again completes one that failed. What a lost task wrote counts as unchanged.
 
     df: of `groups`: columns id, digest, group, original and similarity, each id once.
     collapse_ready: a document that is alone gets its own id as its group.

@@ -40,13 +40,11 @@ def groups(
     """Return the documents with their groups.
 
     grouping: how to group, in place of options. options: the settings of `esdedup.Grouping` and its
-    `Limits` by name; the field of a keep rule is a column of `df`. The other
-    arguments are those of `similar_pairs`.
+    `Limits` by name; the field of a keep rule is a column of `df`. Others: as of `similar_pairs`.
 
     Returns a row for each document: id, digest, group, original (string), similarity (double). The
     group is the id of its representative, null for a document that is alone. A duplicate also has
-    that id as its original, and the similarity to it. `report_of` returns the counts; losses raise
-    warnings.
+    that id as its original, and the similarity to it. Losses raise warnings.
 
     Raises UsageError for wrong arguments.
     """

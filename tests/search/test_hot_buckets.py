@@ -253,17 +253,6 @@ def test_what_is_no_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (ran.status, message in ran.err) == (2, True), arguments
 
 
-def test_a_scheme_of_one_kind(tmp_path: Path) -> None:
-    with esdedup.open(tmp_path / "x.db", scheme=esdedup.Scheme([esdedup.MinHash()])) as index:
-        index.add([{"id": str(n), "text": "one and the same text"} for n in range(4)])
-        assert {bucket.documents for bucket in index.hot_buckets().buckets} == {4}
-        with pytest.raises(UsageError, match="no sketch 'simhash'"):
-            index.hot_buckets(sketches=("simhash",))
-    with esdedup.open(tmp_path / "empty.db") as index:
-        index.create()
-        assert index.hot_buckets().buckets == []
-
-
 def test_a_sample_is_spread_over_the_index(tmp_path: Path) -> None:
     """Also where what is alike came together, as in a local file it does."""
     with esdedup.open(tmp_path / "x.db") as index:

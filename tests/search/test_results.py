@@ -195,25 +195,3 @@ def brute_force_hamming(texts: list[str], distance: int) -> dict[tuple[str, str]
             left[real].tolist(), right[real].tolist(), apart[real].tolist(), strict=True
         )
     }
-
-
-def test_updates_keep_text_and_tokens_in_step(index: esdedup.Index) -> None:
-    texts = {"a": words(1), "b": words(1), "c": words(2)}
-    source = [{"id": id, "text": text, "n": {"x": 1, "y": 2}} for id, text in texts.items()]
-    index.add(source, on_duplicate=esdedup.DuplicatePolicy("mark"))
-    assert index.update([{"id": "b", "n": {"y": 3}}]) == 1
-    assert [match.id for match in index.similar(id="a").matches] == ["b"]
-    document = index.get("b")
-    assert document.source["n"] == {"x": 1, "y": 3}
-    assert document.tokens["original"] == "a"
-    assert index.update([{"id": "b", "text": words(2)}, {"id": "c", "text": None}]) == 2
-    assert index.similar(id="a").matches == []
-    assert [match.id for match in index.similar(words(2)).matches] == ["b"]
-    assert index.get("b").tokens["group"] == "b"
-    assert index.get("b").tokens.get("original") is None
-    assert list(index.pairs()) == []
-    with pytest.raises(esdedup.RecordError, match="'none'"):
-        index.update([{"id": "none", "n": 1}, {"id": "a", "text": words(2)}])
-    assert [match.id for match in index.similar(id="a").matches] == ["b"]
-    assert index.delete(["a", "b", "c"]) == 3
-    assert index.similar(words(2)).candidates == 0
