@@ -36,8 +36,8 @@ _READ = 64 << 10
 _IDLE_SECONDS = 3600
 """Clients keep connections for long, as the servers never close them."""
 _BACKLOG = 2048
-_DESCRIPTORS, _OTHER_DESCRIPTORS = 3, 32
-"""Open files for a request (its client, and two of a body, or one and the upstream), and others."""
+_FILES = 1 << 14
+"""Open files that a process asks for. A client needs three."""
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ def _application(settings: Settings) -> Service:
     """Set up a process that serves, and return its application."""
     be_a_program()
     sys.setswitchinterval(0.001)
+    _raise_limit()
     logs.configure(settings.log_format)
     return _service(settings)
 
@@ -109,7 +110,7 @@ def _service(settings: Settings) -> Service:
     """Return the application. Raises UsageError."""
     upstream = Upstream(settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout)
     service = Service(upstream, settings.max_memory, settings.body_timeout)
-    service.connections = _connections(settings.max_connections)
+    service.connections = settings.max_connections
     service.head_seconds = settings.head_timeout
     return service
 
@@ -183,24 +184,14 @@ def _tls(settings: Settings, context: ssl.SSLContext | None = None) -> ssl.SSLCo
     return context
 
 
-def _connections(wanted: int) -> int:
-    """Return the number of clients that the process has descriptors for, after raising its limit.
+def _raise_limit() -> None:
+    """Let the process open more files, if it may. On Windows there is no such limit."""
+    if sys.platform != "win32":
+        import resource
 
-    On Windows there is no such limit.
-    """
-    if sys.platform == "win32":
-        return wanted
-    import resource
-
-    needed = _DESCRIPTORS * wanted + _OTHER_DESCRIPTORS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if 0 <= soft < needed:
-        wanted = max(1, (soft - _OTHER_DESCRIPTORS) // _DESCRIPTORS)
-        log.warning("at most %d connections: the process may open %d files", wanted, soft)
-    return wanted
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class _Connection(HttpToolsProtocol):

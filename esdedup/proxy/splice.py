@@ -44,15 +44,14 @@ Outcome = Literal[
     "no_text",
     "part",
     "too_long",
-    "too_large",
     "not_json",
     "failed",
 ]
 """added: it has tokens. removed: it has no text any more. no_scheme: its index has no tokens.
 no_right: the client may not see the mapping. no_index: its request creates the index, and no
 template has its mapping. no_text: it has no text, or the servers reject it. part: an update of some
-of the text fields. too_long: its text is longer than 1/256 of the memory. too_large: to parse it
-takes too much memory. not_json: a request whose documents the proxy can't read. failed: see the
+of the text fields. too_long: its text is longer than 1/256 of the memory, or to parse it takes too
+much. not_json: a request whose documents the proxy can't read. failed: see the
 log."""
 
 
@@ -106,18 +105,17 @@ class Splicer:
                 with self._large_ones:
                     self._splice(sources, [row], done, outcomes)
             else:
-                outcomes[row] = "too_large"
+                outcomes[row] = "too_long"
         self._splice(sources, small, done, outcomes)
         warn_of_parts(outcomes.count("part"))
-        for reason, limit in ("too_large", WORK * self._longest), ("too_long", self._longest):
-            if count := sum(each == reason for each in outcomes):
-                log.warning(
-                    "%d documents are %s, and pass without tokens: the limit is %d bytes of"
-                    " memory or text (--max-memory)",
-                    count,
-                    reason.replace("_", " "),
-                    limit,
-                )
+        if count := outcomes.count("too_long"):
+            log.warning(
+                "%d documents are too long, and pass without tokens: the limit is %d bytes of text,"
+                " and %d of memory to read them (--max-memory)",
+                count,
+                self._longest,
+                WORK * self._longest,
+            )
         return done, outcomes
 
     def _splice(

@@ -23,7 +23,6 @@ from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
 from tests.helpers.fuzz import fuzz
-from tests.servers.ports import free_port
 
 SPLICER = Splicer(1 << 20)
 META = IndexMeta(esdedup.Scheme())
@@ -117,44 +116,9 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
         return asyncio.run(asyncio.wait_for(exchange(), 30))
 
 
-@pytest.mark.parametrize("verb", ["index", "delete"])
-def test_a_name_that_stops_a_cluster_does_not_reach_it(verb: str) -> None:
-    line = json.dumps({verb: {"_index": "a\ud800", "_id": "1"}}).encode()
-    # No server listens there.
-    body = line + (b"\n" if verb == "delete" else b"\n{}\n")
-    answer = send(f"http://127.0.0.1:{free_port()}", "i", body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["type"] == "invalid_index_name_exception"
-
-
 @fuzz
 @given(bodies())
 def test_any_body_is_answered(index: tuple[str, str], body: bytes) -> None:
     answer = send(*index, body)
     assert answer.status_code < 500, (answer.status_code, answer.text)
     assert isinstance(answer.json(), dict)
-
-
-ACTIONS = st.lists(
-    st.tuples(VERBS, st.integers(0, 5).map(str), st.dictionaries(st.just("n"), st.integers(0, 9))),
-    min_size=1,
-    max_size=9,
-)
-
-
-@fuzz
-@given(ACTIONS)
-def test_every_action_has_its_answer(
-    index: tuple[str, str], actions: list[tuple[str, str, dict[str, int]]]
-) -> None:
-    lines: list[Any] = []
-    for verb, id, source in actions:
-        lines.append({verb: {"_id": id}})
-        if verb != "delete":
-            lines.append({"doc": source} if verb == "update" else source)
-    answer = send(*index, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    assert answer.status_code == 200, answer.text
-    items = [
-        (verb, result["_id"]) for item in answer.json()["items"] for verb, result in item.items()
-    ]
-    assert items == [(verb, id) for verb, id, _ in actions]

@@ -56,7 +56,7 @@ def test_a_document_that_is_too_long_passes_without_tokens(
         assert post(f"{url}/_doc/single", document, **JSON).status_code == 201
         for id, expected in {"1": True, "2": True, "long": False, "single": False}.items():
             assert (FIELD in source(proxy.url, name, id)) is expected
-        assert metric(proxy, 'documents_total{tokens="too_large"}') == 3
+        assert metric(proxy, 'documents_total{tokens="too_long"}') == 3
         assert proxy.peak_mb < 128
 
 
@@ -81,6 +81,7 @@ def test_bodies_that_cannot_be_read(proxy: Enriching, name: str) -> None:
         (whole[: len(whole) // 2], 400, "parse_exception"),
         (b"no gzip", 400, "parse_exception"),
         (gzip.compress(b'{"index":{"_index":"a\\ud800"}}\n{}\n'), 400, "invalid_index_name"),
+        (gzip.compress(b'{"delete":{"_index":"a\\ud800","_id":"1"}}\n'), 400, "invalid_index_name"),
     ):
         answer = post(url, body, **GZIP)
         assert (answer.status_code, answer.json()["status"]) == (status, status)

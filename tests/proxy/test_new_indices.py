@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import pytest
 
 import esdedup
@@ -17,29 +16,23 @@ from esdedup.models import FIELD
 from esdedup.stores.mapping import IndexMeta, index_mapping
 from tests.conftest import delete_index
 from tests.helpers.http import HTTP
+from tests.proxy.conftest import post
 from tests.servers.enriching import Enriching
 
 TEXT = "one two three four five six seven"
-NDJSON = {"content-type": "application/x-ndjson"}
 MAPPING = index_mapping(IndexMeta(esdedup.Scheme()))
 
 pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
 
 
 @pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
-def servers(
+def urls(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Enriching]]:
-    """The address of a server, and the proxy before it."""
+) -> Iterator[tuple[str, str]]:
+    """The address of a server, and of the proxy before it."""
     direct: str = request.getfixturevalue(f"{request.param}_url")
     with Enriching(direct, tmp_path_factory.mktemp("proxy")) as proxy:
-        yield direct, proxy
-
-
-@pytest.fixture
-def urls(servers: tuple[str, Enriching]) -> tuple[str, str]:
-    """The address of a server, and of the proxy before it."""
-    return servers[0], servers[1].url
+        yield direct, proxy.url
 
 
 @pytest.fixture
@@ -70,7 +63,7 @@ def bulk(url: str, name: str, count: int, verb: str = "create", first: int = 0) 
         for number in range(first, first + count)
     )
     for _ in range(5):
-        answer = httpx.post(f"{url}/_bulk", content=body, headers=NDJSON, timeout=60)
+        answer = post(f"{url}/_bulk", body)
         if answer.status_code not in (429, 503):
             break
     assert answer.is_success, (answer.status_code, answer.text)

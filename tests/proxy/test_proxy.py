@@ -24,10 +24,10 @@ from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
 from tests.helpers.commands import esdedup_command
 from tests.helpers.http import HTTP
+from tests.proxy.conftest import JSON, NDJSON, source
 from tests.servers.enriching import Enriching
 
 TEXT = "one two three four five six seven"
-NDJSON = {"content-type": "application/x-ndjson"}
 PER_CALL = {"took", "pit_id", "id", "creation_time", "_shards", "_seq_no", "result", "_version"}
 
 
@@ -81,12 +81,6 @@ def attach(url: str, name: str, **options: Any) -> esdedup.Scheme:
 def tokens(text: str, scheme: esdedup.Scheme | None = None) -> dict[str, Any]:
     (action,) = esdedup.enrich([{"_source": {"text": text}}], scheme=scheme)
     found: dict[str, Any] = action["_source"][FIELD]
-    return found
-
-
-def stored(url: str, name: str, id: str) -> dict[str, Any]:
-    answer = HTTP.get(f"{url}/{name}/_doc/{id}").json()
-    found: dict[str, Any] = answer["_source"]
     return found
 
 
@@ -171,12 +165,12 @@ def test_documents_of_an_attached_index_get_the_tokens_of_enrich(
         client.create(index=name, id="create", body={"text": TEXT})
     client.close()
     for id, document in documents.items():
-        assert stored(setup.direct, other, id) == document
+        assert source(setup.direct, other, id) == document
         extra = {} if id in ("none", "number") else {FIELD: tokens(str(document["text"]), scheme)}
-        assert stored(setup.direct, attached, id) == {**document, **extra}
+        assert source(setup.direct, attached, id) == {**document, **extra}
     for id in ("single", "create"):
-        assert stored(setup.direct, attached, id) == {"text": TEXT, FIELD: tokens(TEXT, scheme)}
-        assert stored(setup.direct, other, id) == {"text": TEXT}
+        assert source(setup.direct, attached, id) == {"text": TEXT, FIELD: tokens(TEXT, scheme)}
+        assert source(setup.direct, other, id) == {"text": TEXT}
 
 
 def test_updates(setup: Setup, names: list[str]) -> None:
@@ -185,24 +179,24 @@ def test_updates(setup: Setup, names: list[str]) -> None:
     HTTP.put(f"{url}/{name}/_doc/1", json={"text": TEXT, "n": 1})
     update = f"{url}/{name}/_update"
     assert HTTP.post(f"{update}/1", json={"doc": {"n": 2}}).status_code == 200
-    assert stored(url, name, "1") == {"text": TEXT, "n": 2, FIELD: tokens(TEXT)}
+    assert source(url, name, "1") == {"text": TEXT, "n": 2, FIELD: tokens(TEXT)}
     changed = {"doc": {"n": 3, "text": f"{TEXT} x"}, "upsert": {"text": "new"}}
     HTTP.post(f"{update}/1", json=changed)
     HTTP.post(f"{update}/2", json=changed)
     # An update merges objects, and a former text may have had no words.
-    assert stored(url, name, "1")[FIELD] == {**tokens(f"{TEXT} x"), "wordless": None}
-    assert stored(url, name, "2") == {"text": "new", FIELD: tokens("new")}
+    assert source(url, name, "1")[FIELD] == {**tokens(f"{TEXT} x"), "wordless": None}
+    assert source(url, name, "2") == {"text": "new", FIELD: tokens("new")}
     bulk(url, [{"update": {"_id": "1", "_index": name}}, {"doc": {"text": ""}}])
-    cleared = stored(url, name, "1")[FIELD]
+    cleared = source(url, name, "1")[FIELD]
     assert cleared["digest"] == tokens("")["digest"]
     assert {key for key, value in cleared.items() if value is None} >= {"minhash"}
     HTTP.post(f"{update}/2", json={"doc": {"text": ""}})
-    assert stored(url, name, "2")[FIELD] == cleared
+    assert source(url, name, "2")[FIELD] == cleared
     without: list[Any] = [None, [], 7]
     for text in without:
         HTTP.put(f"{url}/{name}/_doc/1", json={"text": TEXT})
         HTTP.post(f"{update}/1", json={"doc": {"text": text}})
-        assert stored(url, name, "1") == {"text": text, FIELD: None}
+        assert source(url, name, "1") == {"text": text, FIELD: None}
 
 
 RAW = (
@@ -224,9 +218,8 @@ def test_only_our_field_is_added_and_numbers_keep_their_digits(
     own = b'{"a": 1.50, "esdedup" : {"x": [1, {"y": 2}]}, "text": "' + TEXT.encode() + b'"}'
     replaced = own.replace(b'{"x": [1, {"y": 2}]}', added)
     url = f"{setup.proxy.url}/{name}/_doc"
-    json_type = {"content-type": "application/json"}
     for id, body in (("1", RAW), ("2", own)):
-        answer = HTTP.put(f"{url}/{id}", content=body, headers=json_type)
+        answer = HTTP.put(f"{url}/{id}", content=body, headers=JSON)
         assert answer.status_code == 201, answer.text
     line = b'{"index":{"_index":"%s","_id":"3"}}\r\n' % name.encode() + RAW + b"\r\n"
     answer = HTTP.post(f"{setup.proxy.url}/_bulk", content=line, headers=NDJSON)
@@ -257,11 +250,9 @@ def test_malformed_lines_get_the_servers_own_errors(setup: Setup, names: list[st
             for answer, (_, name) in zip(answers, places, strict=True)
         )
         assert direct == passed, body
-    json_type = {"content-type": "application/json"}
     for content in (b'{"text": "a b c"', b"[1]", b""):
         first, second = (
-            HTTP.put(f"{url}/{name}/_doc/9", content=content, headers=json_type)
-            for url, name in places
+            HTTP.put(f"{url}/{name}/_doc/9", content=content, headers=JSON) for url, name in places
         )
         assert first.status_code == second.status_code == 400
         assert first.json() == second.json()
@@ -291,24 +282,24 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     HTTP.put(f"{setup.direct}/{second}").raise_for_status()
     HTTP.post(f"{setup.direct}/_aliases", json={"actions": add}).raise_for_status()
     bulk(url, [{"create": {"_index": alias, "_id": "1"}}, {"body": {"text": TEXT}}])
-    found = stored(url, first, "1")
+    found = source(url, first, "1")
     assert found == {"body": {"text": TEXT}, FIELD: tokens(TEXT, scheme)}
     assert found[FIELD] != tokens(TEXT)
     both = {"body": [{"text": TEXT}, {"text": ["x"]}], "title": "t"}
     bulk(url, [{"create": {"_index": alias, "_id": "0"}}, both])
-    assert stored(url, first, "0") == {**both, FIELD: tokens(f"t\n{TEXT}\nx", scheme)}
+    assert source(url, first, "0") == {**both, FIELD: tokens(f"t\n{TEXT}\nx", scheme)}
     attach(url, second)  # Through the proxy, which asks again then.
     bulk(url, [{"create": {"_index": alias, "_id": "2"}}, {"body": {"text": TEXT}}])
-    assert stored(url, first, "2") == found
+    assert source(url, first, "2") == found
     # What counts is the index that the documents go to.
     moved = [
         {"add": {"index": name, "alias": alias, "is_write_index": name == second}} for name in names
     ]
     HTTP.post(f"{url}/_aliases", json={"actions": moved}).raise_for_status()
     bulk(url, [{"create": {"_index": alias, "_id": "3"}}, {"body": {"text": TEXT}}])
-    assert stored(url, second, "3") == {"body": {"text": TEXT}}
+    assert source(url, second, "3") == {"body": {"text": TEXT}}
     bulk(url, [{"create": {"_index": alias, "_id": "4"}}, {"text": TEXT}])
-    assert stored(url, second, "4") == {"text": TEXT, FIELD: tokens(TEXT)}
+    assert source(url, second, "4") == {"text": TEXT, FIELD: tokens(TEXT)}
 
 
 @pytest.mark.on_every_server
@@ -327,7 +318,7 @@ def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[
         done = HTTP.post(f"{url}/{name}/_doc?refresh=true", json=document)
         assert done.status_code == 201, done.text
         where = done.json()
-        assert (FIELD in stored(url, where["_index"], where["_id"])) is expected
+        assert (FIELD in source(url, where["_index"], where["_id"])) is expected
         HTTP.post(f"{url}/{name}/_rollover").raise_for_status()
     HTTP.delete(f"{url}/_data_stream/{name}")
     HTTP.delete(f"{url}/_index_template/{name}")

@@ -146,17 +146,6 @@ def test_too_many_connections(elasticsearch_url: str, tmp_path: Path) -> None:
         second.close()
 
 
-def test_few_descriptors(elasticsearch_url: str, tmp_path: Path) -> None:
-    with Enriching(elasticsearch_url, tmp_path, most_files=128) as proxy:
-        idle = [connect(proxy) for _ in range(33)]
-        assert refused(idle.pop())[0] == 503
-        idle[0].sendall(GET)
-        assert answer(idle[0])[0] != 503
-        for each in idle:
-            each.close()
-    assert "at most 32 connections" in proxy.log
-
-
 class Certificates:
     """An authority and the files of a certificate of 127.0.0.1 that it has signed."""
 

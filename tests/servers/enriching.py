@@ -18,18 +18,14 @@ _START_SECONDS = 60.0
 class Enriching:
     """Listens once constructed; the end of the `with` block ends it and asserts a clean log."""
 
-    def __init__(
-        self, upstream: str, folder: Path, *options: str, most_files: int | None = None
-    ) -> None:
-        """most_files: as many the process may open."""
+    def __init__(self, upstream: str, folder: Path, *options: str) -> None:
         port = free_port()
         self.address = ("127.0.0.1", port)
         self.url = f"http{'s' if '--certificate' in options else ''}://127.0.0.1:{port}"
         self._log_file = folder / f"proxy-{port}.log"
         program = str(Path(sys.executable).parent / "esdedup")
         arguments = ["proxy", "--upstream", upstream, "--port", str(port), *options]
-        limited = [] if most_files is None else ["prlimit", f"--nofile={most_files}", "--"]
-        command = [*limited, program, *arguments]
+        command = [program, *arguments]
         with self._log_file.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
         deadline = time.monotonic() + _START_SECONDS
@@ -69,7 +65,11 @@ class Enriching:
 
     def _listens(self) -> bool:
         try:
-            socket.create_connection(self.address, 5).close()
-        except OSError:
-            return False
+            with socket.create_connection(self.address, 5) as connection:
+                # Of no TLS, but it closes the connection then, too.
+                connection.sendall(b"GET /-/health/live HTTP/1.0\r\nhost: x\r\n\r\n")
+                while connection.recv(1 << 16):
+                    pass
+        except OSError as error:
+            return isinstance(error, ConnectionResetError)
         return True
