@@ -21,7 +21,7 @@ class Compare:
     def document(self, given: Given) -> Response:
         """Show a document with its text and all of its fields."""
         shown = alone(self.review.document(given.id()), self.review.index.meta)
-        return self.review.page("document.html", shown=shown)
+        return self.review.page("document.html", shown=shown, back=None)
 
     def pair(self, given: Given) -> Response:
         """Show two documents side by side, with their shared bands and the judgement on them."""

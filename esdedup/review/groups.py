@@ -79,8 +79,8 @@ class GroupPages:
         at = listed.group_of(id)
         if at is None:
             return review.page(
-                "alone.html",
-                shown=alone(review.document(id), review.index.meta, review.show),
+                "document.html",
+                shown=alone(review.document(id), review.index.meta),
                 known=rows_of(listed.groups.ids, [id]).size > 0,
                 made=made,
                 back=back,

@@ -34,11 +34,6 @@ class Shown:
     fields: tuple[tuple[str, str], ...] = ()
 
     @property
-    def characters(self) -> int:
-        """The number of characters of the whole text."""
-        return sum(len(piece.text) + piece.left_out for piece in self.pieces)
-
-    @property
     def cut(self) -> bool:
         """Return whether not all of the text is shown."""
         return any(piece.left_out for piece in self.pieces)
@@ -95,14 +90,10 @@ def pair_of(
     return ShownPair(left, right, measure, note, judgement, outdated)
 
 
-def alone(document: Document, meta: IndexMeta, fields: Sequence[str] | None = None) -> Shown:
-    """Return a document with its text, up to 200,000 characters, and nothing marked.
-
-    fields: None for all but those of its text and of our tokens.
-    """
-    if fields is None:
-        hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
-        fields = [name for name in document.source if name not in hidden]
+def alone(document: Document, meta: IndexMeta) -> Shown:
+    """Return a document with its text, up to 200,000 characters, and all of its other fields."""
+    hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
+    fields = [name for name in document.source if name not in hidden]
     text = text_at(document.source, meta.text_fields) or ""
     return _shown(document, text, [], fields, whole=True)
 
