@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.analysis.sampling import KEPT_A_BIN, Pair, Sample, edges_from, uniform
+from esdedup.analysis.sampling import KEPT_A_BIN, Sample, SampledPair, edges_from, uniform
 from esdedup.groups.groups import Groups
 from esdedup.models import natural
 from esdedup.stores.judgements import Judgement, Judgements
@@ -38,7 +38,7 @@ class Pool:
     """
 
     sample: Sample
-    pairs: tuple[Pair, ...]
+    pairs: tuple[SampledPair, ...]
     threshold: float = math.inf
     found: F64 | None = None
 
@@ -64,10 +64,10 @@ class Pool:
         for at in order.tolist():
             row = int(rows[at])
             left, right = sorted((ids[int(groups.representative[row])], ids[row]), key=natural)
-            pairs.append(Pair(left, right, float(value[at]), turns[at]))
+            pairs.append(SampledPair(left, right, float(value[at]), turns[at]))
         return Pool(sample, tuple(pairs), least, value)
 
-    def in_turn(self, threshold: float, judged: Collection[tuple[str, str]]) -> list[Pair]:
+    def in_turn(self, threshold: float, judged: Collection[tuple[str, str]]) -> list[SampledPair]:
         """Return the pairs that are not judged, in the order in which to judge them.
 
         Half of all are within NEAR of the threshold, the others in the rest of the range, and each

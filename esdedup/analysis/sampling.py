@@ -49,7 +49,7 @@ OnDrawn = Callable[[int, int], None]
 """Called with the number of documents queried for so far, and of all."""
 
 
-class Pair(NamedTuple):
+class SampledPair(NamedTuple):
     """Two documents of similar, different texts: their ids in natural order, and the similarity.
 
     turn: pairs of a bin are judged in this order, which is random in proportion to their weights.
@@ -86,7 +86,7 @@ class Sample:
     similarity: F64 = field(repr=False)
     chances: F64 = field(repr=False)
     copies: F64 = field(repr=False)
-    pairs: tuple[Pair, ...] = field(repr=False)
+    pairs: tuple[SampledPair, ...] = field(repr=False)
     rare: tuple[F64, I64] = field(repr=False)
 
     @property
@@ -202,7 +202,7 @@ class _Found:
     def __init__(self, own: Sequence[_Text]) -> None:
         self.columns: list[F64] = []
         self._own = own
-        self._kept: dict[int, dict[tuple[str, ...], Pair]] = {}
+        self._kept: dict[int, dict[tuple[str, ...], SampledPair]] = {}
 
     def add(self, row: int, others: Sequence[_Text], similarity: F64, chances: F64) -> None:
         """Add the neighbours of a document, with the chance of each to be found."""
@@ -224,20 +224,20 @@ class _Found:
                 left, right = sorted((own.id, other.id), key=natural)
                 texts = tuple(sorted((own.digest, other.digest)))
                 if texts not in kept or turn < kept[texts].turn:
-                    kept[texts] = Pair(left, right, value, turn)
+                    kept[texts] = SampledPair(left, right, value, turn)
                 if len(kept) > 2 * KEPT_A_BIN:
                     first = sorted(kept.items(), key=_turn)[:KEPT_A_BIN]
                     kept.clear()
                     kept.update(first)
 
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[SampledPair, ...]:
         """Return the pairs of all bins, in the order of their turns."""
         some = [sorted(kept.items(), key=_turn)[:KEPT_A_BIN] for kept in self._kept.values()]
         found = [pair for kept in some for _, pair in kept]
         return tuple(sorted(found, key=lambda pair: pair.turn))
 
 
-def _turn(item: tuple[object, Pair]) -> float:
+def _turn(item: tuple[object, SampledPair]) -> float:
     return item[1].turn
 
 

@@ -19,7 +19,7 @@ from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.candidates import Candidates, candidates_of
+from esdedup.pairing.candidates import CandidatePairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
 from esdedup.pairing.scan import (
@@ -249,7 +249,7 @@ def find_groups(
         job = _Job(reading, grouping, columns, texts, judgements, step)
         elsewhere = judged_elsewhere(store)
         if grouping.exact:
-            found = job.groups(Candidates([]))
+            found = job.groups(CandidatePairs([]))
         else:
             rows = job.classes.compared
             limits = grouping.limits
@@ -285,7 +285,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     job = _Job(Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step)
     right, left = np.tril_indices(job.classes.filled, -1)
     every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
-    found = job.groups(Candidates(every))
+    found = job.groups(CandidatePairs(every))
     digests, representative = groups.digests.copy(), groups.representative.copy()
     value = groups.value.copy()
     digests[rows], value[rows] = found.digests, found.value
@@ -354,7 +354,7 @@ class _Job:
         self._value = np.zeros(filled)
         self._nearness = nearness_of(reading, columns, self.classes.compared, texts_of)
 
-    def groups(self, candidates: Candidates) -> Groups:
+    def groups(self, candidates: CandidatePairs) -> Groups:
         """Compare the candidates, and return the groups."""
         rows, constraints = self.classes.compared, self._constraints
         constraints.link(self._partition)
@@ -421,7 +421,7 @@ class _Job:
         chosen = self._partition[right] == left
         self._note(left[chosen], right[chosen], value[chosen])
 
-    def _groups(self, partition: I64, value: F64, candidates: Candidates) -> Groups:
+    def _groups(self, partition: I64, value: F64, candidates: CandidatePairs) -> Groups:
         """Return the groups. partition, nearness: of the compared classes, shape (filled,)."""
         classes, columns, constraints = self.classes, self._columns, self._constraints
         rows = len(columns.ids)

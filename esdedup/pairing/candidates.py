@@ -72,7 +72,7 @@ def classes_of(
     return Classes(rows, number[first], int(np.count_nonzero(filled[rows])))
 
 
-class Candidates(NamedTuple):
+class CandidatePairs(NamedTuple):
     """Pairs of positions among the rows that are compared.
 
     blocks: the pairs, each once, iterable once. capped: buckets of which not all pairs are
@@ -87,7 +87,7 @@ class Candidates(NamedTuple):
 
 def candidates_of(
     reading: Reading, values: Unsigned, compared: I64, limits: Limits, folder: Path
-) -> Candidates:
+) -> CandidatePairs:
     """Return the candidates among some rows.
 
     values: of n documents, shape (width, n). compared: the rows, shape (m,). folder: for buckets,
@@ -118,12 +118,12 @@ def candidates_of(
                 left, right = left[enough], right[enough]
             yield rows.stop, left, right
 
-    return Candidates(blocks_of_bands(), capped, recall)
+    return CandidatePairs(blocks_of_bands(), capped, recall)
 
 
 def _near_fingerprints(
     sketch: Sketch, prints: U64, limits: Limits, stop: tuple[I64, U64]
-) -> Candidates:
+) -> CandidatePairs:
     segments, cap, (at, stopped) = sketch.token_values(prints), limits.max_per_bucket, stop
     capped = buckets.capped(
         [
@@ -146,7 +146,9 @@ def _near_fingerprints(
             if some.size:
                 yield rows.stop, some & 0xFFFFFFFF, some >> 32
 
-    return Candidates(blocks_of_segments(), capped, None if stopped.size or capped.buckets else 1.0)
+    return CandidatePairs(
+        blocks_of_segments(), capped, None if stopped.size or capped.buckets else 1.0
+    )
 
 
 def prints_of(values: Unsigned, rows: I64) -> U64:

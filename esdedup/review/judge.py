@@ -10,7 +10,7 @@ from functools import partial
 from starlette.responses import Response
 
 from esdedup.analysis.judging import Pool
-from esdedup.analysis.sampling import Pair, draw
+from esdedup.analysis.sampling import SampledPair, draw
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
@@ -73,7 +73,7 @@ class Drawing:
 
 
 @functools.lru_cache(maxsize=1)
-def _turns(pool: Pool, threshold: float) -> list[Pair]:
+def _turns(pool: Pool, threshold: float) -> list[SampledPair]:
     """Return all pairs in turn, sorted once for all of their pages."""
     return pool.in_turn(threshold, ())
 

@@ -17,7 +17,7 @@ from esdedup.pairing.comparison import Reading
 from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.spark.tables import Batches, Tables, mapped
+from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Unsigned
 from esdedup.text.hashing import PRIME64_1, avalanche
@@ -66,7 +66,7 @@ class Buckets:
 
 
 def candidate_pairs(
-    compared: DataFrame, reading: Reading, cap: int, tables: Tables
+    compared: DataFrame, reading: Reading, cap: int, tables: JobTables
 ) -> tuple[DataFrame, Capped]:
     """Return the pairs that share a bucket, and the buckets that the cap truncates.
 

@@ -13,7 +13,6 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -26,9 +25,8 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import ABSENT, KeepRule, sort_key, sort_keys
 from esdedup.pairing.strings import Strings
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
-from esdedup.spark.tables import Batches, Tables, mapped
+from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.fields import text_at
-from esdedup.text.arrays import Mask, Unsigned
 
 _SKETCHED = pa.schema(
     {
@@ -69,7 +67,7 @@ class Documents:
 
 
 def numbered(
-    df: DataFrame, reading: Reading, tables: Tables, id_field: str, text_fields: Sequence[str]
+    df: DataFrame, reading: Reading, tables: JobTables, id_field: str, text_fields: Sequence[str]
 ) -> Documents:
     """Sketch documents and number them. Raises UsageError for columns that can't be used."""
     keep = reading.keep
@@ -141,7 +139,15 @@ def _sketched(
         ]
         ids, texts = [id for id, _, _ in usable], [text for _, text, _ in usable]
         keys = [_keep_key(reading.keep, row.get("keep"), text) for _, text, row in usable]
-        digests, filled, bands = _compared(texts, reading)
+        scheme = reading.compared.scheme
+        if reading.sketch is None:
+            digests = normalised_digests(texts, scheme.normalisation)[1]
+            filled, bands = [True] * len(texts), [b""] * len(texts)
+        else:
+            sketches = sketch(texts, scheme)
+            digests, filled = sketches.digests, sketches.filled.tolist()
+            values = sketches.values[reading.sketch.name].astype(reading.dtype)
+            bands = [row.tobytes() for row in values]
         columns = {
             "key": sort_keys(reading.keep, Strings.of(ids), keys),
             "keyed": [key != ABSENT for key in keys],
@@ -149,22 +155,11 @@ def _sketched(
             "text": texts,
             "digest": digests,
             "filled": filled,
-            "bands": [band.tobytes() for band in bands],
+            "bands": bands,
         }
         yield pa.RecordBatch.from_pydict(columns, schema=_SKETCHED)
         lost = [pa.nulls(len(rows) - len(usable), field.type) for field in _SKETCHED]
         yield pa.RecordBatch.from_arrays(lost, schema=_SKETCHED)
-
-
-def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, Unsigned]:
-    """Return digests of texts, which of them have words, and their bands, shape (n, bands)."""
-    scheme = reading.compared.scheme
-    if reading.sketch is None:
-        digests = normalised_digests(texts, scheme.normalisation)[1]
-        return digests, np.full(len(texts), True), np.empty((len(texts), 0), np.uint32)
-    sketches = sketch(texts, scheme)
-    bands = sketches.values[reading.sketch.name]
-    return sketches.digests, sketches.filled, bands.astype(reading.dtype)
 
 
 def _keep_key(keep: KeepRule, value: Any, text: str) -> bytes:

@@ -19,7 +19,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import verified
 from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.pairs import SparkReport, compare, index_of, reading_of, with_report
-from esdedup.spark.tables import Batches, Tables, mapped
+from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.text.arrays import renumbered
 
@@ -53,7 +53,7 @@ def groups(
         raise UsageError("Spark does not support split templates")
     names = names_of(text_field)
     scheme = scheme or index_of(df, names)
-    with Tables.of(df.sparkSession, work, "groups") as tables:
+    with JobTables.of(df.sparkSession, work, "groups") as tables:
         if grouping.exact:
             meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
             reading = Reading(meta, None, grouping.keep)
@@ -95,7 +95,7 @@ def _components(edges: DataFrame) -> DataFrame:
 
 
 def _by_component(
-    roots: DataFrame, edges: DataFrame, documents: DataFrame, scheme: Scheme, tables: Tables
+    roots: DataFrame, edges: DataFrame, documents: DataFrame, scheme: Scheme, tables: JobTables
 ) -> DataFrame:
     """Return the documents that are not the first of their component: number, head, similarity."""
     joined = roots.where("number != root").withColumnRenamed("root", "head")
@@ -124,7 +124,7 @@ def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _groups(documents: Documents, joined: DataFrame, tables: Tables) -> DataFrame:
+def _groups(documents: Documents, joined: DataFrame, tables: JobTables) -> DataFrame:
     """Return the documents with their groups.
 
     joined: number, head, similarity: of the first document of each text that joined another.

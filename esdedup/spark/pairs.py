@@ -21,7 +21,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, candidate_pairs, sharing, verified
 from esdedup.spark.documents import Documents, numbered
-from esdedup.spark.tables import Tables
+from esdedup.spark.tables import JobTables
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
 
@@ -89,7 +89,7 @@ def similar_pairs(
     limits = from_settings(Limits, options, limits, "pairs")
     names = names_of(text_field)
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
-    with Tables.of(df.sparkSession, work, "pairs") as tables:
+    with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents, edges, report = compare(df, reading, limits, tables, id_field, names)
         copies = documents.copies.select(
             F.col("first").alias("left"), F.col("number").alias("right"),
@@ -135,7 +135,7 @@ def compare(
     df: DataFrame,
     reading: Reading,
     limits: Limits,
-    tables: Tables,
+    tables: JobTables,
     id_field: str,
     text_fields: Sequence[str],
 ) -> tuple[Documents, DataFrame, SparkReport]:

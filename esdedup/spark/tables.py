@@ -28,7 +28,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class Tables:
+class JobTables:
     """The tables of one job.
 
     folder: its own, a path or URI of the cluster's file system. result: the name of the only table
@@ -41,13 +41,13 @@ class Tables:
 
     @staticmethod
     @contextmanager
-    def of(spark: SparkSession, work: str | None, result: str | None = None) -> Iterator[Tables]:
+    def of(spark: SparkSession, work: str | None, result: str | None = None) -> Iterator[JobTables]:
         """Yield the tables of a new job, in a new folder within `work`, removed if the job fails.
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
         machine. Raises UsageError if there is no folder.
         """
-        tables = Tables(spark, f"{_parent(spark, work)}/esdedup-{uuid.uuid4().hex}", result)
+        tables = JobTables(spark, f"{_parent(spark, work)}/esdedup-{uuid.uuid4().hex}", result)
         try:
             yield tables
         except BaseException:

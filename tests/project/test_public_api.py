@@ -26,10 +26,7 @@ MODULES = [esdedup, esdedup.admin]
 OPAQUE = [Store, Cluster, LogReader]
 """Programs hand these on, and call nothing of them."""
 NAMES = [(module, name) for module in MODULES for name in module.__all__]
-TWICE = {
-    "Action", "Block", "Column", "Columns", "Compared",
-    "Limits", "Part", "Tables", "Wanted", "_Job",
-}  # fmt: skip
+TWICE = {"Action", "Columns", "_Job"}
 """Names of classes that are still to be changed; none may be added."""
 HEAVY = ("elasticsearch", "jinja2", "numpy", "pyarrow", "rich", "sqlite3")
 

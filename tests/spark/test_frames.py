@@ -24,7 +24,7 @@ from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.files import chunks_in
 from esdedup.spark import groups, report_of, similar_pairs
-from esdedup.spark.tables import Tables
+from esdedup.spark.tables import JobTables
 from esdedup.stores.mapping import IndexMeta
 
 # One process starts Spark.
@@ -189,16 +189,16 @@ def test_an_executor_is_killed_in_the_midst(
 ) -> None:
     rows = numbered(planted(2_000)[0])
     before = similar_pairs(frame(spark, rows), threshold=0.8)
-    kept = Tables.kept
+    kept = JobTables.kept
 
-    def killed(self: Tables, name: str, df: DataFrame) -> DataFrame:
+    def killed(self: JobTables, name: str, df: DataFrame) -> DataFrame:
         # What the tasks of this table read passes through executors of which one dies.
         dies = name == table
         return kept(
             self, name, df.mapInArrow(dying_once(tmp_path / "dead"), df.schema) if dies else df
         )
 
-    monkeypatch.setattr(Tables, "kept", killed)
+    monkeypatch.setattr(JobTables, "kept", killed)
     after = similar_pairs(frame(spark, rows), threshold=0.8)
     assert (tmp_path / "dead").exists()
     assert rounded(after.collect()) == rounded(before.collect())

@@ -20,7 +20,7 @@ from esdedup.analysis.judging import (
     estimates,
     more_wanted,
 )
-from esdedup.analysis.sampling import Pair, Sample, meeting
+from esdedup.analysis.sampling import Sample, SampledPair, meeting
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
@@ -68,7 +68,7 @@ class Population:
         pair, row = pair[row >= 0], row[row >= 0]
         turns = rng.random(pair.size).tolist()
         pairs = [
-            Pair(str(self.left[at]), str(self.right[at]), float(self.similarity[at]), turn)
+            SampledPair(str(self.left[at]), str(self.right[at]), float(self.similarity[at]), turn)
             for at, turn in zip(pair.tolist(), turns, strict=True)
         ]
         once = {each[:2]: each for each in pairs}.values()
@@ -76,7 +76,7 @@ class Population:
         sample = sample_of(self.documents, sampled, row, self.similarity[pair], chance[pair], ones)
         return Pool(sample, tuple(once))
 
-    def judged(self, pairs: Sequence[Pair]) -> tuple[F64, F64]:
+    def judged(self, pairs: Sequence[SampledPair]) -> tuple[F64, F64]:
         """True judgements of pairs."""
         both = zip(self.left.tolist(), self.right.tolist(), strict=True)
         truth = dict(zip(both, self.duplicate.tolist(), strict=True))
@@ -123,7 +123,7 @@ def families(rng: np.random.Generator, documents: int) -> Population:
     return Population(documents, *columns)
 
 
-def judgement(pair: Pair, verdict: Verdict = "duplicate", drawn: bool = True) -> Judgement:
+def judgement(pair: SampledPair, verdict: Verdict = "duplicate", drawn: bool = True) -> Judgement:
     digests, normal = ("", ""), Normalisation()
     return Judgement(*pair[:2], verdict, digests, normal, pair.similarity, "", drawn)
 
@@ -154,7 +154,7 @@ def test_half_of_the_judgements_are_near_the_threshold(seed: int, threshold: flo
 
 
 def test_judgements_count_if_their_pair_was_drawn() -> None:
-    pair = Pair("a", "b", 0.85, 0.0)
+    pair = SampledPair("a", "b", 0.85, 0.0)
     none = np.zeros(0)
     pool = Pool(sample_of(100, 10, np.zeros(0, np.int64), none, none, none), (pair,))
     judged = (
@@ -202,7 +202,9 @@ def test_precision_is_about_the_duplicates_of_groups() -> None:
     row, similarity = np.arange(40), np.append(np.full(37, 0.5), [0.85, 0.9, 0.95])
     sample = sample_of(100_000, 1_000, row, similarity, np.ones(40), np.ones(40))
     found = rng.uniform(0.8, 1.0, 200)
-    pairs = tuple(Pair("a", str(at), each, float(at)) for at, each in enumerate(found.tolist()))
+    pairs = tuple(
+        SampledPair("a", str(at), each, float(at)) for at, each in enumerate(found.tolist())
+    )
     pool = Pool(sample, pairs, 0.8, found)
     judged = found[:100], (np.arange(100) % 2).astype(np.float64)
     (found_at,) = estimates(pool, judged, [0.8])
