@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import logging
@@ -19,6 +20,8 @@ from esdedup.stores.mapping import IndexMeta, meta_of
 _SECONDS = 10.0
 """For which the mapping of several indices is kept, unless their uuids change."""
 _ENTRIES = 1_000
+_LOOK_UP_SECONDS = 60.0
+"""Long bodies wait for each other's look-ups."""
 _NO_IDENTITY = re.compile(
     rb"accept.*|content-.*|cache-control|connection|date|expect|host|if-.*|keep-alive|origin|pragma"
     rb"|priority|range|referer|te|trailer|transfer-encoding|upgrade|user-agent|via"
@@ -134,7 +137,12 @@ class Schemes:
         return Found(meta, "" if meta else "no_scheme")
 
     async def _ask(self, method: str, target: bytes, identity: Headers) -> Answer:
-        answer = await self._upstream.ask(method, target, identity)
+        try:
+            async with asyncio.timeout(_LOOK_UP_SECONDS):
+                answer = await self._upstream.ask(method, target, identity)
+        except TimeoutError:
+            reason = f"no answer about an index in {_LOOK_UP_SECONDS:g} s: nothing was written"
+            raise Failed.error(504, "gateway_timeout", reason, retry=1) from None
         # To try bad credentials again with the documents could lock the user out.
         exists = answer.status == 500 and _EXISTS in answer.body
         if answer.status in (401, 429) or (answer.status >= 500 and not exists):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.proxy import rewriting
+from esdedup.proxy import metadata, rewriting
 from esdedup.proxy.app import Service
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
@@ -114,6 +115,15 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
 
     with mock.patch.object(rewriting, "_BATCH_ACTIONS", 2):
         return asyncio.run(asyncio.wait_for(exchange(), 30))
+
+
+def test_a_look_up_without_an_answer_ends() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        mock.patch.object(metadata, "_LOOK_UP_SECONDS", 0.1),
+    ):
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert send(url, "i", b'{"index":{}}\n{"text":"a b c"}\n').status_code == 504
 
 
 @fuzz

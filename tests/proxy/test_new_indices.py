@@ -114,24 +114,17 @@ def test_single_documents_make_an_index_too(urls: tuple[str, str], base: str) ->
         assert counts(direct, f"{base}-{number}") == (1, 1)
 
 
-def test_a_template_of_the_older_kind_costs_the_tokens_of_the_first_request(
-    urls: tuple[str, str], base: str
+@pytest.mark.parametrize("old", [True, False])
+def test_where_no_template_can_be_simulated_the_first_request_has_no_tokens(
+    urls: tuple[str, str], base: str, old: bool
 ) -> None:
+    """A template of the older kind, and a name with a date."""
     direct, proxy = urls
-    template(direct, base, "_template")
-    for total, having in ((50, 0), (100, 50)):
-        assert set(bulk(proxy, f"{base}-1", 50)) == {201}
-        assert counts(direct, f"{base}-1") == (total, having)
-
-
-def test_names_with_dates_get_tokens_once_the_index_is_there(
-    urls: tuple[str, str], base: str
-) -> None:
-    direct, proxy = urls
-    template(direct, base)
-    made = f"{base}-{datetime.now(UTC):%Y.%m.%d}"
+    template(direct, base, "_template" if old else "_index_template")
+    sent = f"{base}-1" if old else f"<{base}-{{now/d}}>"
+    made = f"{base}-1" if old else f"{base}-{datetime.now(UTC):%Y.%m.%d}"
     for total, having in ((20, 0), (40, 20)):
-        assert set(bulk(proxy, f"<{base}-{{now/d}}>", 20)) == {201}
+        assert set(bulk(proxy, sent, 20)) == {201}
         assert counts(direct, made) == (total, having)
     delete_index(direct, made)
 

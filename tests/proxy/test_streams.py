@@ -89,12 +89,18 @@ def test_an_upstream_that_is_silent_or_not_there(
         ):
             assert answer.status_code == answer.json()["status"] == 502
             assert nowhere in answer.json()["error"]["reason"]
+        assert httpx.get(f"{proxy.url}/-/health/live").status_code == 200
+        assert httpx.get(f"{proxy.url}/-/health/ready").status_code == 503
+        assert metric(proxy, "upstream_errors_total") > 0
+        assert f"the upstream {nowhere} gave no answer" in proxy.log
     node = killable_elasticsearch
     assert node.pid is not None
     with Enriching(node.url, tmp_path, "--timeout", "1") as proxy:
         os.kill(node.pid, signal.SIGSTOP)
         answer = httpx.get(f"{proxy.url}/_search", timeout=30)
+        ready = httpx.get(f"{proxy.url}/-/health/ready", timeout=30)
         os.kill(node.pid, signal.SIGCONT)
+        assert ready.status_code == 503
         assert answer.status_code == answer.json()["status"] == 504
 
 
