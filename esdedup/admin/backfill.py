@@ -160,7 +160,7 @@ def _fill(
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
-            jobs = [_Job(index, point, plan, effort, n) for n in range(effort.workers)]
+            jobs = [_Pages(index, point, plan, effort, n) for n in range(effort.workers)]
             with closing(_done(cluster, jobs)) as pages:
                 for page in pages:
                     if isinstance(page, PointInTimeLost):
@@ -189,7 +189,7 @@ def _fill(
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Pages:
     """The pages that one worker has yet to read.
 
     number: of the worker, from 0. after: in `search_after`, the sort values of the last document
@@ -205,21 +205,21 @@ class _Job:
     size: int = _PAGE_DOCUMENTS
 
 
-def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
+def _done(cluster: Cluster, jobs: Sequence[_Pages]) -> Generator[_Done]:
     """Yield the counts of each page. A single job runs here, several in a process each."""
     if len(jobs) > 1:
         work = partial(_page_in_a_process, cluster.connection, cluster.policy)
         yield from in_pieces(len(jobs), work, jobs)
         return
-    job: _Job | None = jobs[0]
+    job: _Pages | None = jobs[0]
     while job is not None:
         done, job = _page(cluster, job)
         yield done
 
 
 def _page_in_a_process(
-    connection: Connection, policy: BulkPolicy, job: _Job
-) -> tuple[_Done, _Job | None]:
+    connection: Connection, policy: BulkPolicy, job: _Pages
+) -> tuple[_Done, _Pages | None]:
     return _page(_cluster(connection, policy), job)
 
 
@@ -229,7 +229,7 @@ def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
     return Cluster(connection, policy, known=True)
 
 
-def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
+def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
     """Update a page of documents. Return their counts, and the rest of the job.
 
     A lost point in time is returned, not raised, because it must not stop the other workers.

@@ -24,8 +24,8 @@ from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
 from esdedup.pairing.scan import (
     JUDGEMENTS,
-    Columns,
     OnStep,
+    ScanColumns,
     TextsOf,
     WorkFolder,
     sketched,
@@ -246,7 +246,7 @@ def find_groups(
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
         texts = texts_of(columns, store, meta.text_fields)
-        job = _Job(reading, grouping, columns, texts, judgements, step)
+        job = _GroupRun(reading, grouping, columns, texts, judgements, step)
         elsewhere = judged_elsewhere(store)
         if grouping.exact:
             found = job.groups(CandidatePairs([]))
@@ -280,9 +280,11 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     chosen = None if grouping.exact else grouping.limits.chosen(meta.scheme)
     texts = texts_in(store, meta.text_fields)(names)
     part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=meta.scheme))
-    columns = Columns.of(part, texts)
+    columns = ScanColumns.of(part, texts)
     assert columns.texts_of is not None
-    job = _Job(Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step)
+    job = _GroupRun(
+        Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step
+    )
     right, left = np.tril_indices(job.classes.filled, -1)
     every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
     found = job.groups(CandidatePairs(every))
@@ -323,7 +325,7 @@ def _no_step(_: str, done: int, total: int) -> None:
     """Ignore progress."""
 
 
-class _Job:
+class _GroupRun:
     """Groups documents that were read.
 
     The arrays have shape (filled,). partition: as in `union_find`. partner: the first row that was
@@ -334,7 +336,7 @@ class _Job:
         self,
         reading: Reading,
         grouping: Grouping,
-        columns: Columns,
+        columns: ScanColumns,
         texts_of: TextsOf,
         judgements: Judgements,
         step: OnStep,

@@ -17,7 +17,7 @@ from esdedup.ingest.parallel import in_order
 from esdedup.models import natural
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
-from esdedup.pairing.scan import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
+from esdedup.pairing.scan import DOCUMENTS_A_SHARE, OnStep, Part, ScanColumns, WorkFolder, sketched
 from esdedup.pairing.strings import Strings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds, items_of
@@ -47,7 +47,7 @@ class FileDocuments:
         self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
         self._shares = 0
         self._waiting = [sketched(Strings.of([]), [], reading)]
-        self._columns: Columns | None = None
+        self._columns: ScanColumns | None = None
 
     def add(self, read: _Read) -> None:
         """Add the documents of the next chunk."""
@@ -64,7 +64,7 @@ class FileDocuments:
         if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
             self._write()
 
-    def columns(self) -> Columns:
+    def columns(self) -> ScanColumns:
         """Return the columns of the last document of each id, in the order that an index has."""
         if self._waiting:
             self._write()

@@ -16,7 +16,7 @@ import numpy as np
 from esdedup.models import Metric, Pair
 from esdedup.pairing.candidates import candidates_of, classes_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.scan import Columns, OnStep, TextsOf, WorkFolder
+from esdedup.pairing.scan import OnStep, ScanColumns, TextsOf, WorkFolder
 from esdedup.pairing.verify import nearness_of, texts_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import Limits
@@ -146,7 +146,7 @@ def similar_pairs(
 
 
 def pairs_among(
-    columns: Columns,
+    columns: ScanColumns,
     texts_of: TextsOf,
     reading: Reading,
     limits: Limits,

@@ -70,7 +70,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ScanColumns:
     """Documents as rows, in their order of precedence.
 
     ids: of n documents. digests: of their texts, shape (n, 2).
@@ -86,13 +86,13 @@ class Columns:
     texts_of: TextsOf | None
 
     @staticmethod
-    def of(part: Part, texts: Sequence[str]) -> Columns:
+    def of(part: Part, texts: Sequence[str]) -> ScanColumns:
         """Return the documents of one part, in its order. texts: of all of them."""
 
         def texts_of(rows: I64) -> Callable[[], list[str]]:
             return lambda: [texts[row] for row in rows.tolist()]
 
-        return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of)
+        return ScanColumns(part.ids, part.digests, part.filled, part.values.T, texts_of)
 
 
 class WorkFolder:
@@ -137,7 +137,9 @@ class WorkFolder:
         with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
             yield WorkFolder(Path(path))
 
-    def read(self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep) -> Columns:
+    def read(
+        self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep
+    ) -> ScanColumns:
         """Return the columns of all documents, reading the shares that are missing.
 
         job: parameters of the run; only a run with the same ones resumes.
@@ -215,7 +217,7 @@ class WorkFolder:
                     values=np.concatenate([part.values for part in kept]).T,
                 )
 
-    def columns(self, reading: Reading) -> Columns:
+    def columns(self, reading: Reading) -> ScanColumns:
         """Return the columns of the documents of all shares, each once.
 
         Of several documents of one id the last one stays. Raises UsageError if the keep rule names
@@ -244,7 +246,7 @@ class WorkFolder:
             values = self._values(order, ends, reading)
         texts_of = partial(self._texts_of, order, ends, [part[4] for part in parts])
         kept = None if reading.sketching is None else texts_of
-        return Columns(ids.picked(order), digests, filled, values, kept)
+        return ScanColumns(ids.picked(order), digests, filled, values, kept)
 
     def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
         """Return the values of rows in an order, shape (width, n), mapped from a file."""

@@ -14,7 +14,7 @@ import numpy as np
 from esdedup.ingest.parallel import in_order
 from esdedup.pairing.candidates import Block, prints_of
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.scan import Columns, TextsOf
+from esdedup.pairing.scan import ScanColumns, TextsOf
 from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
@@ -40,7 +40,7 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
     return texts_of
 
 
-def texts_of(columns: Columns, store: Store, text_fields: Sequence[str]) -> TextsOf:
+def texts_of(columns: ScanColumns, store: Store, text_fields: Sequence[str]) -> TextsOf:
     """Return the texts of rows: those that were read, else those that the store has now."""
     if columns.texts_of is not None:
         return columns.texts_of
@@ -78,7 +78,9 @@ class Nearness(Protocol):
         """
 
 
-def nearness_of(reading: Reading, columns: Columns, compared: I64, texts_of: TextsOf) -> Nearness:
+def nearness_of(
+    reading: Reading, columns: ScanColumns, compared: I64, texts_of: TextsOf
+) -> Nearness:
     """Return the nearness of pairs of positions among the compared rows."""
     if reading.metric == "hamming":
         return _ByFingerprints(prints_of(columns.values, compared))

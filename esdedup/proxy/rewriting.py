@@ -45,7 +45,7 @@ _PROGRAM = 88 << 20
 _Result = TypeVar("_Result")
 
 
-class Action(NamedTuple):
+class BodyAction(NamedTuple):
     """The lines of an action as they came. name: of the index. update: source is of an update."""
 
     line: bytes
@@ -54,7 +54,7 @@ class Action(NamedTuple):
     update: bool = False
 
 
-def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Action]:
+def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[BodyAction]:
     """Yield the actions of a `_bulk` body.
 
     index: of actions that name none. longest: bytes of a source that can get tokens; of a longer
@@ -70,20 +70,22 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Action]:
         if line != last:
             last, target = line, _target(line, index)
         if target is None:
-            yield Action(line)
+            yield BodyAction(line)
             continue
         source = body.readline(longest)
-        yield Action(line, target[0], source, target[1])
+        yield BodyAction(line, target[0], source, target[1])
         while len(source) == longest and not source.endswith(b"\n"):
             source = body.readline(longest)
-            yield Action(source)
+            yield BodyAction(source)
 
 
-def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Action]:
+def document(
+    body: IO[bytes], index: str | None, longest: int, update: bool
+) -> Iterator[BodyAction]:
     """Yield the document that is a whole body, as `bulk` does."""
-    yield Action(b"", index, body.read(longest), update)
+    yield BodyAction(b"", index, body.read(longest), update)
     while piece := body.read(_PIECE):
-        yield Action(piece)
+        yield BodyAction(piece)
 
 
 class Rewriter:
@@ -156,7 +158,7 @@ class Rewriter:
 class _Rewriting:
     """One body on its way. target: the file that it is written to."""
 
-    def __init__(self, actions: Iterator[Action], target: IO[bytes], splicer: Splicer) -> None:
+    def __init__(self, actions: Iterator[BodyAction], target: IO[bytes], splicer: Splicer) -> None:
         self.target = target
         self.outcomes: Counter[str] = Counter()
         self._actions = actions
@@ -172,7 +174,7 @@ class _Rewriting:
                     self._found[name] = await schemes.find(name, request.headers)
             batch = await call(self._next, batch)
 
-    def _next(self, batch: list[Action]) -> list[Action]:
+    def _next(self, batch: list[BodyAction]) -> list[BodyAction]:
         """Write a batch with tokens, and return the next one."""
         metas = [self._found[one.name].meta if one.source else None for one in batch]
         sources = [
@@ -188,7 +190,7 @@ class _Rewriting:
         self.target.write(b"".join(itertools.chain.from_iterable(lines)))
         if self.target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
-        coming: list[Action] = []
+        coming: list[BodyAction] = []
         size = 0
         for action in self._actions:
             coming.append(action)
