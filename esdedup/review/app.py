@@ -25,11 +25,10 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.found import FoundGroups
 from esdedup.review.groups import GroupPages
 from esdedup.review.jobs import Job, Jobs
-from esdedup.review.judge import Drawing, Judge
+from esdedup.review.judge import Judge
 from esdedup.review.pages import Review
 from esdedup.review.search import Search
 from esdedup.review.security import guarded
-from esdedup.review.threshold import Threshold
 from esdedup.stores.connection import Connection
 from esdedup.stores.place import Place
 
@@ -78,9 +77,8 @@ def review_of(
 
 def application(review: Review) -> Starlette:
     """Return the application, without the guard that it needs (`security.guarded`)."""
-    drawing = Drawing(review)
     search, compare, groups = Search(review), Compare(review), GroupPages(review)
-    judge, threshold, decide = Judge(review, drawing), Threshold(review, drawing), Decide(review)
+    judge, decide = Judge(review), Decide(review)
     get, post = review.get, review.post
     # The style is shared with the reports.
     folders: list[str | tuple[str, str]] = [
@@ -104,8 +102,8 @@ def application(review: Review) -> Starlette:
         post("/judge/draw", judge.draw, changes=False),
         get("/judgements.jsonl", judge.export),
         post("/judgements/read", judge.read),
-        get("/threshold", threshold.show),
-        post("/threshold/use", threshold.use, changes=False),
+        get("/threshold", judge.threshold_page),
+        post("/threshold/use", judge.use, changes=False),
         get("/decide", decide.show),
         get("/decide/confirm", decide.confirm),
         get("/duplicates.csv", decide.duplicates),

@@ -1,15 +1,27 @@
-"""The page Judge: pairs drawn over the whole range of similarity, judged by one key each."""
+"""The pages Judge and Threshold.
+
+Pairs drawn over the whole range of similarity are judged by one key each. From the judgements
+follow precision and recall at each threshold.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from starlette.responses import Response
 
-from esdedup.analysis.judging import Pool
+from esdedup.analysis.judging import (
+    AtThreshold,
+    Interval,
+    Pool,
+    changing,
+    counted,
+    estimates,
+    more_wanted,
+)
 from esdedup.analysis.sampling import SampledPair, draw
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
@@ -24,79 +36,72 @@ _IN_WORDS: dict[Verdict, str] = {
     "different": "Judged not a duplicate",
     "unsure": "Skipped",
 }
-DRAWING = "Drawing pairs to judge"
+_DRAWING = "Drawing pairs to judge"
+_STEP = 0.02
+_TOO_WIDE = 0.9
+"""An interval of this width says nothing."""
+_FIRST = 20
+"""Judgements on one side of the threshold before the number of further ones is estimated."""
+_MOST_PAIRS = 30
+"""Pairs on the page that would change sides."""
 
 
-class Drawing:
-    """Draw the pool in the background, and keep it until it is drawn again."""
+class Judge:
+    """The pages. Pairs are drawn in the background, and kept until they are drawn again."""
 
     def __init__(self, review: Review) -> None:
-        self._review = review
+        self.review = review
         self._pool: Pool | None = None
 
     @property
     def threshold(self) -> float:
         """The threshold near which most pairs are drawn: that of groups, if they have one."""
-        return self._review.grouping.limits.threshold or ACTING
+        return self.review.grouping.limits.threshold or ACTING
 
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        return not self._review.grouping.exact and not self._review.by_distance
+        return not self.review.grouping.exact and not self.review.by_distance
 
-    def pool(self) -> Pool | None:
+    def _ready(self) -> Pool | None:
         """Return the pool; None if it is not there yet. The first call starts to draw it."""
-        if self._pool is None and self._review.jobs.last(DRAWING) is None:
-            self.start()
+        if self._pool is None and self.review.jobs.last(_DRAWING) is None:
+            self._start()
         return self._pool
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start to draw, unless that is under way."""
         self._pool = None
-        if self.of_groups and self._review.found.listed() is None:
+        if self.of_groups and self.review.found.listed() is None:
             # Jobs run in turn: the groups are there when pairs are drawn.
-            self._review.found.find()
-        self._review.jobs.start(DRAWING, self._draw)
+            self.review.found.find()
+        self.review.jobs.start(_DRAWING, self._draw)
 
-    def waiting(self, title: str) -> Response:
+    def _waiting(self, title: str) -> Response:
         """Show the progress while pairs are drawn, or the reason for which they could not be."""
-        job = self._review.jobs.last(DRAWING)
+        job = self.review.jobs.last(_DRAWING)
         error = None if job is None else job.error
-        return self._review.page("drawing.html", title=title, error=error)
+        return self.review.page("drawing.html", title=title, error=error)
 
     def _draw(self, job: Job) -> None:
-        with self._review.open() as index:
+        with self.review.open() as index:
             on_drawn = partial(job.on_step, "Documents compared")
             sample = draw(index.store, index.meta, on_drawn=on_drawn)
-        listed = self._review.found.listed() if self.of_groups else None
+        listed = self.review.found.listed() if self.of_groups else None
         self._pool = Pool.of(sample, None if listed is None else listed.groups)
-
-
-@functools.lru_cache(maxsize=1)
-def _turns(pool: Pool, threshold: float) -> list[SampledPair]:
-    """Return all pairs in turn, sorted once for all of their pages."""
-    return pool.in_turn(threshold, ())
-
-
-@dataclass(frozen=True)
-class Judge:
-    """The page."""
-
-    review: Review
-    drawing: Drawing
 
     def show(self, given: Given) -> Response:
         """Show the next pair."""
         review = self.review
-        if (pool := self.drawing.pool()) is None:
-            return self.drawing.waiting("Judge")
+        if (pool := self._ready()) is None:
+            return self._waiting("Judge")
         judgements = review.index.judgements()
         return review.page(
             "judge.html",
             pair=self._first(pool, judgements) if review.write else None,
             counts={verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
             said=self._said(given),
-            threshold=self.drawing.threshold,
+            threshold=self.threshold,
             pool=pool,
             back={"from": "judge"},
         )
@@ -114,7 +119,7 @@ class Judge:
 
     def draw(self, given: Given) -> Response:
         """Start to draw pairs from the documents as they are now."""
-        self.drawing.start()
+        self._start()
         return self.review.redirect("/judge")
 
     def export(self, given: Given) -> Response:
@@ -139,7 +144,7 @@ class Judge:
         # A pair that was judged on another page is shown in its turn: only then does it count.
         judged = {(each.left, each.right) for each in judgements.pairs if each.drawn}
         index = self.review.index
-        for left, right, *_ in _turns(pool, self.drawing.threshold):
+        for left, right, *_ in _turns(pool, self.threshold):
             if (left, right) in judged:
                 continue
             found = {each.id: each for each in index.store.get([left, right])}
@@ -148,3 +153,103 @@ class Judge:
                 judgement = judgements.between(left, right)
                 return pair_of(two, index.meta, self.review.show, judgement=judgement)
         return None
+
+    def threshold_page(self, given: Given) -> Response:
+        """Show the estimates, and the pairs that another threshold would change."""
+        review = self.review
+        if (pool := self._ready()) is None:
+            return self._waiting("Threshold")
+        # Pairs below the floor are unknown.
+        now = max(self.threshold, pool.sample.floor)
+        other = given.share("other")
+        if other is not None and not pool.sample.floor <= other <= 1.0:
+            raise UsageError(f"threshold {other:g}: use {pool.sample.floor:g} to 1")
+        judgements = review.index.judgements()
+        grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
+        wanted = sorted({*grid, now, *filter(None, [other])})
+        found = estimates(pool, counted(pool, judgements), wanted)
+        at = {each.threshold: each for each in found}
+        here = at[round(now, 6)]
+        sides = [] if other is None else changing(pool, judgements, now, other)
+        low, high = sorted((now, now if other is None else other))
+        listed = review.found.listed() if self.of_groups else None
+        return review.page(
+            "threshold.html",
+            estimated=found,
+            here=here,
+            there=None if other is None else at[round(other, 6)],
+            counted=here.above + here.below,
+            judged=len(judgements.pairs),
+            note=self._note(pool),
+            advice=_advice(here, pool, judgements),
+            pool=pool,
+            sample=pool.sample,
+            sides=sides,
+            most=_MOST_PAIRS,
+            between=pool.total(low, high),
+            usable=self.of_groups,
+            exact=None if listed is None else listed.groups.duplicates,
+            share=in_percent,
+            measured=measured,
+        )
+
+    def use(self, given: Given) -> Response:
+        """Find groups by another threshold, in this session."""
+        if not self.of_groups:
+            raise UsageError("groups are not found by Jaccard similarity")
+        threshold = given.share("threshold")
+        if threshold is None or not 0.0 < threshold <= 1.0:
+            raise UsageError("name a threshold above 0, up to 1")
+        self.review.found.use(threshold)
+        return self.review.redirect("/groups")
+
+    def _note(self, pool: Pool) -> str | None:
+        """Return how the threshold of the groups differs from that of this page, if it does."""
+        if not self.of_groups:
+            return "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
+        if self.threshold < pool.sample.floor:
+            return f"Pairs less similar than {pool.sample.floor:g} are too many to be estimated"
+        return None
+
+
+@functools.lru_cache(maxsize=1)
+def _turns(pool: Pool, threshold: float) -> list[SampledPair]:
+    """Return all pairs in turn, sorted once for all of their pages."""
+    return pool.in_turn(threshold, ())
+
+
+def in_percent(found: Interval | None) -> tuple[str, str]:
+    """Return a share in percent, of which only all is 100, and its interval, in words."""
+    if found is None or found.high - found.low > _TOO_WIDE:
+        return "unknown", ""
+    value, low, high = (
+        f"{100 * share:.1f}" if share in (0.0, 1.0) else f"{min(99.9, 100 * share):.1f}"
+        for share in found
+    )
+    return f"{value}%", f"{low} to {high}%"
+
+
+def _advice(here: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
+    """The judgements that are still needed, in words."""
+    judged = {(each.left, each.right) for each in judgements.pairs}
+    left = [pair.similarity >= here.threshold for pair in pool.pairs if pair[:2] not in judged]
+    above, at = sum(left), here.threshold
+    named = [
+        ("precision", here.precision, here.above, above, f"{at:g} or more"),
+        ("recall", here.recall, here.below, len(left) - above, f"less than {at:g}"),
+    ]
+    advice = []
+    for name, interval, count, rest, where in named:
+        if not (more := more_wanted(interval, count)):
+            continue
+        pairs = f"pairs of similarity {where}"
+        if not rest:
+            drawn = f"all {count:,} drawn {pairs} are judged"
+            advice.append(f"{name.capitalize()} at {at:g} can't be estimated better: {drawn}")
+        elif count < _FIRST:
+            advice.append(f"For {name} at {at:g}, judge {_FIRST} {pairs}: {count:,} so far")
+        else:
+            few = f", and only {rest:,} are left" if rest < more else ""
+            within = f"For {name} at {at:g} to within 5 percentage points"
+            advice.append(f"{within}, about {more:,} more {pairs} are needed{few}")
+    return advice

@@ -15,7 +15,7 @@ from esdedup.analysis.judging import Interval
 from esdedup.arguments import from_settings
 from esdedup.groups.groups import Grouping
 from esdedup.review.app import review_of
-from esdedup.review.threshold import in_percent
+from esdedup.review.judge import in_percent
 from esdedup.stores.place import Place
 from tests.review.visitor import Visitor, links
 
