@@ -152,13 +152,13 @@ class LocalStore:
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         with self._reading() as tables:
             stored = tables.stored(ids)
-        held = []
-        for id in ids:
-            if id in stored:
-                _, row = stored[id]
-                source = row.whole if paths is None else columns_for(paths)[1](row)
-                held.append(Held(Document(id, source), row.version))
-        return held
+            held = []
+            for id in ids:
+                if id in stored:
+                    _, row = stored[id]
+                    source = row.whole if paths is None else columns_for(paths)[1](row)
+                    held.append(Held(Document(id, source), row.version))
+            return held
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         return self.hold([one.id for one in held], None if paths == KEPT else paths)

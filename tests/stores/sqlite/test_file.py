@@ -166,7 +166,7 @@ def test_a_page_of_zeros_is_told(ours: Path) -> None:
         ("UPDATE \"documents:news\" SET source = '5' WHERE id = 'd4'", ["explain d4 d5"]),
         (
             "UPDATE \"documents:news\" SET source = x'ff' WHERE id = 'd4'",
-            ["explain d4 d5", "scheme --sample 20"],
+            ["explain d4 d5", "scheme --sample 20", "index d4.jsonl"],
         ),
         ('DELETE FROM "listed:news"', ["similar --id d4", "stats --hot 1"]),
         ("UPDATE esdedup_indices SET meta = '{'", ["stats"]),
@@ -178,6 +178,7 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
     db.execute(change)
     db.commit()
     db.close()
+    write_lines(Path("d4.jsonl"), [{"id": "d4", "text": "one two three"}])
     for command in commands:
         ran = run_command(*command.split(), "--index", "news", "--db", str(ours))
         assert ran.status == 1, ran
