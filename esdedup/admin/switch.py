@@ -151,7 +151,8 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
                 f" {'; '.join(map(str, filling.left_out))}"
             )
         report = fill(filling)
-        for failure in report.failures:
+        if report.failures:
+            failure = report.failures[0]
             count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
             raise StoreError(
                 f"{count} not updated, such as {failure.id}: {failure.reason}. Switch again to go"

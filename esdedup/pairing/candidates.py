@@ -98,16 +98,15 @@ def candidates_of(
     stop = stopped_buckets(reading.compared.stop, sketch)
     if sketch.metric == "hamming":
         return _near_fingerprints(sketch, prints_of(values, compared), limits, stop)
-    limits, (at, stopped) = replace(limits, swaps=0), stop
+    at, stopped = stop
+    limits = replace(limits, swaps=0)
     # Bands are mapped from a file too: one at a time is in memory.
     columns = [
         buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
         for position, band in enumerate(values)
     ]
-    capped, least = (
-        buckets.capped(columns, limits.max_per_bucket),
-        sketch.least(limits, len(values)),
-    )
+    capped = buckets.capped(columns, limits.max_per_bucket)
+    least = sketch.least(limits, len(values))
     recall = None if stopped.size or capped.buckets else sketch.recall(limits, len(values), least)
 
     def blocks_of_bands() -> Iterator[Block]:
@@ -124,14 +123,14 @@ def candidates_of(
 def _near_fingerprints(
     sketch: Sketch, prints: U64, limits: Limits, stop: tuple[I64, U64]
 ) -> CandidatePairs:
-    segments, cap, (at, stopped) = sketch.token_values(prints), limits.max_per_bucket, stop
-    capped = buckets.capped(
-        [
-            buckets.bucket_column(segment, stopped[at == position])
-            for position, segment in enumerate(segments.T)
-        ],
-        cap,
-    )
+    segments, cap = sketch.token_values(prints), limits.max_per_bucket
+    at, stopped = stop
+    columns = [
+        buckets.bucket_column(segment, stopped[at == position])
+        for position, segment in enumerate(segments.T)
+    ]
+    capped = buckets.capped(columns, cap)
+    recall = None if stopped.size or capped.buckets else 1.0
 
     def blocks_of_segments() -> Iterator[Block]:
         found = [np.empty(0, np.int64)]
@@ -146,9 +145,7 @@ def _near_fingerprints(
             if some.size:
                 yield rows.stop, some & 0xFFFFFFFF, some >> 32
 
-    return CandidatePairs(
-        blocks_of_segments(), capped, None if stopped.size or capped.buckets else 1.0
-    )
+    return CandidatePairs(blocks_of_segments(), capped, recall)
 
 
 def prints_of(values: Unsigned, rows: I64) -> U64:

@@ -105,10 +105,8 @@ def byte_order(keys: Iterable[bytes], count: int) -> tuple[I64, Mask]:
     Both have shape (n,).
     """
     # An array of Python's strings takes four times the memory. numpy compares up to a null only.
-    free_of_nulls = (
-        key.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1").decode("latin-1") for key in keys
-    )
-    texts: Any = np.fromiter(free_of_nulls, np.dtypes.StringDType(), count)
+    decoded = (_without_nulls(key).decode("latin-1") for key in keys)
+    texts: Any = np.fromiter(decoded, np.dtypes.StringDType(), count)
     order: I64 = np.argsort(texts, kind="stable")
     texts = texts[order]
     return order, np.append(True, texts[1:] != texts[:-1])[:count]
@@ -121,8 +119,12 @@ def natural_key(id: bytes) -> bytes:
     and the digits; at the end of the id zero bytes replace it, followed by the id itself, which
     distinguishes "a1" from "a01".
     """
-    escaped = id.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
-    return _DIGITS.sub(_number_key, escaped) + b"\0\0\0" + id
+    return _DIGITS.sub(_number_key, _without_nulls(id)) + b"\0\0\0" + id
+
+
+def _without_nulls(raw: bytes) -> bytes:
+    """Return other bytes that sort in the same way."""
+    return raw.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
 
 
 def _number_key(found: re.Match[bytes]) -> bytes:

@@ -121,17 +121,18 @@ def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
 
     def batches(names: list[str], size: int, most: int) -> Iterator[tuple[Any, float]]:
         wanted = {*names}
+        widths = {
+            at: max(8, leaf.length)
+            for at, leaf in enumerate(leaves)
+            if wanted.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
+        }
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             # pyarrow ends the process if the numbers of a column are damaged, unless a read has
             # found that before.
             next(opened.iter_batches(1, [number], names, use_threads=False), None)
             # A few bytes may encode any number of equal values, such as zeros in lists.
-            values = sum(
-                group.column(at).num_values * max(8, leaf.length)
-                for at, leaf in enumerate(leaves)
-                if wanted.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
-            )
+            values = sum(group.column(at).num_values * width for at, width in widths.items())
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
             whole = max(1, group.total_byte_size)
             rows = size * group.num_rows // max(whole, values)

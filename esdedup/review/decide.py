@@ -63,19 +63,25 @@ class Run:
 
 @dataclass(frozen=True)
 class RunLog:
-    """The log of a run. fault: the reason for which it can't be undone here, or None.
+    """The log of a run.
 
+    reader: None if its first line can't be read. fault: why it can't be undone here, or None.
     changed: documents that it changed, or may have changed if it was interrupted; None if they were
     not counted. left: those of them that are still removed, or marked. whole: it was not
     interrupted.
     """
 
     path: Path
-    header: RunHeader | None
+    reader: LogReader | None
     fault: str | None
     changed: int | None = None
     left: int = 0
     whole: bool = True
+
+    @property
+    def header(self) -> RunHeader | None:
+        """Return the description of the run, if it can be read."""
+        return None if self.reader is None else self.reader.header
 
 
 @dataclass(frozen=True)
@@ -230,23 +236,22 @@ def logs_of(review: Review) -> Iterator[RunLog]:
         # To open a pipe would wait for a writer.
         if not path.is_file():
             continue
-        header = fault = None
+        reader = fault = None
         try:
             reader = LogReader(path)
-            header = reader.header
-            if header.index != review.index.place.index:
+            if reader.header.index != review.index.place.index:
                 continue
             review.index.check_log(reader)
         except EsdedupError as error:
             fault = message_of(str(error))
-        yield RunLog(path, header, fault)
+        yield RunLog(path, reader, fault)
 
 
 def _counted(index: Index, log: RunLog, ends: float) -> RunLog:
     """Return the log with its numbers, for which documents are looked up until a time."""
-    if log.fault is not None:
+    reader = log.reader
+    if log.fault is not None or reader is None:
         return log
-    reader = LogReader(log.path)
     header, changed, left = reader.header, 0, 0
     marking = header.action == "mark"
     paths = [f"{header.field}.{name}" for name in MARKS] if marking else []

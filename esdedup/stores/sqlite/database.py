@@ -207,8 +207,10 @@ class Database:
                 )
             elif code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 # Even to read, SQLite makes the files that a WAL needs.
-                why = "it can't be written to: copy it, and FILE-wal if there is one, to a folder"
-                why += " where you may write"
+                why = (
+                    "it can't be written to: copy it, and FILE-wal if there is one, to a folder"
+                    " where you may write"
+                )
             elif code in (None, sqlite3.SQLITE_CORRUPT) or "malformed" in why:
                 why = (
                     f"it is damaged ({why}): restore a copy of it, after you have moved"
