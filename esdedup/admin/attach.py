@@ -31,7 +31,7 @@ class MappingChange:
 
 @dataclass(frozen=True)
 class AttachPlan:
-    """The changes for all indices behind a name; a data stream also gets a component template."""
+    """Changes for all indices behind a name; a data stream also gets a component template."""
 
     named: Named
     meta: IndexMeta
@@ -89,7 +89,7 @@ def plan_next(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
-    """Return what the next indices of a name get; as `plan_attach`, also before the first exists.
+    """Return the changes for the next indices of a name, even before the first one exists.
 
     Raises IndexNotFound if there is none, and no text field is given.
     """

@@ -78,7 +78,7 @@ class IndexCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """The findings on all indices behind a name.
+    """Findings on all indices behind a name.
 
     next: whether the next index of a data stream will have the fields; None if unknown.
     """

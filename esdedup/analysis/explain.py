@@ -70,7 +70,7 @@ class ExplainedDocument:
 
 @dataclass(frozen=True)
 class ExplainedSketch:
-    """The pair by one sketch of the scheme.
+    """Comparison of the pair by one sketch of the scheme.
 
     name: of the sketch. tokens: number that a document has. met: the equal ones, each
     "position:token". probed: number of positions in which the left text as a query meets the right
@@ -127,7 +127,7 @@ class Explanation:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what qualifies the rest, as sentences."""
+        """Return sentences to read before the figures."""
         found = []
         for side in (self.left, self.right):
             if side.stored_tokens in _STORED:

@@ -157,7 +157,7 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """What qualifies the rest, as sentences."""
+        """Return sentences to read before the figures."""
         grouping, limits, judged = self.grouping, self.grouping.limits, self.groups.judged
         found = [
             without_tokens(self.statistics),

@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 
 
 class BodyAction(NamedTuple):
-    """The lines of an action as they came. name: of the index. update: source is of an update."""
+    """Unchanged lines of an action. name: of the index. update: the source is of an update."""
 
     line: bytes
     name: str | None = None

@@ -185,7 +185,7 @@ def _tls(settings: Settings, context: ssl.SSLContext | None = None) -> ssl.SSLCo
 
 
 def _raise_limit() -> None:
-    """Let the process open more files, if it may. On Windows there is no such limit."""
+    """Raise the limit of open files as far as permitted. Windows has no such limit."""
     if sys.platform != "win32":
         import resource
 

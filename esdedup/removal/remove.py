@@ -206,7 +206,7 @@ def _require_judged(store: Store, meta: IndexMeta, groups: Groups) -> None:
 
 @dataclass(frozen=True)
 class Dedup:
-    """The duplicates of an index, and what was done with them.
+    """Duplicates of an index, and the report of their removal.
 
     scheme: id of the index's scheme. to: index that duplicates are moved to. log: file that
     `Index.undo` accepts; None if there was nothing to change. report: None before `apply`.

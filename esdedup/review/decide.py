@@ -1,4 +1,4 @@
-"""The page Decide: the plan of a run of `dedup`, the run, and all runs with a way back."""
+"""Show the plan of a run of `dedup`, run it, and list all runs that can be undone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EXAMPLES = 10
 _MOST = 20
 """Failures of a run on the page, the first ones, and logs, the last ones."""
 _SECONDS = 2.0
-"""Time in which a page counts what is left of its runs."""
+"""Time limit for counting the documents of runs that are still removed."""
 _IN_WORDS = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 
@@ -63,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RunLog:
-    """The log of a run.
+    """Log of a run.
 
     reader: None if its first line can't be read. fault: why it can't be undone here, or None.
     changed: documents that it changed, or may have changed if it was interrupted; None if they were

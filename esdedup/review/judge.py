@@ -1,7 +1,7 @@
-"""The pages Judge and Threshold.
+"""Serve the pages Judge and Threshold.
 
-Pairs drawn over the whole range of similarity are judged by one key each. From the judgements
-follow precision and recall at each threshold.
+A user judges pairs drawn over the whole range of similarity, by one key each. The judgements give
+estimates of precision and recall at each threshold.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST_PAIRS = 30
 
 
 class Judge:
-    """The pages. Pairs are drawn in the background, and kept until they are drawn again."""
+    """Serve both pages. Pairs are drawn in the background, and kept until they are drawn again."""
 
     def __init__(self, review: Review) -> None:
         self.review = review
@@ -230,7 +230,7 @@ def in_percent(found: Interval | None) -> tuple[str, str]:
 
 
 def _advice(here: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
-    """The judgements that are still needed, in words."""
+    """Describe the judgements that are still needed."""
     judged = {(each.left, each.right) for each in judgements.pairs}
     left = [pair.similarity >= here.threshold for pair in pool.pairs if pair[:2] not in judged]
     above, at = sum(left), here.threshold

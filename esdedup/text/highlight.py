@@ -66,7 +66,7 @@ class MarkedText:
 
     @property
     def shared(self) -> tuple[Span, ...]:
-        """The stretches of shared words, in order, each (start, end)."""
+        """Return the stretches of shared words, in order, each (start, end)."""
         return tuple((a, b) for a, b, kind in _runs(self.kinds) if kind == 1)
 
     def pieces(self, context: int | None = None, most: int | None = None) -> list[Piece]:

@@ -32,7 +32,7 @@ KEEP = ["first", "last", "longest", "shortest", "newest:n"]
 WORDS = ["north", "south", "east", "west", "spring", "summer", "autumn", "winter", "red", "green"]
 
 Entry = dict[str, Any]
-"""The fields of a document that the caller gave, and its marks."""
+"""Fields of a document as the caller wrote them, and its marks."""
 
 
 def shingles_of(text: str) -> set[int]:

@@ -17,7 +17,7 @@ Marks = dict[str, dict[str, Any]]
 
 
 def family(seed: int, edits: int, *, chinese: bool = False) -> str:
-    """A text with so many of its sixty words replaced, each time others."""
+    """Return a text of sixty words, of which `edits` are replaced at random, by the seed."""
     rng = np.random.default_rng(seed // 100)
     words = [_word(rng, chinese) for _ in range(60)]
     rng = np.random.default_rng(seed)
@@ -31,7 +31,7 @@ def _word(rng: np.random.Generator, chinese: bool) -> str:
 
 
 def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
-    """The groups by the rule, one document after the other: `fields` of each."""
+    """Return the marks of each document, grouping one after the other by the rule."""
     ids, contents = list(texts), list(texts.values())
     sets = shingle_sets(contents, SCHEME)
     sketches = sketch(contents, SCHEME)

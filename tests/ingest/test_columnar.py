@@ -58,7 +58,7 @@ def sources(path: str, columns: list[str] | None = None) -> list[Any]:
 
 
 def refused(path: str) -> tuple[list[Record | BadRecord], str]:
-    """The records up to an error, and its message in one line, which names the file."""
+    """Return the records up to an error, and its message, one line that names the file."""
     found: list[Record | BadRecord] = []
     with pytest.raises((InputError, UsageError), match=rf"^{re.escape(path)}[ :].+$") as caught:
         found.extend(read_records(path))

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
 def urls(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str]]:
-    """The address of a server, and of the proxy before it."""
+    """Yield the address of a server, and of the proxy before it."""
     direct: str = request.getfixturevalue(f"{request.param}_url")
     with Enriching(direct, tmp_path_factory.mktemp("proxy")) as proxy:
         yield direct, proxy.url

@@ -31,7 +31,7 @@ def text(number: int) -> str:
 
 
 def lines(name: str, count: int) -> Iterator[bytes]:
-    """The documents of a bulk body, some 3 KB each."""
+    """Yield the documents of a bulk body, about 3 KB each."""
     for number in range(count):
         yield b'{"index":{"_index":"%s","_id":"%d"}}\n{"text":"%s","x":"%s"}\n' % (
             name.encode(),

@@ -85,7 +85,7 @@ class Sketch(ABC):
     stoppable: ClassVar[bool] = True
     """A stop list may hold its tokens: large buckets are boilerplate."""
     nearest: ClassVar[str] = ""
-    """The command whose scheme finds more of the nearest documents."""
+    """Command that makes a scheme with a higher recall of the nearest documents."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 

@@ -37,7 +37,7 @@ class Named:
 
 @dataclass(frozen=True)
 class IndexState:
-    """The mapping of an index, and its settings by dotted name."""
+    """Mapping of an index, and its settings by dotted name."""
 
     name: str
     mapping: Mapping[str, Any]
@@ -45,7 +45,7 @@ class IndexState:
 
     @property
     def closed(self) -> bool:
-        """Whether the index is closed."""
+        """Return True if the index is closed."""
         return self.setting("verified_before_close") == "true"
 
     def setting(self, name: str, default: str = "") -> str:

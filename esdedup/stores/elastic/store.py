@@ -62,7 +62,7 @@ from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_ma
 
 _PAGE = 2_000
 _MOST_HITS = 10_000
-"""Of one search; what servers allow by default."""
+"""Maximum hits of one search, the servers' default limit."""
 _NOTHING = ["_nothing"]
 """No field of `_source`. With False, Elasticsearch would leave out the routing too."""
 _NO_TOKENS = {"excludes": TOKEN_PATHS}

@@ -75,7 +75,7 @@ def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | N
 
 
 def advice(name: str) -> str:
-    """Return what the user has to do so that the next indices behind a name have our fields."""
+    """Explain how to give the next indices behind a name our fields."""
     return (
         f"the next indices of {name!r} will not have these fields yet: run `esdedup template"
         f" --index {name} --install`, and add {template_name(name)!r} to composed_of of the index"

@@ -43,7 +43,7 @@ formats = st.sampled_from(get_args(TextFormat))
 
 
 def read(file: Path, format: TextFormat, encoding: str | None) -> list[Record | BadRecord] | None:
-    """The records of a file, the same in chunks and one by one; None if the file is refused."""
+    """Return the records of a file, read in chunks and one by one; None if it is rejected."""
     one_by_one: list[Record | BadRecord] = []
     refused = False
     try:
