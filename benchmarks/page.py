@@ -6,8 +6,6 @@ Each benchmark says how its results read as tables (`tables`). --check: changes 
 with status 1 if the page shows other figures than the results.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

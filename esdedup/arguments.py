@@ -1,7 +1,5 @@
 """Check arguments of Python programs, and declare the options that calls and commands share."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import inspect

@@ -5,8 +5,6 @@ Spark's `mapInArrow`, Polars, DuckDB, `map_batches` of Ray Data and Daft, and `m
 of numpy arrays: neither is copied. Texts become Python's strings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

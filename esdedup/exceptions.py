@@ -1,7 +1,5 @@
 """The errors of esdedup: `EsdedupError` is the base of all of them."""
 
-from __future__ import annotations
-
 
 class EsdedupError(Exception):
     """Base of all errors that esdedup raises on purpose."""

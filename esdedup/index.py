@@ -1,7 +1,5 @@
 """An index of documents with their tokens, and all that a program does with it."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import uuid

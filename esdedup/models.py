@@ -1,7 +1,5 @@
 """The types that go between stores, services and callers, and the natural order of ids."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Results as tables, for Arrow, pandas, Polars and DuckDB."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal

@@ -4,8 +4,6 @@ Run once, on a Python whose database is Unicode 14.0 (Python 3.11): the file is 
 token format and must not follow later versions.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

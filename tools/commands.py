@@ -1,7 +1,5 @@
 """Write the reference of the commands in Markdown: what `esdedup help` shows of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -7,8 +7,6 @@ in Chromium, and write its picture to `docs/how-to/review/`. This needs the pack
 `test` and of the group `docs`.
 """
 
-from __future__ import annotations
-
 import io
 import random
 import re

@@ -1,7 +1,5 @@
 """python bulk.py bulk|parallel_bulk URL INDEX FILE: see benchmarks/clients/__init__.py."""
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

@@ -5,8 +5,6 @@
 installs them all; the benchmarks install those that they need. It needs npm and go.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -13,8 +13,6 @@ Debian's are fetched by apt-get from where the system gets its packages; the sys
 as they are, and nothing is installed. The other benchmarks call this by themselves.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gzip

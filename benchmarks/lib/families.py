@@ -11,8 +11,6 @@ Those of `ITEMS` say a phrase with a number several times, or have a clause in b
 of five documents have. They were added when a review had found that such numbers were not compared.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

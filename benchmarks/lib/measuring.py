@@ -1,7 +1,5 @@
 """Measures time and memory of commands, and writes results with versions and machine to files."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import importlib.metadata

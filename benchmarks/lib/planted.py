@@ -5,8 +5,6 @@ to six: a text, and copies of it with none to five words replaced, shuffled over
 truth is worked out apart, from sets of word triples in plain Python.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable

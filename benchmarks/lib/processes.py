@@ -4,8 +4,6 @@ Memory is the proportional set size (PSS), which counts a page that several proc
 is read from /proc, and processes are found by their session: Linux only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """`esdedup proxy` for the benchmarks, in processes of its own."""
 
-from __future__ import annotations
-
 import http.client
 import shlex
 import subprocess

@@ -5,8 +5,6 @@
 IN has the columns id and text.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Made-up texts for the benchmarks: Zipf-distributed words, English-like or Chinese."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

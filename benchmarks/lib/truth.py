@@ -4,8 +4,6 @@ Worked out without any sketch, from all shingles of all texts: for each text, th
 each of its shingles are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

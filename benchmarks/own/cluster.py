@@ -23,8 +23,6 @@ texts takes is not counted. At each size:
 The raw figures are written after each size. The indices are deleted at the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools

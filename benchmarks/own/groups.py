@@ -24,8 +24,6 @@ pairs that `pairs` gives that are true; and, of the pairs of documents in one gr
 chain of true pairs connects.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -23,8 +23,6 @@ merges that go on later are in nobody's figures. After each run all documents, a
 them, are counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -6,8 +6,6 @@ Made-up texts with planted groups of near-duplicates, see benchmarks/lib/planted
 on the same machine and keeps one connection. The time of a page ends with its last byte.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import statistics

@@ -18,8 +18,6 @@ that go, as a share of all. False: the most distinct documents in one group.
 The results go to --folder then.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json

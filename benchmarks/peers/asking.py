@@ -1,7 +1,5 @@
 """Queries of `search.py` to a corpus, their true answers, and the score of an answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

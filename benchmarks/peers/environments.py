@@ -6,8 +6,6 @@ makes them all; the other benchmarks make those that they need. Redis is the sys
 `apt-get install redis-server`.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -13,8 +13,6 @@ answers others, and a server gets a small index of each kind first.
 Servers are started one after the other, unless --url names one that runs. Redis is the system's.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

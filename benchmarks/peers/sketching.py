@@ -8,8 +8,6 @@ turns, and the best counts: on a shared machine the best is closest to the cost 
 run in environments of their own (environments.py, inside/peer_sketches.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

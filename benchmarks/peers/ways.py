@@ -1,7 +1,5 @@
 """Ways to search that `search.py` measures from here: esdedup's, and a server's own."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import time

@@ -29,8 +29,6 @@ The peers verify as `inside/peer_whole_job.py` says. Rounds are interleaved. Ser
 others.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

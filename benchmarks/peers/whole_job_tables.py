@@ -1,7 +1,5 @@
 """The results of whole_job.py as tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 NAMES = {

@@ -1,7 +1,5 @@
 """Plan and put our fields into the mappings of existing indices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ Only documents without the scheme's id are read, so that a killed run resumes wh
 Processes share the work by slices of a point in time.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

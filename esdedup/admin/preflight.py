@@ -1,7 +1,5 @@
 """Find obstacles to adding our fields to an index, or to filling them in its documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -8,8 +8,6 @@ delete the index. OpenSearch's named groups are wider, so that there they are ac
 that read are granted together: which of them a command uses depends on the size of the index.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files

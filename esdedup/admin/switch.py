@@ -6,8 +6,6 @@ that searches use. Groups and marks stay where they are, and so do the old token
 repeated, so that an interrupted change resumes.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import time

@@ -1,7 +1,5 @@
 """Describes a scheme in words: its parameters, its recall, and the cost of a query."""
 
-from __future__ import annotations
-
 from esdedup.sketch.scheme import Scheme
 
 CHANCE_SIMILARITY = 0.02

@@ -1,7 +1,5 @@
 """Distributions of values: counts in bins, and bars of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Tokens are computed again from both texts with the index's own scheme, so that t
 for the texts as they are, whatever tokens are stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

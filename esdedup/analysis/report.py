@@ -4,8 +4,6 @@ Only the texts of examples are read, so that memory grows with the documents as 
 `groups.find_groups`, and not with their texts.
 """
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any

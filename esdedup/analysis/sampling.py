@@ -7,8 +7,6 @@ without replacement from a finite universe", JASA 1952, section 3). Less similar
 counted in the pairs of the sample.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

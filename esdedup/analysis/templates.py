@@ -4,8 +4,6 @@ Copies differ anywhere, and documents that fill one template differ where its sl
 judged by a few of its texts, with the patterns by which `groups.templates` separates documents.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

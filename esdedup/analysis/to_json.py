@@ -1,7 +1,5 @@
 """Results as plain JSON, in one way for all: their fields, then their properties."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any

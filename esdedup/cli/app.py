@@ -1,7 +1,5 @@
 """The commands, and the exit status of each kind of error."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

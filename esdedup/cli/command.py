@@ -1,7 +1,5 @@
 """Commands of functions: parameters, and dataclasses of options, become a command's options."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Files of documents on the command line: their options, checks, and the dead-letter file."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Options that several commands share: the index, its cluster, and files of schemes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -3,8 +3,6 @@
 Texts and ids of documents may hold anything: control characters are shown, not sent.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

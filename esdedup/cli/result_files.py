@@ -1,7 +1,5 @@
 """Files that hold the results of a command (--output): Parquet, Arrow or JSON lines."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -8,8 +8,6 @@ A constraint applies to all documents of two texts. Documents of one text that w
 are kept apart by their ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ enough of them, `verify` computes exact similarities, and `union_find` joins sim
 Equal texts are one row from the start. Memory grows with the documents, not with their pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace

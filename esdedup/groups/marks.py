@@ -3,8 +3,6 @@
 A mark is a value below our field, such as the document's group; other values stay unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

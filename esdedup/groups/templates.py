@@ -10,8 +10,6 @@ are, except in a header or footer. One can lack a number of the other, as a copy
 does.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import re

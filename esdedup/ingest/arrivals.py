@@ -7,8 +7,6 @@ Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975,
 document joins the nearest representative instead of the first one that is near enough.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ A record is read (`files`), becomes a document (`documents.items_of`), gets its 
 process writes, in the order of the records: of several documents of one id the last one stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ With the shared pipe of `concurrent.futures`, a worker that is killed within a r
 the pool waiting for the rest for ever.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Add tokens to existing documents, and remove them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Candidate pairs of documents, which `verify` compares exactly: those that share enough tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Texts and tokens are kept in the files of a work folder, and not in memory.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from contextlib import closing

@@ -3,8 +3,6 @@
 The cost grows with documents plus candidate pairs.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

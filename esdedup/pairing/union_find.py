@@ -4,8 +4,6 @@ A partition is an array, shape (n,), int64. It holds for each row the first row 
 are in the order of precedence of their documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Verify candidate pairs: fetch their texts, and compute their exact similarities."""
 
-from __future__ import annotations
-
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The ASGI application: routes each request, and adds tokens to documents."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import multiprocessing

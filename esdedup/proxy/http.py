@@ -1,7 +1,5 @@
 """Requests and answers over ASGI."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Logs of the proxy: plain text or JSON lines, and few lines of the same kind."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

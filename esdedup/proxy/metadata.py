@@ -1,7 +1,5 @@
 """Looks up the schemes of indices in the upstream's mappings, with the clients' own credentials."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

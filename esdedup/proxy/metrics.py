@@ -1,7 +1,5 @@
 """The figures that operators watch, in the text format of Prometheus."""
 
-from __future__ import annotations
-
 import os
 from typing import get_args
 

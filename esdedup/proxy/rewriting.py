@@ -4,8 +4,6 @@ A body is stored until it has arrived as a whole, as nginx does, so slow clients
 hold files and no memory. Lines that can't be parsed are kept unchanged: the servers report them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import io

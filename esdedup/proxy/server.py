@@ -1,7 +1,5 @@
 """The process that listens: bounded connections, TLS, signals, several processes on one socket."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import functools

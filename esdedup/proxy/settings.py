@@ -1,7 +1,5 @@
 """The settings of a proxy, which are the options of `esdedup proxy`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

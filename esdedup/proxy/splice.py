@@ -4,8 +4,6 @@ Numbers keep their digits and keys their order, because nothing is serialised ag
 is inserted before the last brace of the document's own text.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

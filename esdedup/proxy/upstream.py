@@ -1,7 +1,5 @@
 """Sends requests to the servers behind the proxy."""
 
-from __future__ import annotations
-
 import logging
 import re
 import ssl

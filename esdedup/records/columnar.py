@@ -6,8 +6,6 @@ their unit; decimals of at most 15 digits are numbers, longer ones text, so that
 maps are objects; bytes are UTF-8 text. A row with another value is rejected alone.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Keep the records that can't be used, with the reasons, in a file of JSON lines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import ExitStack, suppress

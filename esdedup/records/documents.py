@@ -1,7 +1,5 @@
 """Turn records into documents, and add the tokens of their texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple

@@ -3,8 +3,6 @@
 A record that can't be read becomes a BadRecord, and reading goes on after it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

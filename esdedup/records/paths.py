@@ -1,7 +1,5 @@
 """Find the files that an argument names: one path, a pattern, or a folder of one format."""
 
-from __future__ import annotations
-
 import glob
 import itertools
 import os

@@ -3,8 +3,6 @@
 A file that ends too soon is an error, and so is one that can't be unpacked.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

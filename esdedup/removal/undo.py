@@ -1,7 +1,5 @@
 """Undo a run from its log: restore documents, or remove marks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """The application: all routes, the files of the pages, and the server on this machine."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -1,7 +1,5 @@
 """The pages of one document and of two, and the verdicts on two documents."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

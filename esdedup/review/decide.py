@@ -1,7 +1,5 @@
 """Show the plan of a run of `dedup`, run it, and list all runs that can be undone."""
 
-from __future__ import annotations
-
 import csv
 import glob
 import io

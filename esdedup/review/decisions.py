@@ -1,7 +1,5 @@
 """Decisions about documents: judgements with a way back, and representatives of groups."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ words there: a difference in case, punctuation or spaces. It is judged together 
 it, because a symbol may be a part of a word.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple

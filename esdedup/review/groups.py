@@ -1,7 +1,5 @@
 """The pages of groups: all of them, and one with its members beside the representative."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A user judges pairs drawn over the whole range of similarity, by one key each. T
 estimates of precision and recall at each threshold.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from functools import partial

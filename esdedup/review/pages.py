@@ -1,7 +1,5 @@
 """The pieces that all pages share: the state of the program, requests, answers, error pages."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The page Search: the documents most similar to a text or to a document."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -7,8 +7,6 @@ can point its name here (DNS rebinding). A request that may change something mus
 of this origin. The policy of every answer forbids scripts and styles of other origins, and frames.
 """
 
-from __future__ import annotations
-
 import secrets
 
 from starlette.datastructures import MutableHeaders

@@ -1,7 +1,5 @@
 """Texts of documents for a page: differences marked, long ones cut, fields beside them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

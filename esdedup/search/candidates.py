@@ -4,8 +4,6 @@ For a cluster `stores.elastic.queries.candidates_body` builds the JSON body of t
 local file `stores.sqlite.tables` the SQL statement.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Token fields have no doc values, so no aggregation can count them. A sample show
 frequent, and the store counts their documents.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

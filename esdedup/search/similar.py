@@ -7,8 +7,6 @@ missed. Bawa, Condie, Ganesan, "LSH Forest: self-tuning indexes for similarity s
 find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Warnings, as sentences, that a search or a comparison may have missed documents."""
 
-from __future__ import annotations
-
 import math
 
 from esdedup.models import Result, Statistics

@@ -15,8 +15,6 @@ J**r * c**j. A query for all probes of at most w swaps meets a band with the cha
 A query that is much shorter than the document gains less; a longer one gains more.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import math

@@ -6,8 +6,6 @@ numbers do. The position keeps the tokens of two bands apart, even if a store so
 de-duplicates the values of a field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

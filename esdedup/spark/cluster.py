@@ -5,8 +5,6 @@ way without a connector. esdedup must be installed where they run. Credentials a
 code of the tasks, which neither plans nor Spark's pages show.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ A number takes 8 bytes where ids would be shuffled. The first documents of a buc
 are those of the smallest numbers, as rows are for `esdedup.pairing`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime

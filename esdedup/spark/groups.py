@@ -1,7 +1,5 @@
 """Finds the groups of similar documents of a DataFrame, as `esdedup group` finds them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

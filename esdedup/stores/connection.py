@@ -1,7 +1,5 @@
 """Parse addresses and credentials of a cluster; credentials never appear in messages."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads fields of documents by dotted name, and the text that documents are compared by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The place of an index: what opens its store, and where its jobs keep their files."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write files that only their owner may read, under safe names."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ An entry is a token behind its field, such as "minhash:0abcde", as tokens of two
 equal. The index itself holds the list, beside the scheme, so that every reader leaves out the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

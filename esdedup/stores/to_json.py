@@ -1,7 +1,5 @@
 """Write documents as JSON, and describe errors of reading JSON."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import json

@@ -5,8 +5,6 @@ from a file in the package, written by `tools/character_classes.py`, and every P
 in the same way.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -6,8 +6,6 @@ formulas and run here over whole arrays. Longer strings go to the xxhash package
 give the same numbers: `tests/unit/sketch/test_core.py` compares them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

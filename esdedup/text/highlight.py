@@ -8,8 +8,6 @@ itself. If the units joined are not the normalised text, the normalised text is 
 the original, and the result reports it.
 """
 
-from __future__ import annotations
-
 import itertools
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Exact similarities of pairs, in numpy: Jaccard of shingle sets, Hamming of fingerprints."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, offsets_of, ranges

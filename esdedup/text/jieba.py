@@ -1,7 +1,5 @@
 """Splits Chinese text into words with the optional package jieba."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Sequence

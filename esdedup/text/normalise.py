@@ -5,8 +5,6 @@ Unicode promises that the normal form and the case folding of an assigned charac
 not assign stays as it is, even if this Python knows it.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

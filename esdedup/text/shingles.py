@@ -8,8 +8,6 @@ t0 .. t(n-1):
 Broder, "On the resemblance and containment of documents", 1997, section 2.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

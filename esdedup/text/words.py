@@ -7,8 +7,6 @@ a word, a symbol or a hyphen is before it: it is the sign of the number. `tokeni
 tokens of many texts at once. `place` also returns their positions in a text.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

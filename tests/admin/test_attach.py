@@ -1,7 +1,5 @@
 """Attaching to, checking and filling indices of others, through the command line."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from importlib import import_module

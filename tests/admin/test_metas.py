@@ -1,7 +1,5 @@
 """Several clients that attach, change the scheme, or put stop lists at once."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Another scheme for an index that is searched and written to meanwhile."""
 
-from __future__ import annotations
-
 import json
 import threading
 from importlib import import_module

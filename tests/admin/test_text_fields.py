@@ -1,7 +1,5 @@
 """Texts of several values and fields in indices that others write to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

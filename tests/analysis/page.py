@@ -1,7 +1,5 @@
 """HTML pages as a browser makes them of their source."""
 
-from __future__ import annotations
-
 import html.parser
 
 

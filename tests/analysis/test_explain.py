@@ -1,7 +1,5 @@
 """esdedup explain: what is said of a pair holds by every other way to know it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """esdedup report: its numbers are those of the other commands, and its page is safe to open."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Samples of indices, on every store."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """esdedup scheme, also with a sample of an index."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

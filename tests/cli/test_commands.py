@@ -3,8 +3,6 @@
 Commands run in this process, but for signals, pipes, encodings and how the program starts.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

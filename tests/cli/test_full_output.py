@@ -1,7 +1,5 @@
 """A standard output that takes nothing: said in one line, with exit status 1."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

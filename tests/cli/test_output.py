@@ -1,7 +1,5 @@
 """Control characters of documents are shown on a terminal, which does not obey them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings

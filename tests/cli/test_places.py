@@ -1,7 +1,5 @@
 """No command writes into another file or index than was meant, and reports name the place."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import uuid

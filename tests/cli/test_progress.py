@@ -1,7 +1,5 @@
 """Without a terminal a job reports how far it is in lines, unless --quiet is set."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`--output` writes the results of pairs and group to a file as a whole, or not at all."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scheme files of any form: the wrong field is named, and nothing is rounded or guessed."""
 
-from __future__ import annotations
-
 import copy
 import json
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """An engine and images for the tests of containers, which all run in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docker-compose.yml: both servers, and the proxy before Elasticsearch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import uuid

@@ -1,7 +1,5 @@
 """The image of esdedup, built from the Dockerfile."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

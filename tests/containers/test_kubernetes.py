@@ -1,7 +1,5 @@
 """The example for Kubernetes: valid, and its numbers fit each other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import kubernetes_validate

@@ -1,7 +1,5 @@
 """The way on which tests take their servers from containers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.containers.conftest import Provide

@@ -1,7 +1,5 @@
 """The reference of JSON output names the fields that commands print, and no others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of rights on the page are those of the module."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from esdedup.admin.roles import RIGHTS, ROLES

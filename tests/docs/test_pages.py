@@ -1,7 +1,5 @@
 """The documentation and the program agree."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

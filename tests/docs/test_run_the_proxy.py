@@ -1,7 +1,5 @@
 """The page on running the proxy names metrics, settings and outcomes that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import get_args

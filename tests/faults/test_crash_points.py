@@ -1,7 +1,5 @@
 """Commands that end at any call of their store: the same command completes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

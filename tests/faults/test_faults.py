@@ -1,7 +1,5 @@
 """Runs that are killed, beside writers, and on clusters that lose nodes: nothing may be lost."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

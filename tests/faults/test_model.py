@@ -4,8 +4,6 @@ The groups are computed by brute force while no judgement is in force, and by th
 judgements otherwise. Policies for duplicates are held to their promises, not to one result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import random

@@ -1,7 +1,5 @@
 """Groups of near-duplicates of a whole index, and how they are written into it."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

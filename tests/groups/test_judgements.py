@@ -1,7 +1,5 @@
 """Judgements: they are kept, and groups, dedup and ingest policies respect each of them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Groups of templates: --split-templates takes them apart, report and dedup warn of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Literal, TypedDict

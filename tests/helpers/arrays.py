@@ -1,7 +1,5 @@
 """Arrays for tests of the core."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Families of texts, and their groups by the rule, one document at a time by brute force."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Commands in this process, plain requests to servers, and made-up texts."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

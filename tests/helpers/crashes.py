@@ -1,7 +1,5 @@
 """Ends a command, as if it were killed, at a chosen call of its store."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Makes documents with tokens, as an index holds them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from esdedup.models import Document

@@ -1,7 +1,5 @@
 """Tests that take input of any kind: a minute of a usual run, an hour of a nightly one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plain requests to servers and proxies of this machine."""
 
-from __future__ import annotations
-
 import httpx
 
 HTTP = httpx.Client(verify=False, limits=httpx.Limits(max_keepalive_connections=0))

@@ -1,7 +1,5 @@
 """Stores for the tests that hold for all of them, and documents whose tokens are made by hand."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Commands in processes of their own, and conditions to wait for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Plain-Python versions of the algorithms, slow and obvious, to hold the numpy ones against."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import xxhash

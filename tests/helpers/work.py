@@ -1,7 +1,5 @@
 """Work for the worker processes of tests, which import no more than this."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

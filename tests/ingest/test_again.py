@@ -1,7 +1,5 @@
 """Indexing documents that the index has already: nothing is written that need not be."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Parquet and Arrow files give the records that JSON lines of the same rows give."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import itertools

@@ -1,7 +1,5 @@
 """`enrich` inside the bulk helpers of both clients."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

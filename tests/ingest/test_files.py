@@ -1,7 +1,5 @@
 """Files of every kind on the command line: what is read, and what is told of the rest."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents of others with something of their own where our tokens lie, and memory of searches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

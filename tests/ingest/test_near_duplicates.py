@@ -1,7 +1,5 @@
 """Near-duplicates found as documents come in, in every store, against all pairs by brute force."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`esdedup index --workers`: the same as one process."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Files that arguments name: patterns, folders in shards, and folders of the library `datasets`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

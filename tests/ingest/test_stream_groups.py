@@ -1,7 +1,5 @@
 """Groups made as documents come in, against the same rule one document at a time by brute force."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path

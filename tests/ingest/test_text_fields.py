@@ -1,7 +1,5 @@
 """Texts of several values and several fields, wherever a text is taken from a document."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pairs and groups compare tokens if their bands reach the recall asked for, else texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

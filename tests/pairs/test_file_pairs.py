@@ -1,7 +1,5 @@
 """`esdedup pairs FILES`: what an index of the same files gives, without one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Work folders: runs resume from them, and only our own files are read, written and removed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of benchmarks shows the results that are kept, and the benchmarks of the proxy run."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

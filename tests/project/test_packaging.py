@@ -1,7 +1,5 @@
 """The wheel and the source archive hold all files of the package, and no others."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """The names of the package: few, importable one by one, and without private types."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """An index with tokens, and requests to it through the proxy."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from typing import Any

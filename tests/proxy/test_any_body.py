@@ -1,7 +1,5 @@
 """Bodies of `_bulk` of any form: nothing is lost or changed, and nothing breaks."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

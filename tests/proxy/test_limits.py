@@ -1,7 +1,5 @@
 """What the proxy refuses, what it does without, and how much memory bodies take together."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket

@@ -1,7 +1,5 @@
 """Indices that appear, change or are made anew while documents pass: each gets its own tokens."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`esdedup proxy` between real clients and real servers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

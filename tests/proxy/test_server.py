@@ -1,7 +1,5 @@
 """The process that listens: connections, TLS, signals, processes, settings and logs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """`esdedup proxy` with long bodies, with servers that fail, and with clients that hang up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

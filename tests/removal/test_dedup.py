@@ -1,7 +1,5 @@
 """Duplicates taken out of an index and put back: nothing else goes, and nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

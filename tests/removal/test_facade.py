@@ -1,7 +1,5 @@
 """The commands' work in a line of Python each."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

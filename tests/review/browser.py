@@ -1,7 +1,5 @@
 """Chromium, and pages in it that note everything that goes wrong."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

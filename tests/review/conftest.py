@@ -1,7 +1,5 @@
 """A browser, and `esdedup review` over the place of a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

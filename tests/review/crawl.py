@@ -1,7 +1,5 @@
 """All pages that links lead to, and the forms in them."""
 
-from __future__ import annotations
-
 import html
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Documents for the tests of the page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

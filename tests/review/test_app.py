@@ -1,7 +1,5 @@
 """The pages of `esdedup review` over HTTP, without a browser."""
 
-from __future__ import annotations
-
 import csv
 import html
 import json

@@ -1,7 +1,5 @@
 """`esdedup review` in a real browser, as a person uses it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decisions on the pages, and the way back from each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Differences between two texts, as the pages mark them."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

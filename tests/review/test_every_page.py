@@ -1,7 +1,5 @@
 """Rules for every page of `esdedup review` and every form on it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

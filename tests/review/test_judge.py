@@ -1,7 +1,5 @@
 """The pages Judge and Threshold over HTTP, without a browser."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

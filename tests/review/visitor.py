@@ -1,7 +1,5 @@
 """A person with the token, who sees the pages over HTTP without a browser."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import re

@@ -1,7 +1,5 @@
 """Sketches of several fields in one index: each finds what is alike in its own field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Buckets that boilerplate makes: found, left out of searches, and said so."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections import Counter

@@ -1,7 +1,5 @@
 """Searches that others send, searches with conditions of theirs, and many searches at once."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

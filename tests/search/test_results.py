@@ -1,7 +1,5 @@
 """The same results from all stores; what each must do is in test_store_contract.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """A secured server of each product."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from importlib import import_module

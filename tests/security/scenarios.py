@@ -1,7 +1,5 @@
 """What a user with each role does: the commands and options that the role is for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The proxy before a secured server, and clients of different rights."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The work of the pages of review, as a user who has its role and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each command as a user who has its role, over TLS, and nothing else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Users of a secured server, and what they may do."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import urllib.error

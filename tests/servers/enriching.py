@@ -1,7 +1,5 @@
 """`esdedup proxy` in a process of its own."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Spark in several processes: two executors of one core each, as on a cluster."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

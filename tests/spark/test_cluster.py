@@ -1,7 +1,5 @@
 """An index that Spark's executors read, and the groups that they write into it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

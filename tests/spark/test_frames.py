@@ -1,7 +1,5 @@
 """Pairs and groups on Spark are those of one process, for the same documents."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Addresses and their passwords: what is wrong is refused, and no password is ever shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls of the public API as users write them. mypy checks this file, and nothing runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

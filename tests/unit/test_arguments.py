@@ -1,7 +1,5 @@
 """Arguments of a wrong type: each is named, before anything is done."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokens in Arrow columns are those that documents get, and nothing is copied that need not be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

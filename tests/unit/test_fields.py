@@ -1,7 +1,5 @@
 """The text of a document: the strings of its text fields, joined."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The natural order of ids."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,6 @@ For esdedup's jobs and, in their own environments, the peers', so that all are m
 needs nothing but Python.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib.metadata

@@ -1,7 +1,5 @@
 """esdedup's jobs of sketching.py, one in a process: raw text to tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.peers.inside import in_process

@@ -4,8 +4,6 @@ Shingles are made the cheapest way that Python has: `str.split`, and a join of w
 Chinese has no spaces: characters are taken for words.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Callable

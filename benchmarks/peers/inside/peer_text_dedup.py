@@ -5,8 +5,6 @@
 UF: the file that its command leaves with --debug. OUT gets the group of each document.
 """
 
-from __future__ import annotations
-
 import pickle
 import sys
 from pathlib import Path

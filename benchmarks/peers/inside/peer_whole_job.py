@@ -10,8 +10,6 @@ as bands and rows take. Verified: the Jaccard similarity of the sets is worked o
 candidate, which is kept from the threshold on.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

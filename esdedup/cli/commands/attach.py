@@ -1,7 +1,5 @@
 """esdedup attach, template, check: token fields in an index that other programs write to."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """esdedup backfill, switch: compute tokens of documents that an index holds already."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """esdedup dedup, undo: remove the duplicates of an index, and restore them."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """esdedup explain: show why two documents are similar, or not."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """esdedup group: write the groups of similar documents into the index."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """esdedup help: all options of a command, or those of connections."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

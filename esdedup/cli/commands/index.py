@@ -1,7 +1,5 @@
 """esdedup index: index the documents of files."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from typer import Exit

@@ -1,7 +1,5 @@
 """esdedup pairs: list all similar pairs of an index, or of files."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """esdedup proxy: tokens for the documents of any client."""
 
-from __future__ import annotations
-
 from esdedup.exceptions import MissingExtra
 from esdedup.proxy.settings import Settings
 

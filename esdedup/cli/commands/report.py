@@ -1,7 +1,5 @@
 """esdedup report: write a page on the duplicates of an index."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from esdedup.analysis.report import EXAMPLES, HOT

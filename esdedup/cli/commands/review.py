@@ -1,7 +1,5 @@
 """esdedup review: open a local page to look at duplicates, judge and remove them."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import webbrowser

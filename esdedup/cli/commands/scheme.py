@@ -1,7 +1,5 @@
 """esdedup scheme: choose parameters, show their recall and cost, and write them to a file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

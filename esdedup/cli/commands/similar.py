@@ -1,7 +1,5 @@
 """esdedup similar, query: find the documents most similar to a text, or print the search."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """esdedup list, stats, stop, drop: show what there is, change a stop list, delete an index."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -8,8 +8,6 @@ Bit i of a fingerprint is 1 if more than half of the features have bit i set in 
 are exact, so a fingerprint is the same on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args

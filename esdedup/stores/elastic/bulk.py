@@ -5,8 +5,6 @@ don't do that by default. Every item ends as written, or as a failure with its r
 that is created again after an answer was lost conflicts with itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Send requests to a cluster, retry them while it is not ready, and read pages of searches."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turn an answer with an error status into our errors, for both products."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Resolve names of a cluster to indices, read their settings, and change their mappings."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Mapping

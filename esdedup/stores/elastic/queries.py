@@ -6,8 +6,6 @@ first. Plain `terms` would give all of them the same score. `benchmarks/recall_q
 4d72008 measured the cost of the ranking.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any

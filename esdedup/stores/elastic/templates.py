@@ -3,8 +3,6 @@
 The user's own index templates are never changed; messages show what to add to them.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

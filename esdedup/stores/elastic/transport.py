@@ -3,8 +3,6 @@
 The transport does not check product or version, so that it serves OpenSearch too.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from contextlib import suppress

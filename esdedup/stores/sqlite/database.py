@@ -1,7 +1,5 @@
 """Open a SQLite file, run transactions, and turn its errors into ours."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 import time

@@ -1,7 +1,5 @@
 """What every store promises of documents that are held and changed later, and of parts of scans."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Most tokens here are made by hand, so that what meets is known and not a matter of hashes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Answers that no cluster gives: pages of load balancers, other services, other shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Bulk writes into real servers that refuse: too large, wrong type, closed, blocked."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator

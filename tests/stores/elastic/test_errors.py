@@ -1,7 +1,5 @@
 """Errors of answers, of bodies as the servers send them; with servers: test_cluster_store.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import esdedup

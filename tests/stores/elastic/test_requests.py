@@ -1,7 +1,5 @@
 """The requests that commands send, held against the table of what-is-promised.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """When requests are sent again, and for how long. Of items of bulk requests: test_commands.py."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

@@ -1,7 +1,5 @@
 """What only clusters have: missing shards, documents with a routing, reasons in many parts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The file of the local store: whose it is, who may read it, and what is said if it is damaged."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

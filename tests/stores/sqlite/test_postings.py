@@ -1,7 +1,5 @@
 """The lists of a local file: new documents are found before and after they are listed."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

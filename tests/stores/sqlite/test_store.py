@@ -1,7 +1,5 @@
 """What the local store promises beyond the contract: durability, writers that wait, snapshots."""
 
-from __future__ import annotations
-
 import random
 import signal
 import sqlite3

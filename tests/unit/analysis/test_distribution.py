@@ -1,7 +1,5 @@
 """Values in bins, and bars of these."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pairs are drawn to be judged, and judgements show precision and recall."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

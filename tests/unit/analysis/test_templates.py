@@ -1,7 +1,5 @@
 """Documents of a template differ in the same places, and copies do not."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is expected of a corpus, from the similarities of its documents."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Documents of a template that differ in a number are taken apart, wherever the number stands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Reading files of any bytes: each record is read, or told, or the end of the file is."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Worker processes: the order of results, errors."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 from collections.abc import Iterator

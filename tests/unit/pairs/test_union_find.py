@@ -1,7 +1,5 @@
 """Groups of pairs of rows, against plain-Python references."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Pairs of rows that share buckets, against plain-Python references."""
 
-from __future__ import annotations
-
 import itertools
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """The core against plain-Python references, on texts of any kind."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

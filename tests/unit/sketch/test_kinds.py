@@ -1,7 +1,5 @@
 """A kind of sketch is one module and one entry in the scheme's list: nothing else names one."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

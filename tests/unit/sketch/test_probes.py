@@ -1,7 +1,5 @@
 """Probes of queries: their hashes, and the recall that the formula gives."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The tasks of Spark together find the pairs that one process finds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

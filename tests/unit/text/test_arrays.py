@@ -1,7 +1,5 @@
 """Ragged rows: their ranges and blocks are those of plain Python lists."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

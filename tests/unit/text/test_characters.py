@@ -1,7 +1,5 @@
 """The classes of characters, and that they are those of Unicode 14.0 on every Python."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import sys

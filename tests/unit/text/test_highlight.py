@@ -1,7 +1,5 @@
 """Where words are, and what two texts share: nothing more is marked, and nothing less."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Normalisation: the same result on every Python, and settled after one go."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re
