@@ -108,9 +108,9 @@ class _Arrivals:
     """Documents that arrive together. Texts are named by their digests.
 
     doubted: ids whose stored verdicts are wrong. known: former digest and verdict of each id.
-    last: the last text of each id. equal: stored documents of each text. asking: the texts to find
-    similar documents of, with the ids of their documents. near: stored documents similar to a text,
-    and whether some may be missing. arrived: ids written so far; written: their verdicts, by text.
+    last: the last text of each id. equal: stored documents of each text. near: stored documents
+    similar to a text, and whether some may be missing. arrived: ids written so far; written: their
+    verdicts, by text.
     """
 
     def __init__(
@@ -124,12 +124,7 @@ class _Arrivals:
         self.doubted = doubted
         self.known = self._known() if self.policy.groups and not doubted else {}
         self.equal = self._of_equal_texts()
-        self.asking = self._asking()
-        self.peers = _Peers(
-            {text: self.contents[text] for text in self.asking},
-            self.meta.scheme,
-            self.policy.limits,
-        )
+        self.peers = _Peers(self.contents, self.meta.scheme, self.policy.limits)
         self.near: dict[str, tuple[list[Original], bool]] = {}
         self.arrived: set[str] = set()
         self.written: dict[str, dict[str, Verdict]] = defaultdict(dict)
@@ -138,8 +133,9 @@ class _Arrivals:
         """Yield the verdict on each document, adding each to the earlier ones."""
         for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
             if row % QUERIES_AT_ONCE == 0:
-                self.near = self._stored_near(self.digests[row : row + QUERIES_AT_ONCE])
-            verdict = self._former(row) or self._judged(id, text)
+                block = range(row, min(row + QUERIES_AT_ONCE, len(self.ids)))
+                self.near = self._stored_near([*itertools.filterfalse(self._is_known, block)])
+            verdict = self._former(row) or self._judged(row)
             if self.policy.takes(verdict):
                 self.run.note(id, verdict)
                 self.arrived.add(id)
@@ -188,32 +184,22 @@ class _Arrivals:
                         near.setdefault(digest, []).append(Original(document.id, digest, verdict))
         return near
 
-    def _asking(self) -> dict[str, list[str]]:
-        """Return the texts to find similar documents of, with the ids of their documents.
+    def _is_known(self, row: int) -> bool:
+        """Return True if a document needs no search for similar ones."""
+        return self._former(row) is not None or bool(self._equal(row))
 
-        Others have a former verdict, or equal a stored document that the batch does not touch.
-        """
-        settled = {
-            text
-            for text, found in self.equal.items()
-            for each in found
-            if self.counts.keys().isdisjoint((each.id, each.verdict.group, each.verdict.original))
-        }
-        asking: dict[str, list[str]] = {}
-        for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
-            known = text in settled or (self.counts[id] == 1 and self._former(row) is not None)
-            # A judged document may follow neither the equal text nor its former verdict.
-            if text != NO_TEXT and (not known or self.run.apart(id, text)):
-                asking.setdefault(text, []).append(id)
-        return asking
+    def _equal(self, row: int) -> list[Original]:
+        """Return the documents of an equal text that a document may follow."""
+        id, text = self.ids[row], self.digests[row]
+        may_follow = partial(self._may_follow, id, text)
+        stored = filter(may_follow, self._now(self.equal.get(text, ())))
+        return [*stored, *self._first(text, may_follow)]
 
-    def _judged(self, id: str, text: str) -> Verdict:
+    def _judged(self, row: int) -> Verdict:
+        id, text = self.ids[row], self.digests[row]
         if text == NO_TEXT:
             return Verdict(id)
-        may_follow = partial(self._may_follow, id, text)
-        equal = [*filter(may_follow, self._now(self.equal.get(text, ())))]
-        equal += self._first(text, may_follow)
-        if equal:
+        if equal := self._equal(row):
             best = min(equal, key=lambda one: (one.verdict.original is not None, natural(one.id)))
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
@@ -222,7 +208,11 @@ class _Arrivals:
             return Verdict(best.verdict.group, best.id, *measure, exact=True)
         if text not in self.peers:
             return Verdict(id)
+        if text not in self.near:
+            # Its equal document was replaced within the block.
+            self.near |= self._stored_near([row])
         near, truncated = self.near[text]
+        may_follow = partial(self._may_follow, id, text)
         near = [*filter(may_follow, self._now(near))]
         if self.policy.groups:
             near = [each for each in near if each.verdict.original is None]
@@ -273,14 +263,11 @@ class _Arrivals:
         )
         return [*itertools.islice(filter(may_follow, found), 1)]
 
-    def _stored_near(self, texts: Sequence[str]) -> dict[str, tuple[list[Original], bool]]:
-        """Return the stored documents similar to texts, and whether some may be missing."""
-        asked = [text for text in dict.fromkeys(texts) if text in self.peers]
-        queries = []
-        for text in asked:
-            ids = self.asking[text]
-            exclude = ids[0] if len(ids) == 1 else None
-            queries.append(Query(self.contents[text], exclude, originals=self.policy.groups))
+    def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:
+        """Return the stored documents similar to the texts, and whether some may be missing."""
+        asked = [text for text in {self.digests[row]: None for row in rows} if text in self.peers]
+        originals = self.policy.groups
+        queries = [Query(self.contents[text], originals=originals) for text in asked]
         near = {}
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
         for text, result in zip(asked, results, strict=True):
