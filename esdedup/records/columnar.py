@@ -7,13 +7,15 @@ maps are objects; bytes are UTF-8 text. A row with another value is rejected alo
 """
 
 import datetime
+import decimal
 import json
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.tabular import TableFormat, require_pyarrow
@@ -30,8 +32,6 @@ _FEW_ROWS = 32
 _Batches = Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
 _Row = dict[str, Any] | tuple[str, str]
 """A row, or the good columns of a bad one as JSON and the reason."""
-_NAMES = 20
-"""Names of columns in a message."""
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
@@ -45,7 +45,7 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
     with _opened(path, kind) as (schema, _):
         for name in columns:
             if _column(schema, name) is None:
-                there = ", ".join(schema.names[:_NAMES]) + ", ..." * (len(schema.names) > _NAMES)
+                there = ", ".join(schema.names[:20]) + ", ..." * (len(schema.names) > 20)
                 raise UsageError(
                     f"{path}: there is no column {name!r}. There are: {there or 'none'}"
                 )
@@ -234,52 +234,33 @@ def _values(array: Any) -> list[Any]:
     pa = require_pyarrow()
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # Python may lack the rules of the zone.
         array = array.cast(pa.timestamp(kind.unit, "UTC"))
     elif pa.types.is_duration(kind):
         array = array.cast(pa.int64())
-    form = _form(array.type)
-    values = array.to_pylist(maps_as_pydicts="strict")
-    return values if form is None else [None if each is None else form(each) for each in values]
+    return [*map(_plain, array.to_pylist(maps_as_pydicts="strict"))]
 
 
-def _form(kind: Any) -> Callable[[Any], Any] | None:
-    """Return a function that converts a value of a type to JSON; None if it is JSON already."""
-    pa = require_pyarrow()
-    types = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        return str if kind.extension_name == "arrow.uuid" else _form(kind.storage_type)
-    if types.is_struct(kind):
-        forms = {field.name: _form(field.type) for field in kind}
-        return lambda row: {name: _formed(row[name], form) for name, form in forms.items()}
-    if types.is_map(kind):
-        form = _form(kind.item_type)
-        return lambda found: {str(key): _formed(each, form) for key, each in found.items()}
-    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return _form(kind.value_type)
-    if types.is_nested(kind):
-        inner = _form(kind.value_type)
-        return inner and (lambda row: [_formed(each, inner) for each in row])
-    if types.is_decimal(kind):
-        short = float if kind.precision <= _DIGITS_OF_A_FLOAT else "{:f}".format
-        return int if kind.scale <= 0 else short
-    if types.is_date(kind) or types.is_time(kind):
-        return lambda value: value.isoformat()
-    if types.is_timestamp(kind):
-        zone = "Z" if kind.tz is not None else ""
-        return lambda value: f"{_in_utc(value).isoformat()}{zone}"
-    if types.is_interval(kind) or types.is_duration(kind):
-        return _refuse
-    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    return bytes.decode if is_bytes or types.is_fixed_size_binary(kind) else None
-
-
-def _formed(value: Any, form: Callable[[Any], Any] | None) -> Any:
-    return value if value is None or form is None else form(value)
-
-
-def _in_utc(value: datetime.datetime) -> datetime.datetime:
-    return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
-def _refuse(_: object) -> NoReturn:
+def _plain(value: Any) -> Any:
+    """Return a value as a value of JSON."""
+    match value:
+        case None | str() | int() | float():
+            return value
+        case list():
+            return [*map(_plain, value)]
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case bytes():
+            return value.decode()
+        case decimal.Decimal():
+            _, digits, exponent = value.as_tuple()
+            if exponent == 0:
+                return int(value)
+            return float(value) if len(digits) <= _DIGITS_OF_A_FLOAT else f"{value:f}"
+        case datetime.datetime(tzinfo=datetime.tzinfo()):
+            return f"{value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat()}Z"
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case uuid.UUID():
+            return str(value)
     raise RecordError("is an interval, or a duration in a list, which has no form in JSON")

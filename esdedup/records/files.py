@@ -38,15 +38,12 @@ BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 2 << 20
 """A chunk ends after about this many bytes, or after BATCH_DOCUMENTS lines."""
 
-_ENDINGS: dict[Format, str] = {
-    "jsonl": ".jsonl .ndjson .json",
-    "csv": ".csv",
-    "tsv": ".tsv .tab",
-    "text": ".txt",
-    "parquet": ".parquet .pq",
-    "arrow": ".arrow .feather .ipc",
+_FORMATS: dict[str, Format] = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "text"},
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
 }
-_FORMATS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
 
 
@@ -208,7 +205,6 @@ def _read_lines(
     name: str, format: TextFormat, lines: Iterable[tuple[int, str]]
 ) -> Iterator[Record | BadRecord]:
     """Yield the records of numbered lines, leaving out empty ones."""
-    decoder = _decoder()
     for number, given in lines:
         line = given.rstrip("\r\n")
         if isinstance(given, Head):
@@ -219,13 +215,7 @@ def _read_lines(
         elif format == "text":
             yield _checked(name, number, {"text": line}, line)
         else:
-            yield _object(name, number, line, decoder)
-
-
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(
-        parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_with_keys_once
-    )
+            yield _object(name, number, line)
 
 
 def _refuse_number(text: str) -> NoReturn:
@@ -246,10 +236,15 @@ def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Record | BadRecord:
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_with_keys_once
+)
+
+
+def _object(name: str, number: int, raw: str) -> Record | BadRecord:
     """Return the record of a JSON object. raw: its text."""
     try:
-        source = decoder.decode(raw)
+        source = _DECODER.decode(raw)
         if not isinstance(source, dict):
             raise RecordError(_no_object(source))
         # Escapes may hide half of a character.
@@ -275,7 +270,7 @@ def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[
             f"{name}: an array {_TOO_LONG}: convert it to JSON lines, as jq -c '.[]' does"
         )
     try:
-        array = _decoder().decode(text)
+        array = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         place = f"at line {error.lineno}, character {error.colno}"
         raise InputError(f"{name}: the array is {json_fault(error)} {place}") from error

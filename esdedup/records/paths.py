@@ -46,22 +46,14 @@ def files_named(
 
 
 def _matching(argument: str) -> list[str]:
-    try:
-        if argument == STDIN or Path(argument).exists():
-            return [argument]
-    except OSError as error:
-        raise UsageError(f"{argument[:200]}: {error.strerror}") from error
-    if not glob.has_magic(argument):
-        raise UsageError(f"{argument}: there is no such file")
+    """Return the path that an argument is, or the files that it matches as a pattern."""
     # `Path.glob` accepts no absolute patterns, and yields hidden files.
+    if argument == STDIN or glob.glob(glob.escape(argument)):  # noqa: PTH207
+        return [argument]
     found = glob.glob(argument, recursive=True)  # noqa: PTH207
-    # "**" matches folders too, whose files it matches already.
-    found = [path for path in found if "**" not in argument or not Path(path).is_dir()]
-    # Parts that begin with "_" count if they are named.
-    named = {*PurePath(argument).parts}
-    found = [path for path in found if all(map(_is_data, {*PurePath(path).parts} - named))]
+    found = [path for path in found if Path(path).is_file() and _is_data(path)]
     if not found:
-        raise UsageError(f"{argument}: no file has such a name")
+        raise UsageError(f"{argument[:200]}: there is no such file")
     return sorted(found, key=_in_order)
 
 
