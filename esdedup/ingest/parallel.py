@@ -111,13 +111,14 @@ def _processes(workers: int, work: Callable[[Any], Any]) -> Iterator[tuple[_Queu
                     process = context.Process(target=_serve, args=(there, work), daemon=True)
                     process.start()
                     processes.append(process)
+                    feed = threading.Thread(target=_feed, args=(here, tasks, results), daemon=True)
+                    feed.start()
             except OSError as error:
                 raise StoreError(
                     f"only {len(processes)} of {workers} worker processes can be started:"
                     f" {error.strerror}; use fewer"
                 ) from error
             there.close()
-            threading.Thread(target=_feed, args=(here, tasks, results), daemon=True).start()
         yield tasks, results
     finally:
         for process in processes:
@@ -178,21 +179,14 @@ def be_a_program() -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block. Processes started in it never get it."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not hasattr(signal, "pthread_sigmask"):
+    """Delay Ctrl-C until the end of the block. Processes and threads started in it never get it."""
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     # Python unblocks interrupts again when it starts this process.
     resource_tracker.ensure_running()
-    # A process that is started inherits this, but not a handler.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
-        if came:
-            signal.raise_signal(signal.SIGINT)
