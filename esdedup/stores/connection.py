@@ -100,7 +100,7 @@ def split_address(address: str, given: str) -> SplitResult:
     labels = host.removesuffix(".").split(".") if ":" not in host else [host]
     fits = all(0 < len(label) <= _LONGEST_LABEL for label in labels)
     # `urlsplit` drops some control characters.
-    fits = fits and not parts.query and not parts.fragment
+    fits = fits and not (parts.query or parts.fragment or "@" in parts.path)
     if not fits or port == 0 or parts.scheme not in ("http", "https") or _BLANK.search(address):
         raise UsageError(f"URL {masked(given)!r}: use http://host:port or https://host:port")
     return parts

@@ -108,8 +108,12 @@ SCENARIOS = (
             "index more.jsonl -i INDEX --on-duplicate group",
         ],
     ),
-    # The same command again, as after a stop.
-    Scenario("index-new", nothing, ["index documents.jsonl -i INDEX"] * 2),
+    # The same documents again, as after a stop.
+    Scenario(
+        "index-new",
+        nothing,
+        ["index documents.jsonl -i INDEX", "index documents.jsonl -i INDEX --on-duplicate mark"],
+    ),
     Scenario(
         "similar",
         filled,

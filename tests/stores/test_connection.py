@@ -87,6 +87,7 @@ def test_the_upstream_of_the_proxy(url: str) -> None:
 @given(st.text(), st.sampled_from(["", "http://", "https://", "http://[", "://"]), st.text())
 @example(user="", scheme="http://", host="[::1]]:9200")
 @example(user="a", scheme="http://", host="\uff0e:9200")
+@example(user="0/", scheme="http://", host="")
 def test_any_address(user: str, scheme: str, host: str) -> None:
     address = f"{scheme}{user}:hunter2@{host}"
     try:
