@@ -133,15 +133,20 @@ def _word_spans(points: Unsigned, classes: NDArray[np.uint8]) -> tuple[I64, I64,
 
 def _hash_spans(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
     """Return the hash of each span of characters: shape (spans,)."""
-    if points.itemsize == 1:
-        return xxh3_slices(points.tobytes() + bytes(PADDING), starts, ends - starts, seed)
     alone = ends - starts == 1
-    if 2 * np.count_nonzero(alone) < alone.size:
+    wide = np.flatnonzero(points >= 0x80)
+    if wide.size and 2 * np.count_nonzero(alone) >= alone.size:
+        # Most characters are words by themselves, as in Chinese, and are looked up.
+        first = points[starts]
+        hashes = _character_hashes(seed).take(first, mode="clip")
+        others = np.flatnonzero(~alone | (first >= _TABLED))
+    elif 256 * wide.size < points.size:
+        # Nearly all words are ASCII, and the others are hashed again.
+        data = points.astype(np.uint8).tobytes() + bytes(PADDING)
+        hashes = xxh3_slices(data, starts, ends - starts, seed)
+        others = np.unique(np.searchsorted(starts, wide, "right") - 1)
+    else:
         return _hash_encoded(points, starts, ends, seed)
-    # Most characters are words by themselves, as in Chinese, and are looked up.
-    first = points[starts]
-    hashes = _character_hashes(seed).take(first, mode="clip")
-    others = np.flatnonzero(~alone | (first >= _TABLED))
     if others.size:
         # Only the characters of the other words are encoded.
         counts = (ends - starts)[others]
@@ -153,10 +158,9 @@ def _hash_spans(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
 
 def _hash_encoded(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
     data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
-    before = np.zeros(points.size + 1, np.int32)  # Bytes that characters have beyond the first.
-    longer = (points >= 0x80).view(np.int8) + (points >= 0x800) + (points >= 0x10000)
-    np.cumsum(longer, out=before[1:])
-    starts, ends = starts + before[starts], ends + before[ends]
+    # Every byte but a continuation byte (10xxxxxx, negative) begins a character.
+    begins = np.append(np.flatnonzero(np.frombuffer(data, np.int8) >= -64), len(data))
+    starts, ends = begins.take(starts), begins.take(ends)
     return xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
 
 

