@@ -73,7 +73,7 @@ class Originals:
         if meta.scheme.id != self.meta.scheme.id:
             self._read_judgements(meta)
         self.meta = meta
-        return [*_Arrivals(self, ids, texts, frozenset(ids if again else ())).verdicts()]
+        return [*_Arrivals(self, ids, texts, ids if again else ()).verdicts()]
 
     def apart(self, id: str, digest: str) -> set[str]:
         """Return the ids of documents that a document of this text was judged different from."""
@@ -107,26 +107,23 @@ class Originals:
 class _Arrivals:
     """Documents that arrive together. Texts are named by their digests.
 
-    doubted: ids whose stored verdicts are wrong. known: former digest and verdict of each id.
-    last: the last text of each id. equal: stored documents of each text. near: stored documents
-    similar to a text, and whether some may be missing. arrived: ids written so far; written: their
-    verdicts, by text.
+    known: former digest and verdict of each id. last: the last text of each id. near: stored
+    documents similar to a text, and whether some may be missing. written: verdicts on the documents
+    written so far, by text. outdated: ids whose stored verdicts are not those of now.
     """
 
     def __init__(
-        self, run: Originals, ids: Sequence[str], texts: Sequence[str], doubted: frozenset[str]
+        self, run: Originals, ids: Sequence[str], texts: Sequence[str], doubted: Iterable[str]
     ) -> None:
         self.run, self.policy, self.meta, self.ids = run, run.policy, run.meta, ids
         normalised, self.digests = normalised_digests(texts, self.meta.scheme.normalisation)
         self.contents = dict(zip(self.digests, normalised, strict=True))
         self.last = dict(zip(ids, self.digests, strict=True))
-        self.counts = Counter(ids)
-        self.doubted = doubted
         self.known = self._known() if self.policy.groups and not doubted else {}
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.contents, self.meta.scheme, self.policy.limits)
         self.near: dict[str, tuple[list[Original], bool]] = {}
-        self.arrived: set[str] = set()
+        self.outdated = {*doubted}
         self.written: dict[str, dict[str, Verdict]] = defaultdict(dict)
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -134,11 +131,13 @@ class _Arrivals:
         for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
             if row % QUERIES_AT_ONCE == 0:
                 block = range(row, min(row + QUERIES_AT_ONCE, len(self.ids)))
-                self.near = self._stored_near([*itertools.filterfalse(self._is_known, block)])
+                self.near = self._stored_near(
+                    [each for each in block if not (self._former(each) or self._equal(each))]
+                )
             verdict = self._former(row) or self._judged(row)
             if self.policy.takes(verdict):
                 self.run.note(id, verdict)
-                self.arrived.add(id)
+                self.outdated.add(id)
                 self.written[text][id] = verdict
                 if not self.policy.groups or verdict.original is None:
                     self.peers.add(text)
@@ -151,7 +150,7 @@ class _Arrivals:
         meta = self.meta
         paths = [f"{meta.field}.digest", *(f"{meta.marks_field}.{name}" for name in MARKS)]
         known = {}
-        for document in self.run.store.get(list(self.counts), paths):
+        for document in self.run.store.get(list(self.last), paths):
             ours = meta.ours_in(document.source)
             if ours.get("group") is not None:
                 known[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
@@ -161,9 +160,8 @@ class _Arrivals:
         """Return the former verdict on a document, if it came before with the same text."""
         id, digest = self.ids[row], self.digests[row]
         text, verdict = self.known.get(id, ("", None))
-        if verdict is None or text != digest or not self.run.may_have(id, digest, verdict):
-            return None
-        return verdict
+        kept = verdict and text == digest and self.run.may_have(id, digest, verdict)
+        return verdict if kept else None
 
     def _of_equal_texts(self) -> dict[str, list[Original]]:
         """Find stored documents of equal texts, by the digests of the texts."""
@@ -183,10 +181,6 @@ class _Arrivals:
                         verdict = Verdict.stored(document.id, ours)
                         near.setdefault(digest, []).append(Original(document.id, digest, verdict))
         return near
-
-    def _is_known(self, row: int) -> bool:
-        """Return True if a document needs no search for similar ones."""
-        return self._former(row) is not None or bool(self._equal(row))
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
@@ -239,14 +233,11 @@ class _Arrivals:
 
     def _now(self, found: Iterable[Original]) -> list[Original]:
         """Return stored documents as they are after the documents that were written so far."""
-        now = []
-        for near in found:
-            written = self.written[near.digest].get(near.id)
-            if written is not None:
-                now.append(replace(near, verdict=written))
-            elif near.id not in self.arrived and near.id not in self.doubted:
-                now.append(near)
-        return now
+        return [
+            replace(near, verdict=self.written[near.digest].get(near.id, near.verdict))
+            for near in found
+            if near.id in self.written[near.digest] or near.id not in self.outdated
+        ]
 
     def _first(
         self, text: str, may_follow: Callable[[Original], bool], measure: Measure | None = None

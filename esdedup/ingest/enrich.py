@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
-"""Actions sketched at once. With fewer, a document costs more (`benchmarks/own/enrich.py`)."""
+"""Actions sketched together. With fewer, a document costs more."""
 
 log = logging.getLogger("esdedup")
 
@@ -46,7 +47,8 @@ def enrich(
     Documents, and the `doc` and `upsert` of an update, get the fields if they hold the text, or
     null if an update removes it. Everything else passes unchanged, also a `doc` with only some of
     several text fields: a warning counts these, and `esdedup backfill --stale` renews their tokens.
-    The caller's objects are not changed. A thousand actions are sketched at a time.
+    The caller's objects are not changed. A thread sketches the next actions while the last ones are
+    sent: up to two thousand are read ahead.
 
     index: an open index, which supplies the scheme and fields, also while `esdedup switch` changes
     them. text_field, scheme: in place of an index, the field or fields with the text, and the
@@ -57,11 +59,18 @@ def enrich(
     if index is not None and scheme is not None and scheme.id != index.meta.whole.id:
         raise UsageError("pass enrich either the index or a scheme: the index has another one")
     given = IndexMeta(scheme or Scheme(), names_of(text_field))
-    parsed = map(_parsed, actions)
-    batches = iter(lambda: [*itertools.islice(parsed, _BATCH)], [])
-    return itertools.chain.from_iterable(
-        _with_tokens(batch, given if index is None else index.meta) for batch in batches
-    )
+    return _enriched(iter(actions), lambda: given if index is None else index.meta)
+
+
+def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> Iterator[Any]:
+    waiting: Future[list[Any]] = Future()
+    waiting.set_result([])
+    with ThreadPoolExecutor(1) as pool:
+        while batch := [*map(_parsed, itertools.islice(actions, _BATCH))]:
+            coming = pool.submit(_with_tokens, batch, current())
+            yield from waiting.result()
+            waiting = coming
+        yield from waiting.result()
 
 
 def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
@@ -127,7 +136,6 @@ def holds_part(fields: Mapping[str, Any], meta: IndexMeta) -> bool:
 
 
 def warn_of_parts(count: int) -> None:
-    """Warn of updates that hold only a part of the text."""
     if count:
         log.warning(
             "%d updates hold only some of the text fields, so that the documents keep their old"

@@ -25,7 +25,7 @@ from esdedup.records.documents import (
     is_ours,
     items_of,
 )
-from esdedup.records.files import BadRecord, Chunk, Record
+from esdedup.records.files import BadRecord, Chunk
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.fields import text_at
@@ -124,11 +124,6 @@ class _Batch:
     bad: list[BadRecord]
     documents: list[Encoded]
 
-    def records(self) -> list[Record]:
-        """Return the records of the documents, which are read again."""
-        items, _ = items_of(self.chunk.records(), self.meta.text_fields, self.id_field)
-        return [item.record for item in items]
-
 
 def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
     """Read and sketch a chunk, maybe in a worker process."""
@@ -141,9 +136,9 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes a batch by the policy.
+    """Writes a batch. renews_marks: documents of equal text get new ones, and are counted already.
 
-    originals: None if near-duplicates are kept. renews_marks: documents of equal text get new ones.
+    originals: None if near-duplicates are kept.
     """
 
     store: Store
@@ -184,7 +179,6 @@ class _Writer:
         if self.policy.writes:
             orphans = [row for row in written if marks[ids[row]].original in failed]
             if orphans := [row for row in orphans if ids[row] not in failed]:
-                # They get new marks, and are counted already.
                 replace(self, renews_marks=True)._write_unless_similar(orphans, originals)
         left_out = {row: each for row, each in verdicts.items() if not self.policy.takes(each)}
         # The original was not written, so that each of these may be the first of its kind.
@@ -206,10 +200,12 @@ class _Writer:
         return report
 
     def _refuse(self, refused: Mapping[int, str]) -> None:
-        """Hand the records of rows to the dead letter, with the reasons."""
-        records = self.batch.records() if refused else []
+        """Hand the records of rows, which are read again, to the dead letter, with the reasons."""
+        batch = self.batch
+        records = batch.chunk.records() if refused else ()
+        items, _ = items_of(records, batch.meta.text_fields, batch.id_field)
         for row, reason in refused.items():
-            self.dead_letter(bad_record(records[row], reason))
+            self.dead_letter(bad_record(items[row].record, reason))
 
     def _put(
         self, rows: Sequence[int], marks: Mapping[str, Verdict]
@@ -220,7 +216,6 @@ class _Writer:
             documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
         report, refused = self._write(documents, [self.batch.own[row] for row in rows])
         if not self.renews_marks:
-            # Otherwise they are counted already.
             ours = (each.ours[self.batch.meta.field] for each in documents)
             report += IngestReport(without_words=sum('"wordless":' in each for each in ours))
         self._refuse({rows[at]: reason for at, reason in refused.items()})
@@ -241,8 +236,9 @@ class _Writer:
         unchanged = written.unchanged
 
         def decide(held: Sequence[Held]) -> list[Decision]:
-            found = ((one, rows[one.id]) for one in held)
-            return [self._decision(one, documents[row].document, own[row]) for one, row in found]
+            found = [rows[one.id] for one in held]
+            new = [documents[row].document for row in found]
+            return [*map(self._decision, held, new, [own[row] for row in found])]
 
         for first in range(0, len(taken), _COMPARED_AT_ONCE):
             some = taken[first : first + _COMPARED_AT_ONCE]
@@ -253,11 +249,8 @@ class _Writer:
             refused += done.failures
             unchanged += done.unchanged
         reasons = {each.id: each.reason for each in refused}
-        failed = {
-            row: reasons[document.id]
-            for row, document in enumerate(documents)
-            if document.id in reasons
-        }
+        ids = [document.id for document in documents]
+        failed = {row: reasons[id] for row, id in enumerate(ids) if id in reasons}
         updated = len(documents) - written.created - unchanged - len(failed)
         return IngestReport(0, written.created, updated, unchanged, failed=len(failed)), failed
 

@@ -39,17 +39,15 @@ def renewals(
     held: Sequence[Held], metas: Sequence[IndexMeta], former: IndexMeta | None = None
 ) -> list[Decision]:
     """Return the change that each document needs to have the tokens of its text, as `renew`."""
-    first, *others = metas
-    each = [_decisions(held, first, former or first)]
-    each += [_decisions(held, one, None) for one in others]
+    marked = [former or metas[0], *[None] * (len(metas) - 1)]
+    each = map(partial(_decisions, held), metas, marked)
     return [*map(_joined, zip(*each, strict=True))]
 
 
 def _joined(decisions: Sequence[Decision]) -> Decision:
     """Return one decision on a document for those on the tokens of each set of fields."""
-    for each in decisions:
-        if isinstance(each, Failure):
-            return each
+    if failures := [each for each in decisions if isinstance(each, Failure)]:
+        return failures[0]
     changes = [each for each in decisions if isinstance(each, Change)]
     if not changes:
         return "unchanged" if "unchanged" in decisions else decisions[0]
@@ -114,8 +112,6 @@ def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
     scheme, digest = _stored(held, meta)
     if (scheme, digest) == (None, None):
         return {}
-    gone: dict[str, Any] = {
-        name: None for name in held.document.tokens_in(meta.field) if is_ours(name)
-    }
     # Another scheme may have left tokens of any kind, which may not have been read.
-    return gone | dict.fromkeys(meta.scheme.keys if scheme == meta.scheme.id else OURS)
+    names = meta.scheme.keys if scheme == meta.scheme.id else OURS
+    return dict.fromkeys([*filter(is_ours, held.document.tokens_in(meta.field)), *names])

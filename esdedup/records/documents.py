@@ -1,7 +1,7 @@
 """Turn records into documents, and add the tokens of their texts."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,16 +39,6 @@ def is_ours(name: str) -> bool:
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
     """Return the value of the field of tokens for each text."""
     return [dict(each) for each in token_fields(sketch(texts, scheme), scheme)]
-
-
-def _json_of_each(texts: Sequence[str], scheme: Scheme) -> Iterator[str]:
-    """Yield the tokens of each text as JSON. Equal texts are sketched once."""
-    distinct = list(dict.fromkeys(texts))
-    made: dict[str, str] = {}
-    for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
-        some = distinct[first : first + _SKETCHED_AT_ONCE]
-        made.update(zip(some, token_json(sketch(some, scheme), scheme), strict=True))
-    return map(made.__getitem__, texts)
 
 
 def partial_document(
@@ -100,10 +90,7 @@ class NewDocument(NamedTuple):
 
 
 def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
-    """Return the items with tokens. meta: that their texts were read for.
-
-    Raises RecordError if a value has no form in JSON.
-    """
+    """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
     fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
     sources = [
         item.record.json
@@ -117,10 +104,14 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
         if one.text_fields != meta.text_fields:
             # While an index changes its text fields, a document may lack the text of one of them.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
-        tokens = _json_of_each([text for text in texts if text is not None], one.scheme)
+        distinct = [text for text in dict.fromkeys(texts) if text is not None]
+        tokens: dict[str | None, str] = {}
+        for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
+            some = distinct[first : first + _SKETCHED_AT_ONCE]
+            tokens.update(zip(some, token_json(sketch(some, one.scheme), one.scheme), strict=True))
         for row, text in zip(ours, texts, strict=True):
-            if text is not None:
-                row[one.field] = next(tokens)
+            if text in tokens:
+                row[one.field] = tokens[text]
     return [
         Encoded(item.id, source, fields, marks_in=meta.marks_field)
         for item, source, fields in zip(items, sources, ours, strict=True)
@@ -182,8 +173,6 @@ def id_at(source: Mapping[str, Any], field: str) -> str:
 
 
 def _checked_id(id: str) -> str:
-    if id.isascii() and len(id) <= MAX_ID_BYTES:
-        return id
     try:
         length = len(id.encode())
     except UnicodeEncodeError:
