@@ -183,15 +183,11 @@ class Counts:
 
 @dataclass(frozen=True)
 class WriteReport(Counts):
-    """Counts of the documents of a write; they add up to the documents given.
-
-    unchanged: documents that were only to be created, and that the store has just so already.
-    """
+    """Counts of the documents of a write; they add up to the documents given."""
 
     created: int = 0
     updated: int = 0
     failures: list[Failure] = field(default_factory=list)
-    unchanged: int = 0
 
 
 @dataclass(frozen=True)

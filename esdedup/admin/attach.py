@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from esdedup.admin.preflight import Obstacle, obstacles
+from esdedup.admin.preflight import Obstacle, no_text, obstacles
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
@@ -107,11 +107,9 @@ def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
     if not any(state.mapping.get("properties") for state in found):
         return
     for name in meta.text_fields:
-        alone = replace(meta, text_fields=(name,), others=())
-        every = [each for state in found for each in obstacles(state, alone)]
-        missing = [each.reason for each in every if each.kind == "no text"]
-        if len(missing) == len(found):
-            raise UsageError(f"index {found[0].name!r}: {missing[0]}")
+        reasons = [no_text(state, name) for state in found]
+        if all(reasons):
+            raise UsageError(f"index {found[0].name!r}: {reasons[0]}")
 
 
 def attach(

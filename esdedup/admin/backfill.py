@@ -127,16 +127,15 @@ def backfill(
 ) -> ChangeReport:
     """Add tokens to documents until none is left, or only some that other clients keep writing.
 
-    A document that another client changes at the same time is read again, never overwritten. If a
-    point in time is lost with a node, another one is opened.
+    A document that another client changes at the same time is read again, never overwritten.
 
     what: the name of an index, alias or data stream, or a plan of `plan_backfill`. on_update:
     called with the counts of each page of documents. stale: renew tokens that no longer fit their
     text instead; ignored with a plan.
 
     Returns the counts of all documents; the ids of failures are "index/id". Raises the errors of
-    the store and of `plan_backfill`, and, unless a plan is given, StoreError before any change if
-    an index can't be filled. After an error the same call resumes.
+    `plan_backfill`, and, unless a plan is given, StoreError before any change if an index can't be
+    filled. After an error the same call resumes.
     """
     total = ChangeReport()
     with reached(target) as cluster:

@@ -11,7 +11,14 @@ from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import Change, Held
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
-from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores.elastic.indices import (
+    IndexState,
+    Named,
+    path_of,
+    resolve,
+    source_limits,
+    states,
+)
 from esdedup.stores.elastic.queries import (
     bare,
     held_of,
@@ -132,7 +139,7 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
         return IndexCheck(state.name, meta, in_the_way)
     path, parts = path_of(state.name), meta.parts
     searchable = searchable_text(state, meta)
-    readable = not any(each.kind == "source" and "disabled" in each.reason for each in in_the_way)
+    readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
     def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
         body = scan_body(query, fields_to_read(parts), _PAGE)

@@ -9,9 +9,8 @@ from esdedup.records.documents import is_ours
 from esdedup.stores.elastic.indices import IndexState, source_limits
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
-Kind = Literal["closed", "blocked", "taken", "source", "no updates", "no text", "odd text"]
 Stops = Literal["attach", "backfill", "nothing"]
-_Found = tuple[Kind, Stops, str]
+_Found = tuple[Stops, str]
 """The fields of an `Obstacle` except the index."""
 
 _TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "constant_keyword",
@@ -28,7 +27,6 @@ class Obstacle:
     """
 
     index: str
-    kind: Kind
     stops: Stops
     reason: str
 
@@ -38,7 +36,7 @@ class Obstacle:
 
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     """Return the obstacles that an index's mapping and settings show."""
-    finders = (_closed_or_blocked, _taken, _source, _unchangeable, _text_fields)
+    finders = (_closed_or_blocked, _taken, _source, _text_fields)
     every = (found for part in meta.parts for find in finders for found in find(state, part))
     return [Obstacle(state.name, *found) for found in dict.fromkeys(every)]
 
@@ -50,20 +48,20 @@ def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
 
 def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     if state.closed:
-        yield "closed", "attach", f"the index is closed: open it (POST /{state.name}/_open)"
+        yield "attach", f"the index is closed: open it (POST /{state.name}/_open)"
     for block in ("read_only", "read_only_allow_delete", "metadata", "write"):
-        if state.setting(f"blocks.{block}") == "true" and not _mounted(state):
+        if state.setting(f"blocks.{block}") == "true":
             full = " (set by the server when its disk is full)" if "allow" in block else ""
             advice = f"the index is read-only; set it to null, or {_COPY}"
             stops: Stops = "backfill" if block == "write" else "attach"
-            yield "blocked", stops, f"index.blocks.{block} is set{full}: {advice}"
+            yield stops, f"index.blocks.{block} is set{full}: {advice}"
 
 
 def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     """Find a field of our name that another program made, or a mapping that can hold none."""
     if str(state.mapping.get("subobjects", "true")).lower() == "false":
         reason = "the mapping has subobjects: false, and the tokens are in an object"
-        yield "taken", "attach", f"{reason}: {_COPY}"
+        yield "attach", f"{reason}: {_COPY}"
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
@@ -95,7 +93,7 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     elif meta.field not in names and not ours:
         how = ", with fields that are not of esdedup"
     if how:
-        yield "taken", "attach", f"the field {field} exists already{how}: {advice}"
+        yield "attach", f"the field {field} exists already{how}: {advice}"
 
 
 def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
@@ -104,53 +102,37 @@ def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     disabled, hidden = source_limits(state.mapping, mode)
     mode = state.mapping.get("_source", {}).get("mode") or mode
     if disabled:
-        yield "source", "backfill", "_source is disabled: documents can't be read or updated"
+        yield "backfill", "_source is disabled: documents can't be read or updated"
     elif hidden:
         lost = "an update would lose the fields that are left out"
-        yield "source", "backfill", f"_source has {' and '.join(hidden)}: {lost}; {_COPY}"
+        yield "backfill", f"_source has {' and '.join(hidden)}: {lost}; {_COPY}"
     elif mode == "synthetic" or state.setting("mode") == "logsdb":
         reason = "_source is synthetic: tokens come back sorted, which changes nothing for searches"
-        yield "source", "nothing", reason
-
-
-def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    found = {
-        "a time series index": state.setting("mode") == "time_series",
-        "an append-only index": state.setting("append_only.enabled") == "true",
-        "a follower of another cluster's index": bool(state.setting("xpack.ccr.following_index"))
-        or bool(state.setting("plugins.replication.follower.leader_index")),
-        "an index mounted from a snapshot (searchable, frozen)": _mounted(state),
-    }
-    for what, is_so in found.items():
-        if is_so:
-            yield "no updates", "backfill", f"{what} takes no updates: {_COPY}"
-
-
-def _mounted(state: IndexState) -> bool:
-    return state.setting("store.type") in ("snapshot", "remote_snapshot")
+        yield "nothing", reason
 
 
 def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     for name in meta.text_fields:
-        yield from _text_field(state, name)
+        if reason := no_text(state, name):
+            yield "nothing", reason
+        elif (kind := (field_at(state.mapping, name) or {}).get("type", "object")) not in _TEXTS:
+            only = f"is of type {kind}: only values that are strings get tokens"
+            yield "nothing", f"the field {name!r} {only}"
 
 
-def _text_field(state: IndexState, name: str) -> Iterator[_Found]:
-    found = field_at(state.mapping, name)
+def no_text(state: IndexState, name: str) -> str:
+    """Return why no document of an index has a text in a field, or "" if some can have one."""
     if instead := _filled_from(state.mapping, name):
         why = f"documents do not hold the field {name!r}, which servers fill from"
-        yield "no text", "nothing", f"{why} {', '.join(instead)}: name that (--text-field)"
-    elif found is None:
+        return f"{why} {', '.join(instead)}: name that (--text-field)"
+    if field_at(state.mapping, name) is None:
         known = ", ".join(sorted(_fields_with_text(state.mapping))[:10])
         other = f"; fields with text: {known}" if known else ""
         strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
         never = " and, dynamic being strict, none can get it" if strict else ""
         advice = f"name the one that holds the text (--text-field){other}"
-        reason = f"no document has a field {name!r}{never}; {advice}"
-        yield "no text", "nothing", reason
-    elif (kind := found.get("type", "object")) not in _TEXTS:
-        only = f"is of type {kind}: only values that are strings get tokens"
-        yield "odd text", "nothing", f"the field {name!r} {only}"
+        return f"no document has a field {name!r}{never}; {advice}"
+    return ""
 
 
 def field_at(

@@ -48,11 +48,10 @@ class Store(Protocol):
         """Return the index's own description of its tokens, or None if there is none."""
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
-        """Create the index, or add our fields to an existing one.
+        """Create the index, or add our fields to an existing one; change nothing else.
 
-        mapped: False if a new index must map no fields but ours. Changes nothing that exists.
-        Raises SchemeMismatch if the index has another scheme or text field, even if another client
-        was only just faster.
+        mapped: False if a new index must map no fields but ours. Raises SchemeMismatch if the index
+        has another scheme or text field.
         """
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
@@ -67,9 +66,8 @@ class Store(Protocol):
     ) -> WriteReport:
         """Write documents; what is reported as created or updated is durable.
 
-        create: report a conflict for an id that is taken. A store that knows that it has an
-        `Encoded` just so may count it as unchanged instead. Raises StoreUnavailable, with the
-        number of documents acknowledged, when the retries run out.
+        create: report a conflict for an id that is taken. Raises StoreUnavailable, with the number
+        of documents acknowledged, when the retries run out.
         """
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
@@ -89,18 +87,16 @@ class Store(Protocol):
         """
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        """Change or delete documents that have not changed since they were held.
+        """Change or delete documents that have not changed since they were held, durably.
 
-        Changes counted as updated are durable. A document that changed, or is gone, is reported as
-        a conflict. `changes.change_held` then tries again.
+        A document that changed, or is gone, is reported as a conflict.
         """
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        """Restore deleted documents, whole and into the index that they were in.
+        """Restore deleted documents durably, whole and into the index that they were in.
 
-        Documents counted as created are durable. An id that is taken is reported as a conflict. A
-        document goes where this store's new ones go if it names no index, or one that accepts no
-        new documents, such as a data stream's.
+        An id that is taken is reported as a conflict. A document that names no index, or one that
+        accepts no new documents, goes where this store's new ones go.
         """
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
@@ -113,22 +109,20 @@ class Store(Protocol):
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
-        """Return all documents with tokens of a scheme, in batches, with only the given fields.
+        """Yield all documents with tokens of a scheme, in batches, with only the given fields.
 
-        paths: dotted names of fields. share: one of several shares, which together are all
-        documents. marked: only documents with a group. The order is the store's own; a local
-        file's is that of arrival.
+        paths: dotted names of fields. share: one of several, which together are all documents.
+        marked: only documents with a group. A local file's order is that of arrival.
         """
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         """Return the exact number of documents with each token of a field in searches."""
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        """Replace the stop list of the index; nothing else changes.
+        """Replace the stop list of the index, and that of a component template for the next ones.
 
-        In a cluster, also in the component template of an alias or data stream, for the indices
-        made next. meta: of the index when the list was made. Raises StoreError, and changes
-        nothing, if it is another by now; UsageError while the scheme is being changed.
+        meta: of the index when the list was made. Raises StoreError, and changes nothing, if it is
+        another by now; UsageError while the scheme is being changed.
         """
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:

@@ -1,11 +1,8 @@
 """Change documents with optimistic locking, in the same way on every store.
 
-A document is read together with its version (`Held`) and changed only if it still has that version
-(`Store.change`). If another client changed it in between, it is read again and the change decided
-again, so that no change is overwritten.
-
-If the answer to a request is lost, the request is retried and conflicts with its own change. The
-document is then read again, needs no further change, and counts as written.
+A document that another client changed since it was read is read again, and the change decided
+again. If an answer is lost, the request is retried and conflicts with its own change: the document
+then needs no further change, and counts as written.
 """
 
 from __future__ import annotations

@@ -90,25 +90,6 @@ def test_several_workers_do_the_whole(url: str, name: str) -> None:
     assert esdedup_command(url, "backfill", "-i", name, "--workers", "1025").status == 2
 
 
-def test_an_alias_of_two_indices(url: str, name: str) -> None:
-    alias = f"{name}-both"
-    for part in ("a", "b"):
-        call(url, "PUT", f"/{name}-{part}", {"aliases": {alias: {}}})
-        fill(url, f"{name}-{part}", {f"{part}{n}": {"text": words(n)} for n in range(10)})
-    plan = esdedup_command(url, "attach", "-i", alias)
-    assert [line["index"] for line in plan.json] == [f"{name}-a", f"{name}-b"]
-    assert esdedup_command(url, "backfill", "-i", alias).json[0]["written"] == 20
-    assert esdedup_command(url, "check", "-i", alias).status == 0
-    found = esdedup_command(url, "similar", "-i", alias, "--id", "a3").json[0]
-    assert [match["id"] for match in found["matches"]] == ["b3"]
-    assert len(esdedup_command(url, "pairs", "-i", alias).json) == 10
-    source = Path("more.jsonl")
-    source.write_text(json.dumps({"id": "x", "text": words(1)}) + "\n")
-    refused = esdedup_command(url, "index", str(source), "-i", alias)
-    assert refused.status == 2
-    assert "write index" in refused.err
-
-
 OURS = ("scheme", "digest", "minhash")
 CONFLICTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a keyword of our name": ({"esdedup": {"type": "keyword"}}, {}, "exists already, as keyword"),
@@ -187,13 +168,6 @@ def test_a_strict_index(url: str, name: str) -> None:
     esdedup_command(url, "attach", "-i", name)
     assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
     assert esdedup_command(url, "check", "-i", name).status == 0
-    source = Path("more.jsonl")
-    source.write_text('{"id": "2", "text": "a b c d"}\n{"id": "3", "text": "x", "title": "y"}\n')
-    ran = esdedup_command(url, "index", str(source), "-i", name)
-    assert ran.status == 1
-    assert (ran.json[0]["created"], ran.json[0]["failed"]) == (0, 2)
-    assert "strict" in ran.err
-    assert "[id]" in ran.err
     other = f"{name}-other"
     call(
         url,

@@ -42,17 +42,3 @@ def test_of_several_that_attach_at_once_one_is_told_that_it_did(url: str, name: 
     assert outcomes.count(None) == 1
     assert stored(url, name) == SCHEMES[outcomes.index(None)]
     assert all("at the same time" in str(error) for error in outcomes if error is not None)
-
-
-@pytest.mark.usefixtures("not_alone")
-def test_a_stop_list_beside_another(url: str, name: str) -> None:
-    with esdedup.open(url, name) as index:
-        index.add([{"id": "1", "text": "a b c d"}])
-        metas = [index.meta, index.meta]
-        put = [
-            functools.partial(index.store.put_stop, meta, (f"minhash:.1234{number}",))
-            for number, meta in enumerate(metas)
-        ]
-        outcomes = at_once([*put])
-        assert outcomes.count(None) == 1
-        assert index.store.meta().stop == (f"minhash:.1234{outcomes.index(None)}",)  # type: ignore[union-attr]

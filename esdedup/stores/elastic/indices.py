@@ -185,14 +185,12 @@ def _types(mapping: Mapping[str, Any]) -> Iterator[str]:
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
     """Put our fields and `_meta` into the mappings of indices.
 
-    The servers put a mapping unconditionally, and the last one wins. So each client reads the
-    mapping just before it puts its own, and again when every other client that had read before has
-    put: of two clients, either the later one sees the change of the earlier one before it puts, or
-    the earlier one sees afterwards that its change was replaced.
+    The servers put a mapping unconditionally. So each client reads it just before it puts its own,
+    and again when every client that had read before has put: of two, either the later one sees the
+    change of the earlier one, or the earlier one sees that its change was replaced.
 
     changes: by index, its `IndexMeta` now, None if it has none, and the one to put. Raises
-    StoreError if an index has another one, before or afterwards, and the server's refusal with an
-    explanation.
+    StoreError if an index has another one, before or afterwards.
     """
     put: dict[str, IndexMeta] = {}
     for index, (before, after) in changes.items():

@@ -298,11 +298,6 @@ class ClusterStore:
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        """Put a stop list into the `_meta` of each index behind the name.
-
-        Raises UsageError while the scheme is being changed, and StoreError if another client
-        changes `_meta` at the same time.
-        """
         if meta.next is not None:
             raise UsageError(
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"

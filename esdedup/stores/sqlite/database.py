@@ -32,18 +32,14 @@ class Database:
     """One SQLite file, opened at its first use. Threads take turns."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._wal = path, Path(f"{path}-wal")
         self._connection: sqlite3.Connection | None = None
         self._files: list[tuple[int, int] | None] = []
         self._turn = threading.RLock()
 
     @property
-    def _wal(self) -> Path:
-        return Path(f"{self.path}-wal")
-
-    @property
     def exists(self) -> bool:
-        """Return whether there is such a file. Reading does not create it."""
+        """Whether there is such a file; reading does not create it."""
         return self._connection is not None or _size(self.path) > 0
 
     @contextmanager
@@ -64,15 +60,11 @@ class Database:
                 db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1e3:.0f}")
             try:
                 yield db
+                self._require_same()
             except BaseException:
                 # If the disk is full, SQLite has rolled back already.
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-                raise
-            try:
-                self._require_same()
-            except StoreError:
-                db.execute("ROLLBACK")
                 raise
             db.execute("COMMIT")
 
@@ -116,17 +108,14 @@ class Database:
         if not self.path.parent.is_dir():
             raise StoreError(f"{self.path}: there is no folder {self.path.parent}")
         if _size(self.path) == 0:
-            self._make()
+            try:
+                with suppress(FileExistsError):
+                    open_private(self.path, "xb").close()
+            except OSError as error:
+                raise StoreError(f"{self.path}: it can't be made: {error.strerror}") from error
             return self._connected("mode=rw", (*_NEW, *_PRAGMAS))
         self._require_ours()
         return self._connected("mode=rw", _PRAGMAS)
-
-    def _make(self) -> None:
-        try:
-            with suppress(FileExistsError):
-                open_private(self.path, "xb").close()
-        except OSError as error:
-            raise StoreError(f"{self.path}: it can't be made: {error.strerror}") from error
 
     def _require_ours(self) -> None:
         # Opened so, SQLite locks and changes nothing. Without locks, a file that another process

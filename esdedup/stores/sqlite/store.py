@@ -41,7 +41,6 @@ from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.tables import (
-    NO_MARKS,
     Columns,
     Numbered,
     Tables,
@@ -130,7 +129,9 @@ class LocalStore:
         rows = [*map(columns_of, documents)]
         with self._writing() as tables:
             if create:
-                return _create(tables, documents, rows)
+                taken = tables.insert(rows)
+                failures = [Failure(rows[at].id, "the id is taken", conflict=True) for at in taken]
+                return WriteReport(len(rows) - len(taken), 0, failures)
             latest = {row.id: row for row in rows}
             stored = tables.stored(list(latest))
             tables.replace([(old, latest[id]) for id, old in stored.items()])
@@ -337,23 +338,3 @@ class LocalStore:
 @functools.lru_cache
 def _parsed(text: str) -> IndexMeta:
     return IndexMeta.from_json(json.loads(text))
-
-
-def _create(
-    tables: Tables, documents: Sequence[Document | Encoded], rows: Sequence[Columns]
-) -> WriteReport:
-    """Write documents whose ids are free. rows: the columns of each."""
-    taken = tables.insert(rows)
-    stored = tables.stored([rows[at].id for at in taken])
-    failures = [
-        Failure(rows[at].id, "the id is taken", conflict=True)
-        for at in taken
-        if isinstance(documents[at], Document) or not _is(stored[rows[at].id][1], rows[at])
-    ]
-    unchanged = len(taken) - len(failures)
-    return WriteReport(len(rows) - len(taken), 0, failures, unchanged)
-
-
-def _is(stored: Columns, given: Columns) -> bool:
-    """Return whether a document is stored just so, or so but for marks if it is given without."""
-    return stored[1:3] == given[1:3] and given[3:] in (stored[3:], NO_MARKS)

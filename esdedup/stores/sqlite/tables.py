@@ -46,7 +46,6 @@ _VARIABLES = 500
 _OTHERS = f"{FIELD}_"
 """The names of fields for the tokens of other fields than the text begin so."""
 
-_FIRST = '{"scheme":"'
 NO_MARKS = (None,) * len(MARKS)
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
 
@@ -81,12 +80,14 @@ class Columns(NamedTuple):
 
     def document(self, with_key: str = "") -> Document:
         """Return the document without its lists of tokens, except one."""
-        whole = {
-            name: _without_tokens(value, with_key)
-            if name == FIELD or name.startswith(_OTHERS)
-            else value
-            for name, value in self.whole.items()
-        }
+        whole = self.whole
+        for name, value in whole.items():
+            if (name == FIELD or name.startswith(_OTHERS)) and isinstance(value, Mapping):
+                whole[name] = {
+                    key: each
+                    for key, each in value.items()
+                    if key == with_key or not is_token_field(key)
+                }
         if not whole[FIELD]:
             del whole[FIELD]
         return Document(self.id, whole)
@@ -108,13 +109,6 @@ class Columns(NamedTuple):
             # No other value has to be read.
             return self._replace(**ours)
         return columns_of(Document(self.id, merged(self.whole, fields)))
-
-
-def _without_tokens(ours: Any, but: str) -> Any:
-    """Return the values below a field of ours without the lists of tokens, except one."""
-    if not isinstance(ours, Mapping):
-        return ours
-    return {name: value for name, value in ours.items() if name == but or not is_token_field(name)}
 
 
 Numbered = tuple[int, Columns]
@@ -147,7 +141,6 @@ class Tables:
         return self.db.execute(statement, values).fetchone()[0]
 
     def create(self) -> None:
-        """Make the tables."""
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
@@ -162,7 +155,6 @@ class Tables:
         self.db.execute(f"INSERT INTO {self._name('listed')} VALUES(0)")
 
     def drop(self) -> None:
-        """Delete the tables."""
         for name in ("documents", "groups", *self._keys, "listed"):
             self.db.execute(f"DROP TABLE {self._name(name)}")
 
@@ -176,7 +168,6 @@ class Tables:
         return int(self.one(lowest, number))
 
     def _listed(self) -> int:
-        """Return the number up to which documents are listed."""
         return int(self.one(f"SELECT number FROM {self._name('listed')}"))
 
     def waiting(self) -> int:
@@ -201,21 +192,10 @@ class Tables:
 
     def sample(self, selected: str, meta: IndexMeta, count: int, seed: int) -> list[Columns]:
         """Return at most `count` random documents of a scheme. selected: of `columns_for`."""
-        chance, last = random.Random(seed), self.last()
-        # Drawn by number, because ordering a whole table at random would read all of it.
-        drawn = chance.sample(range(1, last + 1), min(last, 2 * count + 100))
-        found = self._numbered(selected, meta, drawn, count)
-        if len(found) < count:
-            # Few of the numbers are of documents of the scheme.
-            (*numbers,) = self.db.execute(f"SELECT number FROM {self.documents} ORDER BY number")
-            chance.shuffle(numbers)
-            found = self._numbered(selected, meta, [number for (number,) in numbers], count)
-        return found
-
-    def _numbered(
-        self, selected: str, meta: IndexMeta, numbers: Sequence[int], most: int
-    ) -> list[Columns]:
-        """Return the first `most` documents of a scheme with these numbers, in order."""
+        # Only numbers, because ordering a whole table at random would read all of it.
+        query = f"SELECT number FROM {self.documents} ORDER BY number"
+        numbers = [number for (number,) in self.db.execute(query)]
+        random.Random(seed).shuffle(numbers)
         found: list[Columns] = []
         for first in range(0, len(numbers), _VARIABLES):
             some = numbers[first : first + _VARIABLES]
@@ -227,20 +207,18 @@ class Tables:
             )
             by_number = {number: Columns(*row) for number, *row in rows}
             found += [by_number[number] for number in some if number in by_number]
-            if len(found) >= most:
+            if len(found) >= count:
                 break
-        return found[:most]
+        return found[:count]
 
     def insert(self, rows: Sequence[Columns]) -> list[int]:
         """Write new documents. Return the positions of those whose ids are taken."""
         # Deleted documents leave numbers free, which count as listed.
         first = max(self.last(), self._listed()) + 1
         done = self.db.executemany(
-            f"INSERT INTO {self.documents} VALUES(?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
-            [
-                (number, row.id, row.source, _scheme_in(row.tokens), row.tokens)
-                for number, row in enumerate(rows, first)
-            ],
+            f"INSERT INTO {self.documents} VALUES(?1, ?2, ?3, json_extract(?4, '$.scheme'), ?4)"
+            " ON CONFLICT(id) DO NOTHING",
+            [(number, row.id, row.source, row.tokens) for number, row in enumerate(rows, first)],
         )
         taken: list[int] = []
         if done.rowcount < len(rows):
@@ -258,8 +236,9 @@ class Tables:
         """
         written = [(number, row) for (number, old), row in rows if old[1:3] != row[1:3]]
         self.db.executemany(
-            f"UPDATE {self.documents} SET source = ?, scheme = ?, tokens = ? WHERE number = ?",
-            [(row.source, _scheme_in(row.tokens), row.tokens, number) for number, row in written],
+            f"UPDATE {self.documents} SET source = ?1, scheme = json_extract(?2, '$.scheme'),"
+            " tokens = ?2 WHERE number = ?3",
+            [(row.source, row.tokens, number) for number, row in written],
         )
         # The source holds the tokens of other fields than the text.
         first = 1 if any("." in key for key in self._keys) else 2
@@ -275,7 +254,6 @@ class Tables:
             self.db.executemany(f"DELETE FROM {table} WHERE number = ?", gone)
 
     def _mark(self, rows: Sequence[Numbered]) -> None:
-        """Write the marks of documents."""
         marked = [(number, *row[3:]) for number, row in rows if row[3:] != NO_MARKS]
         self.db.executemany(f"INSERT OR REPLACE INTO {self.groups} VALUES(?, ?, ?, ?, ?)", marked)
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
@@ -390,14 +368,6 @@ def value_of(field: str, name: str) -> str:
 def _is_mark(name: str, value: Any) -> bool:
     """Return whether a value belongs in the table of groups. Null removes a mark."""
     return name in MARKS and (value is None or type(value) in (str, int, float))
-
-
-def _scheme_in(tokens: str) -> Any:
-    """Return the scheme of tokens, given as JSON."""
-    if tokens.startswith(_FIRST):
-        # All that we write from texts begins so.
-        return tokens[len(_FIRST) : tokens.index('"', len(_FIRST))]
-    return json.loads(tokens).get("scheme")
 
 
 def columns_of(document: Document | Encoded) -> Columns:

@@ -185,26 +185,6 @@ def test_a_document_that_others_keep_changing_is_left_to_them(
 
 
 @clusters
-@pytest.mark.parametrize("routed", [False, True])
-def test_documents_behind_an_alias_or_with_a_routing_are_changed_where_they_lie(
-    place: Place, open_store: OpenStore, routed: bool
-) -> None:
-    store = open_store()
-    store.create(META)
-    source = document("a", ["0x"], n=1).source
-    place.call("PUT", f"/_doc/a{'?routing=elsewhere' if routed else ''}", source)
-    store.refresh()
-    (held,) = store.hold(["a"])
-    assert store.change([Change(held, marked("g"))]).updated == 1
-    store.refresh()
-    (held,) = store.hold(["a"])
-    assert held.document.source[FIELD]["group"] == "g"
-    assert store.change([Change(held, None)]).updated == 1
-    store.refresh()
-    assert store.hold(["a"]) == []
-
-
-@clusters
 def test_documents_are_put_back_into_their_index_with_their_routing(
     request: pytest.FixtureRequest, place: Place, open_store: OpenStore
 ) -> None:

@@ -7,8 +7,6 @@ import contextlib
 import functools
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,31 +107,6 @@ def test_of_many_that_make_it_at_once_one_decides(open_store: OpenStore) -> None
 
 
 # An index that others made
-
-
-@clusters
-def test_what_others_keep_in_an_index_stays(place: Place, open_store: OpenStore) -> None:
-    mapping = {
-        "_meta": {"team": {"name": "news"}, "version": 7},
-        "dynamic": "strict",
-        "properties": {"day": {"type": "date"}, "text": {"type": "text"}, "n": {"type": "long"}},
-    }
-    place.call("PUT", "", {"settings": {"number_of_shards": 2}, "mappings": mapping})
-    theirs = {"day": "2026-11-21", "text": "written before", "n": 1}
-    place.call("PUT", "/_doc/1?refresh=true", theirs)
-    open_store().create(META)
-    stored = place.call("GET", "/_mapping")[place.index]["mappings"]
-    assert stored["_meta"].pop(FIELD) == META.to_json()
-    assert stored["properties"].pop(FIELD)["dynamic"] == "false"
-    assert stored == mapping
-    assert place.call("GET", "/_doc/1")["_source"] == theirs
-    store = open_store()
-    assert store.get(["1"]) == [Document("1", theirs)]
-    assert scanned(store) == []
-    assert store.statistics(META).documents == 1
-    assert store.statistics(META).sketched == 0
-    write(store, [document("2", ["a"], day="2026-11-22")])
-    assert ids_of(ask(store, query("a"))) == ["2"]
 
 
 OTHER_METAS: list[Any] = [{"scheme": {"version": 99}}, {"other": 1}, "text", []]
@@ -412,26 +385,6 @@ def test_only_originals_where_they_are_asked_for(store: Store) -> None:
     assert len(ask(store, query("a")).found) == 23
 
 
-def test_documents_without_words_by_their_digests(store: Store) -> None:
-    write(store, [marked(document(f"d{n}", ["a"]), wordless=f"{n % 5:016x}") for n in range(15)])
-    write(store, [document("none"), Document("bare", {"text": ""})])
-    digests = [f"{n:016x}" for n in (1, 3, 77)]
-    found = ask(store, CandidateQuery("wordless", [digests]))
-    assert ids_of(found) == ["d1", "d11", "d13", "d3", "d6", "d8"]
-    assert {candidate.document.tokens["wordless"] for candidate in found.found} == set(digests[:2])
-    assert all("minhash" not in candidate.document.tokens for candidate in found.found)
-    assert ids_of(ask(store, CandidateQuery("wordless", [digests], exclude="d3"))) == [
-        "d1", "d11", "d13", "d6", "d8"
-    ]  # fmt: skip
-    few = ask(store, CandidateQuery("wordless", [digests]), limit=5)
-    assert (len(few.found), few.truncated) == (5, True)
-    write(store, [marked(document("d1", ["a"]), wordless="f" * 16)])
-    assert ids_of(ask(store, CandidateQuery("wordless", [digests[:1]]))) == ["d11", "d6"]
-    delete(store, ["d6"])
-    store.refresh()
-    assert ids_of(ask(store, CandidateQuery("wordless", [digests[:1]]))) == ["d11"]
-
-
 def test_many_queries_are_answered_in_their_order(store: Store) -> None:
     write(store, [document(f"d{n}", [f"t{n}", "all"]) for n in range(130)])
     queries = [query(f"t{n}") for n in range(130)]
@@ -563,55 +516,6 @@ def test_a_sample_of_few_or_none(store: Store) -> None:
     for count in (0, -1, 10_001):
         with pytest.raises(esdedup.UsageError, match=f"sample {count}: use 1 to 10000"):
             sampled(store, count)
-
-
-# Several at once
-
-WRITER = """
-import sys
-from pathlib import Path
-from esdedup.models import Document
-from tests.stores.contract.test_contract import Place, document
-
-target, index, name, create = sys.argv[1:]
-store = Place(Path(target) if target.startswith("/") else target, index).open()
-sys.stdin.readline()
-for batch in range(12):
-    ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
-    report = store.write([document(id, ["all", f"of-{name}"]) for id in ids], create=create == "1")
-    assert report.created == 50, report
-    # What both write: whoever comes first or last, it is one document.
-    store.write([document(f"both-{batch}", ["all"], by=name)], create=create == "1")
-print("done")
-"""
-
-
-@pytest.mark.parametrize("create", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_two_processes_that_write_lose_nothing(place: Place, store: Store, create: bool) -> None:
-    names = ["one", "two"]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(place.target), place.index, name, str(int(create))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
-        for name in names
-    ]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        assert process.communicate(timeout=100)[0] == "done\n"
-    store.refresh()
-    for name in names:
-        expected = sorted(f"{name}-{n}" for n in range(600))
-        assert ids_of(ask(store, query(f"of-{name}"), 1_000)) == expected
-    assert len(store.get([f"both-{batch}" for batch in range(12)])) == 12
-    assert store.statistics(META).documents == 1_212
-    assert len(ask(store, query("all"), 2_000).found) == 1_212
 
 
 # Buckets

@@ -52,10 +52,6 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     index.store.refresh()
     assert index.statistics().documents == 60
 
-    call(killable, "PUT", f"/{NAME}/_settings", {"index.blocks.write": True})
-    with pytest.raises(esdedup.StoreError, match="blocked"):
-        index.add([{"id": "1", "text": "x"}])
-    call(killable, "PUT", f"/{NAME}/_settings", {"index.blocks.write": False})
     call(killable, "POST", f"/{NAME}/_close", None)
     for work in (
         lambda: index.add([{"id": "1", "text": "x"}]),

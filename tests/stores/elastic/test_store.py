@@ -8,9 +8,8 @@ import pytest
 
 import esdedup
 from esdedup.exceptions import PermissionDenied, StoreUnavailable
-from esdedup.models import Document
 from esdedup.stores import BulkPolicy
-from esdedup.stores.changes import delete, update
+from esdedup.stores.changes import delete
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import call, words
@@ -82,25 +81,6 @@ def test_documents_with_a_routing(
     assert index.statistics().documents == 0
 
 
-def test_documents_that_are_found_take_few_requests(
-    url: str, name: str, index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index.add([{"id": id, "text": "one two three"} for id in ROUTED])
-    assert isinstance(index.store, ClusterStore)
-    client = index.store.cluster
-    request, asked = client.request, []
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        asked.append(arguments[1].removeprefix(f"/{name}"))
-        return request(*arguments, **options)
-
-    monkeypatch.setattr(client, "request", counted)
-    assert len(index.store.get(ROUTED)) == len(ROUTED)
-    assert update(index.store, [Document(id, {"n": 1}) for id in ROUTED]).updated == len(ROUTED)
-    assert delete(index.store, ROUTED) == len(ROUTED)
-    assert asked == ["/_mget", "/_mget", "/_bulk", "/_mget", "/_bulk"]
-
-
 def test_a_lost_point_in_time_is_opened_again(
     index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,15 +145,6 @@ def test_a_full_disk_ends_a_run_after_the_time_to_retry(url: str, name: str) -> 
         assert time.monotonic() - began < 5
         call(url, "PUT", f"/{name}/_settings", {block: None})
         assert index.add(records).created == 60
-
-
-def test_an_index_that_keeps_no_source(url: str, name: str, index: esdedup.Index) -> None:
-    call(url, "PUT", f"/{name}", {"mappings": {"_source": {"enabled": False}}})
-    index.add([{"id": "1", "text": "one two three"}])
-    with pytest.raises(esdedup.StoreError, match="_source is disabled"):
-        index.similar("one two three")
-    with pytest.raises(esdedup.StoreError, match="_source is disabled"):
-        list(index.pairs())
 
 
 def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> None:
