@@ -47,8 +47,7 @@ class ExplainedDocument:
 
     words: number of them; of characters if the shingles are of those. shingles: number of distinct
     ones. digest: of the normalised text, 16 hexadecimal digits. stored_tokens: the state of the
-    tokens in the index. original: `text` is as it was written; else it is normalised. shared:
-    stretches of `text` in shared shingles, each (start, end).
+    tokens in the index. shared: stretches of `text` in shared shingles, each (start, end).
     """
 
     id: str
@@ -56,7 +55,6 @@ class ExplainedDocument:
     shingles: int
     digest: str
     stored_tokens: StoredTokens
-    original: bool
     shared: tuple[Span, ...]
     text: MarkedText = field(repr=False)
 
@@ -133,11 +131,6 @@ class Explanation:
                 found.append(f"{side.id}: {stored}. The current text is explained")
             if not side.shingles:
                 found.append(f"{side.id}: the text has no {self.units}, so it has no tokens")
-            if not side.original:
-                found.append(
-                    f"{side.id}: the text is shown normalised: its {self.units} can't be found in"
-                    " the original"
-                )
         return found
 
     @property
@@ -202,7 +195,6 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
             shingles=count,
             digest=digest,
             stored_tokens=_stored(found[id].tokens_in(meta.field), scheme, digest),
-            original=text.original,
             shared=text.shared,
             text=text,
         )

@@ -64,14 +64,10 @@ class LargeGroup:
 
 @dataclass(frozen=True)
 class ExampleText:
-    """A document of an example.
-
-    characters: of its whole text. original: False if it is shown normalised.
-    """
+    """A document of an example. characters: of its whole text."""
 
     id: str
     characters: int
-    original: bool
     pieces: list[Piece] = field(repr=False)
 
 
@@ -252,7 +248,7 @@ def report(
     bins = _bins(meta, groups, rows[~same])
     chosen = _spread(groups, rows[~same], examples)
     shown = [_example(store, meta, groups, row) for row in chosen]
-    buckets = hot_buckets(store, meta, hot, over=_FEWEST - 1) if hot else HotBuckets([], 0, 0)
+    buckets = hot_buckets(store, meta, hot, over=_FEWEST - 1) if hot else HotBuckets([], 0)
     short = [replace(each, text=_snippet(each.text)) for each in buckets.buckets]
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -303,7 +299,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
         return None
     both = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     representative, duplicate = (
-        ExampleText(id, len(text), marked.original, marked.pieces(CONTEXT, _EXCERPT))
+        ExampleText(id, len(text), marked.pieces(CONTEXT, _EXCERPT))
         for id, text, marked in zip(ids, texts, both, strict=True)
     )
     same_words = all(marked.common.all() for marked in both)

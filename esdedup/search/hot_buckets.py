@@ -6,7 +6,6 @@ frequent, and the store counts their documents.
 
 import heapq
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -56,15 +55,10 @@ class HotBucket:
 
 @dataclass(frozen=True)
 class HotBuckets:
-    """The hottest buckets, the largest first.
-
-    sampled: number of documents looked at.
-    sure: a bucket of at least this many documents is missed at most once in 1,000 times.
-    """
+    """The hottest buckets, the largest first. sampled: number of documents looked at."""
 
     buckets: list[HotBucket]
     sampled: int
-    sure: int
 
 
 def hot_buckets(
@@ -93,7 +87,6 @@ def hot_buckets(
     total = store.statistics(meta).sketched
     looked, holders = _holders(store, meta, wanted, sampled, total)
     found: list[tuple[int, str, str, str]] = []
-    sure = 0
     for each in wanted:
         held = {
             token: ids
@@ -105,9 +98,6 @@ def hot_buckets(
         for size, token in zip(sizes, counted, strict=True):
             if size > over:
                 found.append((size, each.name, token, held[token][0]))
-        # If not all were counted, some left out may be as frequent as the last one counted.
-        least = 2 if len(counted) == len(held) else len(held[counted[-1]]) + 1
-        sure = max(sure, least if looked >= total else _sure(looked, total, least))
     largest = sorted(found, key=lambda each: (-each[0], each[1], each[2]))[:count]
     ids = sorted({id for *_, id in largest})
     sources = {each.id: each.source for each in store.get(ids, [*meta.text_fields])}
@@ -119,7 +109,7 @@ def hot_buckets(
         text = text_at(sources.get(id, {}), meta.text_fields) or ""
         bucket = HotBucket(name, sketch.key, int(positions[0]), token, size, share, id, text)
         buckets.append(bucket)
-    return HotBuckets(buckets, looked, sure)
+    return HotBuckets(buckets, looked)
 
 
 def _holders(
@@ -145,12 +135,3 @@ def _holders(
             for token in {each for each in values if isinstance(each, str)}:
                 holders[key].setdefault(token, []).append(document.id)
     return looked, holders
-
-
-def _sure(sampled: int, total: int, least: int) -> int:
-    """Return the size of a bucket of which a sample has fewer than `least` once in 1,000 times.
-
-    A sample has about Poisson(share * sampled) of its documents. The bound for the mean is at most
-    a quarter above the exact one at 2, and 2% at 100.
-    """
-    return min(total, math.ceil((least + 3.1 * math.sqrt(least) + 5) / max(sampled, 1) * total))

@@ -49,11 +49,6 @@ class Ragged:
         """Return the same rows without some of their hashes. keep: shape (total,)."""
         return Ragged(self.hashes[keep], offsets_of(keep)[self.offsets])
 
-    def rows(self, chosen: Mask) -> Ragged:
-        """Return some of the rows. chosen: shape (rows,)."""
-        counts = self.counts
-        return Ragged(self.hashes[np.repeat(chosen, counts)], offsets_of(counts[chosen]))
-
     def slice(self, first: int, last: int) -> Ragged:
         """Return the rows first .. last - 1, without a copy of their hashes."""
         bounds = self.offsets[first : last + 1]

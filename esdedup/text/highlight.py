@@ -4,8 +4,7 @@ A word is shared if it is in a shingle of both texts. Words are found in the nor
 text, as for every sketch (`words.py`), and their positions are mapped back to the original text.
 Normalisation acts within a unit of one character and the marks behind it (Unicode Standard Annex
 15, section 9.1: what may compose with the character before it). So each unit is normalised by
-itself. If the units joined are not the normalised text, the normalised text is shown in place of
-the original, and the result reports it.
+itself.
 """
 
 import itertools
@@ -17,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, Mask, Ragged
+from esdedup.text.arrays import I64, Mask, Ragged
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place
@@ -46,7 +45,6 @@ class Piece(NamedTuple):
 class MarkedText:
     """A text, with the words that it shares with another.
 
-    text: the original text, or the normalised one if `original` is False.
     starts, ends: of each word in the text, shape (words,). Words are characters if the shingles are
         of characters. Two may overlap if one character is normalised to several words.
     common: marks the words in shared shingles, shape (words,).
@@ -56,7 +54,6 @@ class MarkedText:
     """
 
     text: str
-    original: bool
     starts: I64
     ends: I64
     common: Mask
@@ -110,8 +107,8 @@ def mark_shared(
     )
     shared = np.isin(left, right), np.isin(right, left)
     first, second = (
-        _marked(*each, normalisation, size)
-        for each in zip(texts, normalised, places, shared, strict=True)
+        _marked(text, *_original(text, normalisation, starts, ends), common, size)
+        for text, (_, starts, ends), common in zip(texts, places, shared, strict=True)
     )
     return first, second
 
@@ -133,21 +130,8 @@ def _covered(starts: I64, ends: I64, count: int) -> Mask:
     return covered
 
 
-def _marked(
-    text: str,
-    normalised: str,
-    places: tuple[U64, I64, I64],
-    shared: Mask,
-    normalisation: Normalisation,
-    size: int,
-) -> MarkedText:
+def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> MarkedText:
     """Mark one text. shared: its shingles that the other text has too, shape (shingles,)."""
-    _, starts, ends = places
-    original = _original(text, normalised, normalisation, starts, ends)
-    if original is None:
-        text = normalised
-    else:
-        starts, ends = original
     first, count = np.flatnonzero(shared), starts.size
     common = _covered(first, first + size, count)
     # A word is linked if it lies in one shared shingle with the next word.
@@ -159,23 +143,16 @@ def _marked(
     kinds[_covered(starts[~common], ends[~common], kinds.size)] = 2
     kinds[_covered(starts[common], ends[common], kinds.size)] = 1
     kinds[_covered(ends[gaps], starts[gaps + 1], kinds.size)] = 1
-    return MarkedText(text, original is not None, starts, ends, common, kinds)
+    return MarkedText(text, starts, ends, common, kinds)
 
 
-def _original(
-    text: str, normalised: str, normalisation: Normalisation, starts: I64, ends: I64
-) -> tuple[I64, I64] | None:
-    """Return the places of words in the original text, from those in the normalised one.
-
-    None if the units of the text, each normalised by itself, do not give the normalised text.
-    """
+def _original(text: str, normalisation: Normalisation, starts: I64, ends: I64) -> tuple[I64, I64]:
+    """Return the places of words in the original text, from those in the normalised one."""
     if text.isascii():
         return starts, ends
     inside = range(1, len(text))
     edges = np.array([0, *(at for at in inside if not _acts_backwards(text[at])), len(text)])
     parts = normalise([text[a:b] for a, b in itertools.pairwise(edges.tolist())], normalisation)
-    if "".join(parts) != normalised:
-        return None
     unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     return edges[unit[starts]], edges[unit[ends - 1] + 1]
 

@@ -174,7 +174,6 @@ def test_json_names(file: Path) -> None:
         "shingles": 12,
         "digest": line["left"]["digest"],
         "stored_tokens": "current",
-        "original": True,
         "shared": [[0, len(SECOND)]],
     }
     assert list(line["sketches"][0]) == [

@@ -43,7 +43,6 @@ def stats_command(
         }
         if largest is not None:
             document["hot"] = [_as_json(bucket) for bucket in largest.buckets]
-            document["hot_from"] = largest.sure
         output.print_json(document)
         return
     per_document = found.bytes / found.documents if found.documents else 0
@@ -69,7 +68,7 @@ def _as_json(bucket: HotBucket) -> dict[str, Any]:
 def _show_buckets(
     found: HotBuckets, buckets: Sequence[HotBucket], title: str, *, as_json: bool
 ) -> None:
-    """Print some of the buckets that were found, and which of them may be missing."""
+    """Print some of the buckets that were found."""
     rows = []
     for each in buckets:
         if as_json:
@@ -80,10 +79,7 @@ def _show_buckets(
     columns += [("documents", "number"), ("share", "number"), ("id", "key"), ("text", "line")]
     if rows and not as_json:
         output.print_table(columns, rows, title)
-    message(
-        f"Found in a sample of {count(found.sampled, 'document')}: a bucket of fewer than"
-        f" {found.sure:,} may be missed"
-    )
+    message(f"Found in a sample of {count(found.sampled, 'document')}")
 
 
 def stop_command(

@@ -48,12 +48,6 @@ _VALUES_AT_ONCE = 1 << 13
 """Permuted values of one call of numpy. For one text that is all permutations at once, because a
 call costs more than the work. For many texts it is two, so that the block fits the cache."""
 
-_SHORT, _MANY = 16, 256
-"""Rows of at most _SHORT shingles are reduced together if there are _MANY: for texts of six words
-in a third of the time."""
-_SHORT_AT_ONCE = 1 << 18
-"""Permuted values of one step then, a megabyte: fewer would cost more calls."""
-
 
 class Banded(Sketch):
     """A sketch whose tokens are the bands of a signature, of some rows each."""
@@ -160,17 +154,6 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
     Repeated shingles have no effect. The first columns do not depend on `permutations`. An empty
     row has EMPTY in every column.
     """
-    short = shingles.counts <= _SHORT
-    if np.count_nonzero(short) < _MANY:
-        return _minima(shingles, permutations, seed)
-    made = np.empty((len(shingles), permutations), np.uint32)
-    made[short] = _minima_of_short(shingles.rows(short), permutations, seed)
-    made[~short] = _minima(shingles.rows(~short), permutations, seed)
-    return made
-
-
-def _minima(shingles: Ragged, permutations: int, seed: int) -> U32:
-    """Return the signatures of rows of any length."""
     filled = np.flatnonzero(shingles.counts)
     values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
     at_once = max(2, _VALUES_AT_ONCE // max(1, values.size))
@@ -186,35 +169,6 @@ def _minima(shingles: Ragged, permutations: int, seed: int) -> U32:
     made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
     made[:, filled] = minima
     return made.T
-
-
-def _minima_of_short(shingles: Ragged, permutations: int, seed: int) -> U32:
-    """Return the same without `reduceat`, whose overhead for a short row exceeds its work.
-
-    The first values of all rows come first, then their second values, and so on, the longest rows
-    first: each step is the minimum of two long arrays.
-    """
-    counts = shingles.counts
-    order = np.argsort(-counts, kind="stable")
-    having = [np.count_nonzero(counts > place) for place in range(max(1, counts.max()))]
-    starts = shingles.offsets[order]
-    at = np.concatenate([starts[:many] + place for place, many in enumerate(having)])
-    values = (shingles.hashes.take(at) >> np.uint64(32)).astype(np.uint32)
-    edges = list(itertools.accumulate(having))
-    multipliers, addends = _permutations(permutations, seed)
-    minima = np.empty((permutations, having[0]), np.uint32)
-    at_once = max(2, _SHORT_AT_ONCE // max(1, values.size))
-    for first in range(0, permutations, at_once):
-        some = slice(first, first + at_once)
-        block = values * multipliers[some, None]
-        block += addends[some, None]
-        for start, end in itertools.pairwise(edges):
-            heads = block[:, : end - start]
-            np.minimum(heads, block[:, start:end], out=heads)
-        minima[some] = block[:, : having[0]]
-    made = np.full((len(shingles), permutations), EMPTY, np.uint32)
-    made[order[: having[0]]] = minima.T
-    return made
 
 
 @functools.lru_cache(8)

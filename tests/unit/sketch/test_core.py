@@ -28,7 +28,6 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
-from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.characters import IGNORED, character_classes
 from esdedup.text.hashing import PADDING, xxh3_slices
 from esdedup.text.jaccard import jaccard, jaccard_with
@@ -127,11 +126,6 @@ def test_symbols_are_words_and_punctuation_is_not(text: str, words: str) -> None
         assert made == [reference.token_hash(word, 1) for word in [*words.split(), *filling]]
 
 
-def test_stop_words_are_left_out() -> None:
-    with_stop = tokenise(["the cat the dog"], Shingling(stop_words=("the",)), 1)
-    assert with_stop[0].tolist() == tokenise(["cat dog"], Shingling(), 1)[0].tolist()
-
-
 def test_jieba_words() -> None:
     pytest.importorskip("jieba")
     made = tokenise(["我来到北京清华大学。"], Shingling("jieba", 1), 0)
@@ -147,37 +141,6 @@ def test_signatures_are_those_of_the_reference(rows: list[list[int]]) -> None:
         expected = reference.signature(hashes, 7, 5) if hashes else [2**32 - 1] * 7
         assert got[row].tolist() == expected
     assert signatures(ragged(rows), 3, 5).tolist() == got[:, :3].tolist()
-
-
-@pytest.mark.parametrize("longest", [0, 3, 16])
-@pytest.mark.parametrize("long_ones", [0, 200])
-def test_a_signature_does_not_depend_on_its_neighbours(longest: int, long_ones: int) -> None:
-    rng = np.random.default_rng(longest + long_ones)
-    counts = np.append(rng.integers(0, longest + 1, 600), rng.integers(17, 300, long_ones))
-    rng.shuffle(counts)
-    offsets = offsets_of(counts)
-    rows = Ragged(rng.integers(0, 2**64, int(offsets[-1]), np.uint64), offsets)
-    got = signatures(rows, 37, 5)
-    assert got.shape == (counts.size, 37)
-    assert got.dtype == np.uint32
-    alone = [signatures(ragged([hashes.tolist()]), 37, 5) for hashes in rows]
-    assert got.tolist() == np.concatenate(alone).tolist()
-
-
-@pytest.mark.parametrize("union", [5, 20, 500])
-@pytest.mark.parametrize("similarity", [0.2, 0.6])
-def test_the_estimate_errs_as_little_as_it_can(union: int, similarity: float) -> None:
-    k, pairs = 128, 3000
-    rng = np.random.default_rng(union)
-    shared = round(union * similarity)
-    only = (union - shared) // 2
-    hashes = rng.integers(0, 2**64, (pairs, union), dtype=np.uint64)
-    left = hashes[:, : shared + only]
-    right = np.concatenate([hashes[:, :shared], hashes[:, shared + only :]], axis=1)
-    one, other = (signatures(ragged(side.tolist()), k, 1) for side in (left, right))
-    rmse = np.sqrt(np.mean(((one == other).mean(axis=1) - shared / union) ** 2))
-    exact = shared / union
-    assert 0.9 < rmse / np.sqrt(exact * (1 - exact) / k) < 1.1
 
 
 @pytest.mark.parametrize("swaps", [0, 1, 2])
@@ -250,14 +213,6 @@ def test_every_pair_within_the_guaranteed_distance_meets(
         missed_beyond += int((~met).sum())
     # The guarantee is tight: one block pattern of k + 1 bits escapes.
     assert missed_beyond
-
-
-def test_expected_candidates_of_the_known_layouts() -> None:
-    found = [
-        SimHash(size, segments).expected_candidates(1e8, radius)
-        for size, segments, radius in ((64, 4, 0), (64, 4, 1), (64, 2, 1), (128, 4, 1))
-    ]
-    assert found == pytest.approx([6104, 103_760, 1.537, 3.07], rel=2e-3)
 
 
 @given(st.integers(1, 70), st.sampled_from([12, 16, 36, 60]), st.integers(0, 2**32))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.text.arrays import I64, Ragged, blocks, offsets_of, ranges, run_starts
+from esdedup.text.arrays import I64, Ragged, blocks, offsets_of, ranges
 
 COUNTS = st.lists(st.integers(0, 9), max_size=20)
 
@@ -41,8 +41,3 @@ def test_rows_are_joined_and_thinned(rows: list[list[int]], data: st.DataObject)
         [value for value, kept in zip(row, marks, strict=True) if kept]
         for row, marks in zip(rows, keep, strict=True)
     ]
-
-
-def test_runs_start_where_a_value_changes() -> None:
-    assert run_starts(array([3, 3, 4, 3, 3])).tolist() == [True, False, True, True, False]
-    assert run_starts(array([])).tolist() == []

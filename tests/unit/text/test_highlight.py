@@ -1,14 +1,15 @@
 """Where words are, and what two texts share: nothing more is marked, and nothing less."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.text import highlight as spans
 from esdedup.text.characters import IGNORED, SYMBOL, character_classes
 from esdedup.text.hashing import xxh3
-from esdedup.text.highlight import MarkedText, mark_shared
+from esdedup.text.highlight import MarkedText, _acts_backwards, mark_shared
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place, tokenise
@@ -72,7 +73,7 @@ def test_words_are_marked_that_lie_in_a_shingle_of_both_and_no_others(
     tokens = tokenise(rows, shingling, 3)
     shingles = shingle(tokens, shingling.size)
     for row, text in enumerate((left, right)):
-        assert (marked[row].text, marked[row].original) == (text, True)
+        assert marked[row].text == text
         count = len(tokens[row])
         wanted = {
             token
@@ -100,18 +101,6 @@ def check_stretches(marked: MarkedText) -> None:
         assert (kinds[start:end] != "").all()
     found = [(start, end) for start, end in marked.shared for _ in range(start, end)]
     assert len(found) == int((kinds == "shared").sum())
-
-
-@given(st.lists(CHARACTERS, max_size=20).map("".join), CHOICES)
-def test_a_marked_word_is_where_it_was_written(text: str, normalisation: Normalisation) -> None:
-    (marked, _) = mark_shared((text, text), normalisation, Shingling("word", 1), 3)
-    (normalised,) = normalise([text], normalisation)
-    _, starts, ends = place(normalised, Shingling("word", 1), 3)
-    places = marked.starts, marked.ends, starts, ends
-    for first, last, start, end in zip(*(each.tolist() for each in places), strict=True):
-        # Normalised by itself, what was marked holds the word.
-        (again,) = normalise([text[first:last]], normalisation)
-        assert normalised[start:end] in again
 
 
 def marks(left: str, right: str, shingling: Shingling = SHINGLINGS[0]) -> list[list[str]]:
@@ -167,16 +156,9 @@ def test_stop_words_are_not_marked() -> None:
 def test_clusters_hold_what_normalisation_changes(normalisation: Normalisation) -> None:
     # Each character that normalisation may change, behind a letter and with more marks behind it.
     text = "".join(f"a{c}\u0301{c}\u0345\u0323{c}가{c}" for c in LIVELY)
-    assert mark_shared((text, ""), normalisation, Shingling(), 1)[0].original
-
-
-def test_what_can_not_be_carried_back_is_shown_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if a character composed with the one before it that Unicode does not tell of.
-    monkeypatch.setattr(spans, "_acts_backwards", lambda character: False)
-    left, right = mark_shared(("Cafe\u0301 noir ici", "café noir ici"), PLAIN, Shingling(), 1)
-    assert (left.text, left.original) == ("café noir ici", False)
-    assert (right.text, right.original) == ("café noir ici", True)
-    assert left.shared == right.shared == ((0, 13),)
+    edges = [0, *(at for at in range(1, len(text)) if not _acts_backwards(text[at])), len(text)]
+    units = [text[a:b] for a, b in itertools.pairwise(edges)]
+    assert "".join(normalise(units, normalisation)) == normalise([text], normalisation)[0]
 
 
 def test_long_shared_runs_are_cut() -> None:
@@ -211,14 +193,3 @@ def test_pieces_end_after_some_characters(
         assert all(piece.text or piece.left_out for piece in pieces[:-1])
     else:
         assert pieces == every
-
-
-@given(TEXTS, TEXTS)
-def test_what_is_left_out_is_counted(left: str, right: str) -> None:
-    text = f"{left} {' '.join(f'w{number}' for number in range(30))} {left}"
-    marked, _ = mark_shared((text, f"{text} {right}"), PLAIN, Shingling(), 1)
-    pieces = marked.pieces(context=3)
-    kept = "".join(piece.text for piece in pieces)
-    assert sum(piece.left_out for piece in pieces) >= 20
-    assert len(kept) < len(text)
-    assert not any(piece.text and piece.left_out for piece in pieces)
