@@ -223,7 +223,7 @@ def test_a_synthetic_source(elasticsearch_url: str) -> None:
     call(url, "DELETE", f"/{name}")
 
 
-def test_a_data_stream(opensearch_url: str) -> None:
+def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     url, name = opensearch_url, f"esdedup-stream-{uuid.uuid4().hex[:10]}"
     template = {"index_patterns": [f"{name}*"], "data_stream": {}, "priority": 400}
     call(url, "PUT", f"/_index_template/{name}", template)
@@ -254,7 +254,7 @@ def test_a_data_stream(opensearch_url: str) -> None:
     assert esdedup_command(url, "template", "-i", name, "--install").status == 0
     assert esdedup_command(url, "check", "-i", name).status == 0
     call(url, "POST", f"/{name}/_rollover")
-    source = Path("more.jsonl")
+    source = tmp_path / "more.jsonl"
     lines = [{"id": "f3", "text": words(3), **stamp}, {"id": "f5", "text": words(5), **stamp}]
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     indexed = esdedup_command(url, "index", str(source), "-i", name)
@@ -265,6 +265,7 @@ def test_a_data_stream(opensearch_url: str) -> None:
     found = esdedup_command(url, "similar", "-i", name, "--id", "d3").json[0]
     assert sorted(match["id"] for match in found["matches"]) == ["e3", "f3"]
     with esdedup.open(url, name) as index:
+        assert index.add([{**lines[1], "text": "changed"}]).updated == 1
         assert index.delete(["e3", "none"]) == 1
         assert [match.id for match in index.similar(id="d3").matches] == ["f3"]
     call(url, "DELETE", f"/_data_stream/{name}")

@@ -1,7 +1,6 @@
 """Indexing documents that the index has already: nothing is written that need not be."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import esdedup
 from esdedup.models import Change, Document
 from esdedup.stores import Store
-from tests.helpers.commands import call, run_command, write_lines
+from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place, plain
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
@@ -64,9 +63,6 @@ def test_equal_documents_are_not_written_and_keep_their_groups(
     assert [after[id][1] for id in "abd"] == [before[id][1] for id in "abd"]
     assert after["c"][1].keys() == {"scheme", "digest"}
     assert after["d"][0] == before["d"][0]
-    first, second = store.get(["a", "b"])
-    assert str(plain(first)["n"]) == "1.0"
-    assert "n" not in second.source
 
 
 @pytest.mark.parametrize("action", ["mark", "skip", "group"])
@@ -118,22 +114,6 @@ def test_a_change_that_comes_in_between_is_seen(
     assert (report.updated, report.failed) == (1, 0)
     (found,) = store.get(["a"])
     assert (found.source["n"], found.tokens["group"]) == (2, "g")
-
-
-@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
-def test_in_a_data_stream(place: Place, request: pytest.FixtureRequest) -> None:
-    """A document replaces that of its id, if it lies in the newest index of the stream."""
-    url, name = str(place.target), f"rd-{uuid.uuid4().hex[:8]}"
-    body = {"index_patterns": [f"{name}*"], "priority": 900, "data_stream": {}}
-    call(url, "PUT", f"/_index_template/{name}", body)
-    request.addfinalizer(lambda: call(url, "DELETE", f"/_index_template/{name}"))
-    call(url, "PUT", f"/_data_stream/{name}")
-    request.addfinalizer(lambda: call(url, "DELETE", f"/_data_stream/{name}"))
-    stamped = [{**each, "@timestamp": "2026-01-01T00:00:00Z"} for each in DOCUMENTS]
-    with esdedup.open(url, name) as index:
-        assert index.add(stamped).created == 4
-        assert index.add([*stamped[:3], {**stamped[3], "text": "changed"}]).updated == 1
-        assert index.get("d").source["text"] == "changed"
 
 
 @pytest.mark.on_every_server

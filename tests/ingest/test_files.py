@@ -29,15 +29,19 @@ def letters(name: str = "pairs") -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize(("count", "field"), [(3, "of.body"), (1_500, "body")])
-def test_a_wrong_text_field_stops_at_once(count: int, field: str) -> None:
-    write_lines(Path("a.jsonl"), [{"id": n, "text": SAME, "of": {"n": n}} for n in range(count)])
+@pytest.mark.parametrize(
+    ("count", "option", "field"),
+    [(3, "text", "of.body"), (1_500, "text", "body"), (2, "id", "key")],
+)
+def test_a_wrong_field_stops_at_once(count: int, option: str, field: str) -> None:
+    given = [{"id": n, "key": None, "text": SAME, "of": {"n": n}} for n in range(count)]
+    write_lines(Path("a.jsonl"), given)
     for command in ("index", "pairs"):
-        done = run_command(command, "a.jsonl", "--text-field", field)
+        done = run_command(command, "a.jsonl", f"--{option}-field", field)
         assert (done.status, done.out) == (2, "")
-        first = "1,000" if count > 1_000 else count
-        assert f"none of the first {first} records has the field '{field}'" in done.err
-        assert "There are: id, text, of" in done.err
+        assert f"none of the first {min(count, 1_000):,} records has the " in done.err
+        assert f"field '{field}'" in done.err
+        assert option == "id" or "There are: id, key, text, of" in done.err
     assert sorted(path.name for path in Path().iterdir()) == ["a.jsonl"]
     # The index was not made with the wrong name.
     assert run_command("index", "a.jsonl").status == 0
@@ -90,6 +94,9 @@ def test_a_json_array(indent: int | None, workers: str, monkeypatch: pytest.Monk
     (report,) = done.json
     assert (done.status, report["created"], report["failed"]) == (1, 4, 2)
     assert report["without_words"] == 1
+    said = "1 document has no words"
+    assert said in done.err
+    assert said in run_command("pairs", "a.json").err
     assert [letter["line"] for letter in letters("documents")] == [3, 5]
     with esdedup.open() as index:
         assert index.get("a.json:2").source["text"] == SAME
@@ -147,14 +154,6 @@ def test_a_zst_that_is_cut_is_told() -> None:
     assert "a.jsonl.zst can't be read to its end" in done.err
 
 
-def test_texts_without_words_are_counted() -> None:
-    write_lines(Path("a.txt"), ["——", "!!!", SAME])
-    said = "2 documents have no words"
-    done = run_command("index", "a.txt", "--json")
-    assert (done.json[0]["without_words"], said in done.err) == (2, True)
-    assert said in run_command("pairs", "a.txt").err
-
-
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
@@ -177,15 +176,6 @@ def test_reasons_are_in_plain_words(name: str, text: str, reason: str) -> None:
     assert (ran.status, reason in ran.err) == (1, True), ran.err
     assert "sys." not in ran.err
     assert " at at " not in ran.err
-
-
-def test_a_wrong_id_field_stops_at_once() -> None:
-    write_lines(Path("a.jsonl"), [{"text": SAME, "n": 1}, {"text": SAME, "key": None}])
-    for command in ("index", "pairs"):
-        done = run_command(command, "a.jsonl", "--id-field", "key")
-        assert done.status == 2
-        assert "none of the first 2 records has the id field 'key'; name it by" in done.err
-    assert sorted(path.name for path in Path().iterdir()) == ["a.jsonl"]
 
 
 def test_a_failed_first_try_leaves_the_index_free(target: list[str]) -> None:
