@@ -64,7 +64,6 @@ def refused(path: str) -> tuple[list[Record | BadRecord], str]:
     return found, str(caught.value)
 
 
-UTC = datetime.UTC
 BERLIN = datetime.timezone(datetime.timedelta(hours=2))
 NOON = datetime.datetime(2024, 5, 1, 12, 0, 0)
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from esdedup.exceptions import InputError, StoreError
+from esdedup.exceptions import StoreError
 from esdedup.ingest.parallel import in_order, in_pieces
 from tests.helpers.work import count_down, fails, slow_square
 
@@ -59,16 +59,3 @@ def test_who_stops_taking_results_ends_all() -> None:
         assert next(results) == 0
         assert set(multiprocessing.active_children()) > before
     assert set(multiprocessing.active_children()) <= before
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_what_was_read_before_an_error_is_done(workers: int) -> None:
-    def items() -> Iterator[int]:
-        yield 0
-        yield 2
-        raise InputError("the file breaks off")
-
-    done: list[int] = []
-    with pytest.raises(InputError, match="the file breaks off"):
-        done.extend(in_order(workers, slow_square, items()))
-    assert done == [0, 4]
