@@ -44,7 +44,6 @@ from esdedup.stores.judgements import (
     Verdict,
     choose_representative,
     forget_judgements,
-    forget_representative,
     judge,
     read_judgements,
 )
@@ -478,7 +477,7 @@ class Index:
 
     def unrepresent(self, id: str) -> None:
         """Remove the choice of a document as a representative, if there is one."""
-        forget_representative(self.store, _id(id))
+        forget_judgements(self.store, [[_id(id)]])
 
     def judgements(self) -> Judgements:
         """Return all judgements about the index, and the representatives that were chosen."""

@@ -16,10 +16,7 @@ from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of
 
 @dataclass(frozen=True)
 class MappingChange:
-    """The change of an index's mapping, None if it has our fields, and its obstacles.
-
-    stored: the `IndexMeta` that the index has, or None.
-    """
+    """The change of an index's mapping, None if it has our fields, and its obstacles."""
 
     index: str
     mapping: Mapping[str, Any] | None

@@ -31,6 +31,7 @@ from esdedup.stores.elastic.queries import (
     sketched,
     with_text,
 )
+from esdedup.stores.elastic.retry import Attempts
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
@@ -54,6 +55,8 @@ class Effort:
 
 
 log = logging.getLogger("esdedup")
+_opened = cache(Cluster)
+"""Opens a cluster once in each worker process."""
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew"]
@@ -92,7 +95,7 @@ def plan_backfill(
 
     name: an index, alias or data stream. stale: renew tokens that no longer fit their text
     instead. following: fill the scheme that the index is changing to. Raises IndexNotFound if the
-    name does not exist or is not attached, and StoreError if the following scheme is missing.
+    name does not exist or is not attached.
     """
     with reached(target) as cluster:
         named, found, meta = attached(cluster, name)
@@ -153,7 +156,7 @@ def _fill(
 ) -> ChangeReport:
     """Read one index pass after pass, because other clients may write during a pass."""
     total, before = ChangeReport(), math.inf
-    attempts = cluster.retries.attempts()
+    attempts = Attempts(cluster.retries)
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
@@ -170,7 +173,7 @@ def _fill(
         total = replace(total, read=total.settled, without_text=0, failures=[]) + done
         if lost is not None:
             if done.written:
-                attempts = cluster.retries.attempts()
+                attempts = Attempts(cluster.retries)
             if not attempts.wait(lost):
                 raise lost
             continue
@@ -217,20 +220,11 @@ def _done(cluster: Cluster, jobs: Sequence[_Pages]) -> Generator[_Done]:
 def _page_in_a_process(
     connection: Connection, policy: BulkPolicy, job: _Pages
 ) -> tuple[_Done, _Pages | None]:
-    return _page(_cluster(connection, policy), job)
-
-
-@cache
-def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
-    """Open the cluster, once in each worker process."""
-    return Cluster(connection, policy, known=True)
+    return _page(_opened(connection, policy, known=True), job)
 
 
 def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
-    """Update a page of documents. Return their counts, and the rest of the job.
-
-    A lost point in time is returned, not raised, because it must not stop the other workers.
-    """
+    """Update a page of documents. Return their counts, and the rest of the job."""
     plan, began = job.plan, time.monotonic()
     rate = (job.effort.rate or math.inf) / job.effort.workers
     names = fields_to_read(plan.meta.parts, plan.beside)
@@ -248,6 +242,7 @@ def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
         done = renew(store, held, plan.meta.parts, plan.beside)
     except PointInTimeLost as error:
+        # Raised, it would stop the other workers.
         return error, None
     time.sleep(max(0.0, began + len(hits) / rate - time.monotonic()))
     named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]

@@ -47,7 +47,6 @@ class Tally:
 
     @staticmethod
     def of(ids: Iterator[str]) -> Tally:
-        """Count ids."""
         count, examples = 0, list[str]()
         for count, id in enumerate(ids, 1):
             if count <= _EXAMPLES:
@@ -60,9 +59,8 @@ class IndexCheck:
     """The findings on one index.
 
     meta: None if the index is not attached, and then nothing is counted. bare: documents that have
-    the text, and no tokens. unread: documents that searches find by the text field, and that do
-    not hold it, so that they can't get tokens. other: with tokens of another scheme. stale: with
-    tokens of another text than they have; None if texts were not read.
+    the text, and no tokens. other: with tokens of another scheme. stale: with tokens of another
+    text than they have; None if texts were not read.
     """
 
     index: str
@@ -73,7 +71,6 @@ class IndexCheck:
     bare: Tally = Tally()
     other: Tally = Tally()
     stale: Tally | None = None
-    unread: int = 0
 
     @property
     def good(self) -> bool:
@@ -101,7 +98,7 @@ class Check:
 
     @property
     def good(self) -> bool:
-        """True if there is nothing to do."""
+        """True if there is nothing to do, as of an index."""
         whole = self.next is not False and len(self.schemes) == 1
         return whole and all(each.good for each in self.indices)
 
@@ -138,7 +135,6 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
     if state.closed:
         return IndexCheck(state.name, meta, in_the_way)
     path, parts = path_of(state.name), meta.parts
-    searchable = searchable_text(state, meta)
     readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
     def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
@@ -147,17 +143,15 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
             on_scan(len(hits))
             yield [*map(held_of, hits)]
 
-    lacking = with_text(bare(meta), meta) if searchable else bare(meta)
-    without, unread = _tally(cluster, path, lacking), 0
+    lacking = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
+    without = _tally(cluster, path, lacking)
     if readable and without.count:
-        found = without.count
         without = Tally.of(
             one.id
             for page in pages(lacking)
             for one in page
             if text_at(one.document.source, meta.text_fields) is not None
         )
-        unread = found - without.count if searchable else 0
     outdated = None
     if stale and readable:
         outdated = Tally.of(
@@ -175,12 +169,10 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
         without,
         _tally(cluster, path, other_scheme(meta)),
         outdated,
-        unread,
     )
 
 
 def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
-    """Count the documents that match a query."""
     body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
     whole = {"allow_partial_search_results": "false"}
     _, answer = cluster.ask("POST", f"{path}/_search", body, whole)

@@ -58,7 +58,6 @@ def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 
 def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """Find a field of our name that another program made, or a mapping that can hold none."""
     if str(state.mapping.get("subobjects", "true")).lower() == "false":
         reason = "the mapping has subobjects: false, and the tokens are in an object"
         yield "attach", f"{reason}: {_COPY}"
@@ -97,7 +96,6 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 
 def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """Find a `_source` without some fields, which an update would lose."""
     mode = state.setting("mapping.source.mode")
     disabled, hidden = source_limits(state.mapping, mode)
     mode = state.mapping.get("_source", {}).get("mode") or mode
@@ -126,7 +124,8 @@ def no_text(state: IndexState, name: str) -> str:
         why = f"documents do not hold the field {name!r}, which servers fill from"
         return f"{why} {', '.join(instead)}: name that (--text-field)"
     if field_at(state.mapping, name) is None:
-        known = ", ".join(sorted(_fields_with_text(state.mapping))[:10])
+        texts = [path for path, field in _leaves(state.mapping) if field.get("type") in _TEXTS]
+        known = ", ".join(sorted(texts)[:10])
         other = f"; fields with text: {known}" if known else ""
         strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
         never = " and, dynamic being strict, none can get it" if strict else ""
@@ -152,10 +151,6 @@ def field_at(
             if below is not None:
                 return below
     return None
-
-
-def _fields_with_text(mapping: Mapping[str, Any]) -> list[str]:
-    return [name for name, field in _leaves(mapping) if field.get("type") in _TEXTS]
 
 
 def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:

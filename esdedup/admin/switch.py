@@ -73,8 +73,7 @@ def switch(
     name: an index, alias or data stream. scheme, text_field: the new ones; None to resume a change.
     fill: in place of `backfill` with `effort`. Returns the counts of the documents that got the
     next tokens. After an error the same call resumes. Raises the errors of `plan_switch`, and
-    StoreError, before any change, if there is an obstacle, and if a document was not updated, or an
-    index left out.
+    StoreError if there is an obstacle, before any change, or a document was not updated.
     """
     with reached(target) as cluster:
         plan = plan_switch(cluster, name, scheme, text_field)
@@ -177,6 +176,5 @@ def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
 
 
 def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:
-    """Put it into all indices behind a name, and into the template of the next ones."""
     put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
     renew_template(cluster, named, meta)

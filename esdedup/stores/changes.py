@@ -52,7 +52,6 @@ class ChangeReport(Counts):
 
     @property
     def failed(self) -> int:
-        """The number of failures."""
         return len(self.failures) + self.untold
 
     def telling(self, most: int) -> ChangeReport:
@@ -72,14 +71,11 @@ def change_held(
     paths: list[str] | None = None,
     gone: str | None = None,
 ) -> ChangeReport:
-    """Change documents, each as it is at the moment of writing.
+    """Change documents, each as it is at the moment of writing; return counts of those held.
 
     held: documents with at least the fields of `paths`. decide: called first with them, then with
     those that conflicted, as they are by then. paths: dotted names of the fields to read again;
-    None for whole documents. gone: the reason to fail a document with if it was deleted;
-    None to count it as gone.
-
-    Returns counts that add up to the documents held. Raises the errors of the store.
+    None for whole documents. gone: the reason to fail a deleted document; None to count it as gone.
     """
     report = ChangeReport(read=len(held))
     for attempt in range(ATTEMPTS):
@@ -110,10 +106,7 @@ def change_held(
 
 
 def update(store: Store, documents: Sequence[Document]) -> WriteReport:
-    """Merge fields into documents that exist, objects into objects; null removes a value.
-
-    A document that does not exist is a failure. Raises the errors of the store.
-    """
+    """Merge fields into documents, objects into objects; a missing document is a failure."""
     fields: dict[str, Any] = {}
     for each in documents:
         fields[each.id] = merged(fields.get(each.id, {}), each.source)
@@ -131,10 +124,7 @@ def update(store: Store, documents: Sequence[Document]) -> WriteReport:
 
 
 def delete(store: Store, ids: Sequence[str]) -> int:
-    """Delete documents with their tokens, and return the number that existed.
-
-    Raises StoreError if one can't be deleted, and the errors of the store.
-    """
+    """Delete documents, and return the number that existed. Raises StoreError if one stays."""
     held = store.hold([*dict.fromkeys(ids)], [])
     report = change_held(store, held, lambda some: [Change(one, None) for one in some], [])
     for failure in report.failures:

@@ -60,11 +60,6 @@ class Connection:
             raise UsageError(f"CA file {self.ca_certs}: there is no such file")
 
     @property
-    def has_credentials(self) -> bool:
-        """Whether there is a user name, an API key or a bearer token."""
-        return any(each is not None for each in (self.username, self.api_key, self.bearer_token))
-
-    @property
     def shown(self) -> str:
         """The addresses, for messages."""
         return ", ".join(self.urls) if self.urls else "the cloud deployment"
@@ -130,13 +125,3 @@ def seconds(text: str) -> float:
     if found is None:
         raise ValueError(f"{text!r} is not a time such as 30s, 5m, 1h or 0")
     return float(found[1]) * _SECONDS.get(found[2], 1)
-
-
-def span(length: float) -> str:
-    """Return seconds in words, such as 4m 30s."""
-    left, parts = max(1, round(length)), []
-    for unit, size in _SECONDS.items():
-        if left >= size:
-            parts.append(f"{left // size}{unit}")
-            left %= size
-    return " ".join(parts)

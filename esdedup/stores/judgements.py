@@ -63,7 +63,6 @@ class Judgement:
             raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object that `from_json` reads."""
         return {**asdict(self), "digests": list(self.digests)}
 
     @staticmethod
@@ -73,11 +72,9 @@ class Judgement:
             given = {each.name: found[each.name] for each in fields(Judgement)}
             left, right = given["digests"]
             digest_words([left, right])
-            changed = {
-                "digests": (left, right),
-                "normalisation": Normalisation(**given["normalisation"]),
-            }
-            made = Judgement(**given | changed)
+            given |= {"digests": (left, right)}
+            given["normalisation"] = Normalisation(**given["normalisation"])
+            made = Judgement(**given)
         except KeyError as error:
             raise UsageError(f"it has no {error.args[0]}") from error
         except (TypeError, ValueError) as error:
@@ -172,10 +169,9 @@ def judge(
     similarity: float | None = None,
     drawn: bool = False,
 ) -> list[Judgement]:
-    """Store a verdict on pairs of documents, given by id, and replace earlier ones on them.
+    """Store a verdict on pairs of documents, given by id, in place of earlier ones.
 
-    All have the same time. Raises UsageError for equal ids, and StoreError if a document does not
-    exist or has no text.
+    Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
     """
     sorted_pairs = [sorted(pair, key=natural) for pair in pairs]
     for left, right in sorted_pairs:
@@ -196,10 +192,7 @@ def judge(
 
 
 def stored_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> list[Judgement]:
-    """Return the stored judgements on some pairs of documents, given by id.
-
-    Raises UsageError if one has another form, and the errors of the store.
-    """
+    """Return the stored judgements on pairs of documents. Raises UsageError for another form."""
     beside = store.beside(PREFIX + store.index)
     if beside.meta() is None:
         return []
@@ -212,20 +205,19 @@ def keep_judgements(store: Store, judgements: Iterable[Judgement]) -> None:
     _write(store, {_id(each.left, each.right): each.to_json() for each in judgements})
 
 
-def forget_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> None:
-    """Remove the judgements on some pairs of documents, given by id."""
-    _remove(store, [_id(*pair) for pair in pairs])
+def forget_judgements(store: Store, judged: Iterable[Sequence[str]]) -> None:
+    """Remove judgements on pairs of documents, or on representatives, given by ids."""
+    beside = store.beside(PREFIX + store.index)
+    ids = [_id(*each) for each in judged]
+    if ids and beside.meta() is not None:
+        delete(beside, ids)
+        beside.refresh()
 
 
 def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
     """Let a document represent its group. instead_of: ids that represent theirs no longer."""
     _write(store, {_id(id): {"representative": id, "judged": _now()}})
-    _remove(store, [_id(each) for each in instead_of if each != id])
-
-
-def forget_representative(store: Store, id: str) -> None:
-    """Remove the choice of a document as a representative, if there is one."""
-    _remove(store, [_id(id)])
+    forget_judgements(store, [[each] for each in instead_of if each != id])
 
 
 def _write(store: Store, sources: Mapping[str, dict[str, Any]]) -> None:
@@ -242,13 +234,6 @@ def _write(store: Store, sources: Mapping[str, dict[str, Any]]) -> None:
     for failure in report.failures:
         raise StoreError(f"{beside.where}: the judgement was not stored: {failure.reason}")
     beside.refresh()
-
-
-def _remove(store: Store, ids: Sequence[str]) -> None:
-    beside = store.beside(PREFIX + store.index)
-    if ids and beside.meta() is not None:
-        delete(beside, ids)
-        beside.refresh()
 
 
 def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple[Judgement, ...]:
@@ -283,10 +268,7 @@ def _digests(
 
 
 def _id(*ids: str) -> str:
-    """Return the id of the judgement on two documents in any order, or on a representative.
-
-    It is a hash, because ids of documents may be too long to be joined.
-    """
+    # A hash, because ids of documents may be too long to be joined.
     written = json.dumps(sorted(ids, key=natural))
     return xxhash.xxh3_128_hexdigest(written.encode())
 

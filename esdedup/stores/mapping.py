@@ -114,7 +114,6 @@ class IndexMeta:
         return self.parts if self.next is None else [*self.parts, *self.next.parts]
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object that `from_json` reads."""
         document = {
             "id": self.whole.id,
             "text_fields": list(self.text_fields),
@@ -129,29 +128,21 @@ class IndexMeta:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
-        known = document if isinstance(document, Mapping) else {}
-        names, stop = known.get("text_fields"), known.get("stop", [])
-        texts = [known.get("field"), known.get("marks_in", "")]
-        if not (
-            isinstance(names, list)
-            and isinstance(stop, list)
-            and all(isinstance(text, str) for text in [*names, *stop, *texts])
-            and isinstance(known.get("next", {}), Mapping)
-            and "next" not in known.get("next", {})
-        ):
-            raise UsageError(
-                f"another version of {FIELD} made the index (its scheme is {known.get('id')}): use"
-                " that version, or index the documents again, see docs/how-to/upgrade.md"
+        try:
+            scheme, following = Scheme.from_json(document["scheme"]), document.get("next")
+            return IndexMeta(
+                scheme,
+                tuple(document["text_fields"]),
+                document["field"],
+                None if following is None else IndexMeta.from_json(following),
+                stop_entries(document.get("stop", []), scheme),
+                marks_in=document.get("marks_in"),
             )
-        scheme = Scheme.from_json(known.get("scheme", {}))
-        return IndexMeta(
-            scheme,
-            tuple(names),
-            known["field"],
-            IndexMeta.from_json(known["next"]) if "next" in known else None,
-            stop_entries(stop, scheme),
-            marks_in=known.get("marks_in"),
-        )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"another version of {FIELD} made the index: use that version, or index the"
+                " documents again, see docs/how-to/upgrade.md"
+            ) from error
 
     def holds(self, other: IndexMeta) -> bool:
         """Return whether `require` accepts another one."""

@@ -1,13 +1,14 @@
 """The place of an index: what opens its store, and where its jobs keep their files."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import IndexNotFound, UsageError
 from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, reached
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.indices import check_apart
+from esdedup.stores.elastic.indices import resolve
 from esdedup.stores.judgements import PREFIX
 from esdedup.stores.private_files import file_name
 
@@ -41,5 +42,10 @@ class Place:
             what = "the documents already" if other == self.index else "judgements"
             raise UsageError(f"index {other!r} holds {what}: name another to move to")
         if isinstance(self.target, Connection):
-            with reached(self.target, self.policy) as cluster:
-                check_apart(cluster, self.index, other)
+            with reached(self.target, self.policy) as cluster, suppress(IndexNotFound):
+                found = [{*resolve(cluster, each).indices} for each in (self.index, other)]
+                if shared := sorted(found[0] & found[1]):
+                    raise UsageError(
+                        f"{other!r} names an index that {self.index!r} names too:"
+                        f" {', '.join(shared)}"
+                    )

@@ -20,10 +20,9 @@ MAX_STOPPED = 1_000
 
 
 def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
-    """Return tokens as a stop list, sorted, each once.
+    """Return tokens as a stop list, sorted, each once. Raises UsageError for other or too many.
 
-    tokens: each with its kind, unless it can only be of one. Raises UsageError if one is not a
-    token of the scheme, and for too many.
+    tokens: each with its kind, unless it can only be of one.
     """
     check_list("tokens", tokens)
     entries = tuple(sorted({_entry(token, scheme) for token in tokens}))
@@ -46,8 +45,7 @@ def is_token(token: str, sketch: Sketch) -> bool:
 
 def stopped_tokens(stop: Sequence[str], key: str) -> frozenset[str]:
     """Return the tokens of one field in a stop list."""
-    parts = [entry.partition(":") for entry in stop]
-    return frozenset(token for own, _, token in parts if own == key)
+    return frozenset(each.partition(":")[2] for each in stop if each.startswith(f"{key}:"))
 
 
 def stopped_buckets(stop: Sequence[str], sketch: Sketch) -> tuple[I64, U64]:
@@ -57,10 +55,8 @@ def stopped_buckets(stop: Sequence[str], sketch: Sketch) -> tuple[I64, U64]:
 
 
 def without(query: CandidateQuery, tokens: Collection[str]) -> CandidateQuery:
-    """Return a query without some tokens; its `stopped` counts the groups that lost any.
-
-    A group whose first token leads is left out with all of its probes.
-    """
+    """Return a query without some tokens; its `stopped` counts the groups that lost any."""
+    # A group whose first token leads is left out with all of its probes.
     groups = [
         [] if query.leads and group[0] in tokens else [each for each in group if each not in tokens]
         for group in query.groups

@@ -12,15 +12,15 @@ import numpy as np
 from esdedup.exceptions import RecordError
 
 MOST_NESTED = 500
-"""Levels of arrays and objects in a document."""
+"""Levels of arrays and objects; Python reads 990 at the top of its stack, and servers 1,000."""
 
 
 def to_json(value: Any, of: str) -> str:
-    """Return compact JSON, with characters beyond ASCII as they are.
+    """Return compact JSON, with characters beyond ASCII unescaped.
 
-    The types are those that the servers' own clients accept: dates and times become ISO 8601,
-    decimals numbers, UUIDs strings, numpy values plain ones. of: names the value in the message.
-    Raises RecordError for other types, NaN, infinity, and half of a surrogate pair.
+    Dates become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones, as in the
+    servers' own clients. of: names the value in messages. Raises RecordError for other types, NaN,
+    infinity, and half of a surrogate pair.
     """
     try:
         text = ENCODER.encode(value)
@@ -33,21 +33,15 @@ def to_json(value: Any, of: str) -> str:
 
 
 def check_depth(text: str, value: Any) -> None:
-    """Raise RecordError if arrays or objects are nested too deeply to be read again.
-
-    Python reads 990 levels at the top of its stack, and servers 1,000. text: the value as JSON.
-    """
+    """Raise RecordError if arrays or objects are nested too deeply. text: the value as JSON."""
     if text.count("[") + text.count("{") <= MOST_NESTED:
         return
     level: list[Any] = [value]
-    for _ in range(MOST_NESTED + 1):
-        inner = [each for each in level if isinstance(each, (dict, list))]
-        level = [
-            each for some in inner for each in (some.values() if isinstance(some, dict) else some)
-        ]
-        if not level:
-            return
-    raise RecordError(f"nested too deeply: more than {MOST_NESTED} levels")
+    for _ in range(MOST_NESTED):
+        values = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for some in values for each in some if isinstance(each, (dict, list))]
+    if level:
+        raise RecordError(f"nested too deeply: more than {MOST_NESTED} levels")
 
 
 def same_json(one: Any, other: Any) -> bool:
@@ -78,9 +72,7 @@ def _plain(value: Any) -> Any:
         return float(value)
     if isinstance(value, uuid.UUID):
         return str(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
 

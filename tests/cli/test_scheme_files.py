@@ -141,8 +141,3 @@ def test_any_description_of_an_index_is_taken_or_refused(name: str, value: Any) 
         del document[name]
     with suppress(UsageError):
         IndexMeta.from_json(document)
-
-
-def test_an_index_of_another_version_is_named() -> None:
-    with pytest.raises(UsageError, match="its scheme is v2-0123456789ab"):
-        IndexMeta.from_json({"id": "v2-0123456789ab", "minhash": {}})

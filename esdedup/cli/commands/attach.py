@@ -189,7 +189,6 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
         "without_tokens": asdict(check.bare),
         "other_scheme": asdict(check.other),
         "stale": check.stale and asdict(check.stale),
-        "text_not_in_source": check.unread,
         "obstacles": _plain(check.obstacles),
     }
 
@@ -225,11 +224,6 @@ def _advise(found: Check, name: str) -> None:
         message(f"To add the fields: esdedup attach --index {name}")
     if any(each.bare.count or each.other.count for each in indices):
         message(f"To fill in tokens: esdedup backfill --index {name}")
-    if unread := sum(each.unread for each in indices):
-        message(
-            f"{count(unread, 'document')} found by the text field, but without a text in _source:"
-            " attach the field that documents hold instead"
-        )
     if any(each.stale is not None and each.stale.count for each in indices):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
     if len(found.schemes) > 1:

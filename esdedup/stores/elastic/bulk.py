@@ -12,7 +12,7 @@ from typing import Any
 from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
 from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
-from esdedup.stores.elastic.retry import Retries
+from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.to_json import to_json
 
 _FATAL = (
@@ -59,8 +59,7 @@ def write_actions(
 
     send: sends one body. It raises StoreUnavailable if the body may be sent again, TooLarge if it
     must be split. Raises StoreUnavailable, with the number of documents acknowledged, when the
-    retries run out, and the error of `errors.error_of` if the index refuses every document: it is
-    closed, blocked, or the user may not write to it.
+    retries run out, and an error of `errors.error_of` if the index refuses every document.
     """
     report = WriteReport()
     for chunk in _chunks(actions, policy):
@@ -88,7 +87,7 @@ def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Acti
 
 
 def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str) -> WriteReport:
-    report, attempts = WriteReport(), retries.attempts()
+    report, attempts = WriteReport(), Attempts(retries)
     while True:
         try:
             answer = send(b"".join(action.lines for action in pending))
@@ -109,18 +108,15 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
             return report
         if len(rejected) < len(pending):
             # The server is busy, but makes progress.
-            attempts = retries.attempts()
+            attempts = Attempts(retries)
         pending = [action for action, _ in rejected]
         many = f"{where}: {len(pending)} documents rejected: {rejected[0][1]}"
         if not attempts.wait(StoreUnavailable(many)):
             if report == WriteReport():
                 # It refused all of them for the whole time, and would refuse the next ones too.
                 raise attempts.given_up(StoreUnavailable(many))
-            failures = [
-                Failure(one.id, str(attempts.given_up(StoreUnavailable(why))))
-                for one, why in rejected
-            ]
-            return report + WriteReport(failures=failures)
+            ends = [(one.id, attempts.given_up(StoreUnavailable(why))) for one, why in rejected]
+            return report + WriteReport(failures=[Failure(id, str(end)) for id, end in ends])
 
 
 def _sort_items(
@@ -158,8 +154,7 @@ def line(value: Any, of: str = "a request") -> bytes:
 def place_of(held: Held) -> dict[str, Any]:
     """Return the index, id and routing that identify a document in a bulk request or multi-get.
 
-    A change through an alias or data stream must name the document's own index, and a document
-    that was written with a routing is found only with it.
+    Through an alias, a change must name the index; only with its routing is a document found.
     """
     place: dict[str, Any] = {"_index": held.index, "_id": held.document.id}
     return place if held.routing is None else {**place, "routing": held.routing}

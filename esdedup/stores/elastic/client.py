@@ -30,7 +30,7 @@ from esdedup.stores.elastic.errors import (
     passes,
     reason_of,
 )
-from esdedup.stores.elastic.retry import Retries
+from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.text.arrays import U64
 
 log = logging.getLogger("esdedup")
@@ -46,9 +46,8 @@ _BULK = {"filter_path": ",".join(["error", "status", *(f"items.*.{name}" for nam
 class Cluster:
     """A cluster, whose product is detected first. Requests are retried while it is not ready.
 
-    known: it has answered before; otherwise NotReached is not retried. product: its name and
-    version, for messages. Raises StoreUnavailable, AuthenticationFailed or UsageError if the
-    cluster can't be reached.
+    known: it has answered before; otherwise NotReached is not retried. Raises StoreUnavailable,
+    AuthenticationFailed or UsageError if it can't be reached.
     """
 
     def __init__(
@@ -61,6 +60,7 @@ class Cluster:
         self.policy = policy or BulkPolicy()
         self.retries = Retries(connection.retry_for)
         self._link = Link(connection)
+        self.close = self._link.close
         self._may_not_refresh = False
         try:
             but_not = () if known else (NotReached,)
@@ -72,10 +72,7 @@ class Cluster:
         self.is_opensearch = name == "OpenSearch"
 
     def _identify(self) -> tuple[str, str]:
-        """Return the product, and its version or "".
-
-        Elasticsearch names itself in a header of every answer, OpenSearch in the body of `GET /`.
-        """
+        """Return the product, and its version or ""."""
         # Try each address once, because any node may be down.
         meta, body = self._link.send("GET", "/", others=max(0, len(self.connection.urls) - 1))
         if meta.status == 401 or passes(meta.status, body):
@@ -103,8 +100,7 @@ class Cluster:
         """Send a request once. Return the status and the body of the answer.
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
-        return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
-        StoreError if it is not a JSON object.
+        return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
         """
         meta, answer = self._link.send(method, path, body, params)
         is_object = isinstance(answer, Mapping)
@@ -116,7 +112,7 @@ class Cluster:
         return meta.status, answer
 
     def _error(self, status: int, body: Any, headers: Mapping[str, str]) -> EsdedupError:
-        if status == 401 and not self.connection.has_credentials:
+        if status == 401 and not self._link.has_credentials:
             return AuthenticationFailed(
                 f"{self.connection.shown}: the server requires credentials (401), and none are"
                 " given. Set a user name and password, an API key or a bearer token"
@@ -129,10 +125,6 @@ class Cluster:
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
         """Send a request, as `request`, that may be sent twice without harm."""
         return self.retries.until_answered(functools.partial(self.request, *request, **options))
-
-    def close(self) -> None:
-        """Close connections."""
-        self._link.close()
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Return the number of documents that match."""
@@ -201,7 +193,6 @@ class Cluster:
 
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
-        """Open a point in time over an index for the time of a `with`."""
         point = self.open_point(path)
         try:
             yield point
@@ -214,7 +205,7 @@ class Cluster:
         If the point in time is lost, another one is opened, and hits of documents that were
         yielded are left out. So each document is yielded once, but those after that may be newer.
         """
-        attempts, seen = self.retries.attempts(), list[U64]()
+        attempts, seen = Attempts(self.retries), list[U64]()
         while True:
             try:
                 with self.point_in_time(path) as point:
@@ -227,7 +218,7 @@ class Cluster:
                             page = [page[row] for row in np.flatnonzero(fresh)]
                             keys = keys[fresh]
                         seen.append(keys)
-                        attempts = self.retries.attempts()
+                        attempts = Attempts(self.retries)
                         if page:
                             yield page
                 return
@@ -260,7 +251,7 @@ class Cluster:
             self._may_not_refresh = True
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        """Yield the hits of a search over a point in time, page by page. body: with a sort."""
+        """Yield the hits of a sorted search over a point in time, page by page."""
         hits, point = self.page(point, body)
         while hits:
             yield hits

@@ -108,10 +108,7 @@ def reason_of(body: Any) -> str:
 
 
 def _deepest(error: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the deepest cause of an error; of several shards, that of the first.
-
-    Both products add `root_cause` to every error; mostly it repeats the error itself.
-    """
+    """Return the deepest cause of an error; of several shards, that of the first."""
     cause = error
     if not isinstance(error.get("caused_by"), Mapping):
         shards = [shard.get("reason") for shard in error.get("failed_shards") or ()]

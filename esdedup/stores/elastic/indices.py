@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -43,7 +42,6 @@ class IndexState:
 
     @property
     def closed(self) -> bool:
-        """Return True if the index is closed."""
         return self.setting("verified_before_close") == "true"
 
     def setting(self, name: str, default: str = "") -> str:
@@ -52,7 +50,6 @@ class IndexState:
 
 
 def path_of(name: str) -> str:
-    """Return the path of requests to an index."""
     return f"/{quote(name, safe='')}"
 
 
@@ -78,29 +75,10 @@ def resolve(cluster: Cluster, name: str) -> Named:
     )
 
 
-def other_names(cluster: Cluster, name: str) -> list[str]:
-    """Return the aliases of an index, or the indices behind an alias or data stream."""
-    try:
-        named = resolve(cluster, name)
-    except IndexNotFound:
-        return []
-    return sorted({*named.indices, *named.aliases} - {name})
-
-
-def check_apart(cluster: Cluster, name: str, other: str) -> None:
-    """Raise UsageError if two names share an index. Names need not exist."""
-    with suppress(IndexNotFound):
-        found = [{*resolve(cluster, each).indices} for each in (name, other)]
-        if shared := sorted(found[0] & found[1]):
-            raise UsageError(
-                f"{other!r} names an index that {name!r} names too: {', '.join(shared)}"
-            )
-
-
 def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
     """Return the indices behind a name that has our field, their states, and their `IndexMeta`.
 
-    Raises IndexNotFound if the name or the field does not exist, and the errors of `common_meta`.
+    Raises IndexNotFound if the name or the field does not exist.
     """
     named = resolve(cluster, name)
     found = states(cluster, named)
@@ -111,7 +89,7 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
-    """Return a list, which the servers write as a single value if it has one."""
+    # The servers write a list of one as a single value.
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -130,7 +108,6 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
 
 
 def mappings_of(cluster: Cluster, name: str) -> dict[str, Mapping[str, Any]]:
-    """Return the mapping of each index behind a name."""
     _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
     return {index: found["mappings"] for index, found in answer.items()}
 

@@ -28,16 +28,14 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     }
     if query.filters:
         condition["filter"] = list(query.filters)
-    excluded: list[dict[str, Any]] = []
     # Servers refuse empty ids.
     if query.exclude:
-        excluded.append({"ids": {"values": [query.exclude]}})
+        condition.setdefault("must_not", []).append({"ids": {"values": [query.exclude]}})
     if query.originals:
-        excluded.append({"exists": {"field": f"{query.marks_in}.original"}})
-    if excluded:
-        condition["must_not"] = excluded
-    kept = f"{query.field}.{query.key}" if query.kept else ""
-    unread = [path for path in TOKEN_PATHS if not fnmatchcase(kept, path)]
+        condition.setdefault("must_not", []).append(
+            {"exists": {"field": f"{query.marks_in}.original"}}
+        )
+    unread = [path for path in TOKEN_PATHS if not (query.kept and fnmatchcase(field, path))]
     return {
         "query": {"bool": condition},
         "size": limit,
@@ -127,15 +125,11 @@ def bucket_body(field: str, token: str) -> dict[str, Any]:
 
 
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
-    """Return the documents of hits."""
     return [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
 
 
 def held_of(hit: Mapping[str, Any]) -> Held:
-    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get.
-
-    Its version is the sequence number and the primary term.
-    """
+    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get."""
     return Held(
         Document(hit["_id"], hit.get("_source", {})),
         f"{hit['_seq_no']}/{hit['_primary_term']}",

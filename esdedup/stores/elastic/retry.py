@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from esdedup.exceptions import StoreError, StoreUnavailable
-from esdedup.stores.connection import span
 
 log = logging.getLogger("esdedup")
 
@@ -37,10 +36,6 @@ class Retries:
         self.total = total
         self.logged_at = -math.inf
 
-    def attempts(self) -> Attempts:
-        """Return the attempts at one request."""
-        return Attempts(self)
-
     def until_answered(
         self, call: Callable[[], Answer], but_not: tuple[type[StoreError], ...] = ()
     ) -> Answer:
@@ -48,7 +43,7 @@ class Retries:
 
         but_not: errors to raise immediately.
         """
-        attempts = self.attempts()
+        attempts = Attempts(self)
         while True:
             try:
                 return call()
@@ -81,7 +76,7 @@ class Attempts:
             return False
         if now >= retries.logged_at + _LOG_EVERY:
             retries.logged_at = now
-            log.warning("%s; trying again for up to %s", error, span(left))
+            log.warning("%s; trying again for up to %.0fs", error, left)
         delay = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._failures) * random.uniform(0.5, 1.0)
         self._failures += 1
         # The last attempt comes when the time is up.
@@ -90,15 +85,11 @@ class Attempts:
 
     def given_up(self, error: StoreError) -> StoreUnavailable:
         """Return the error to raise after the last attempt."""
-        if not (total := self._retries.total):
+        total, asked = self._retries.total, _asked(error)
+        if not total:
             return StoreUnavailable(str(error))
-        asked = _asked(error)
-        why = (
-            f"It asks to wait for {span(asked)}"
-            if asked > total
-            else f"Gave up after {span(total)}"
-        )
-        return StoreUnavailable(f"{error}. {why} (--retry-for)")
+        why = "It asks to wait for" if asked > total else "Gave up after"
+        return StoreUnavailable(f"{error}. {why} {max(1, asked, total):.0f}s (--retry-for)")
 
 
 def _asked(error: StoreError) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
     FIELD,
     WHOLE,
@@ -330,7 +330,11 @@ class ClusterStore:
         )
 
     def names(self) -> list[str]:
-        return indices.other_names(self.cluster, self.index)
+        try:
+            named = indices.resolve(self.cluster, self.index)
+        except IndexNotFound:
+            return []
+        return sorted({*named.indices, *named.aliases} - {self.index})
 
     def indices(self) -> list[str]:
         params = {"filter_path": "*.mappings._meta", "expand_wildcards": "open"}

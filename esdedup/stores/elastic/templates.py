@@ -18,12 +18,11 @@ def template_name(name: str) -> str:
 
 
 def template_body(meta: IndexMeta) -> dict[str, Any]:
-    """Return the body of a component template with our fields."""
     return {"template": {"mappings": index_mapping(meta)}}
 
 
 def put_template(cluster: Cluster, name: str, meta: IndexMeta) -> None:
-    """Put the component template of a name, and nothing else."""
+    """Put the component template of a name."""
     path = f"/_component_template{path_of(template_name(name))}"
     try:
         cluster.ask("PUT", path, template_body(meta))

@@ -35,7 +35,9 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._headers = {"accept": "application/json", **_credentials(connection)}
+        credentials = _credentials(connection)
+        self.has_credentials = bool(credentials)
+        self._headers = {"accept": "application/json", **credentials}
         self._transport = _client(connection).transport
         self._transport.serializers = _Bodies(self._transport.serializers.serializers)
         self.close = self._transport.close

@@ -72,8 +72,7 @@ _SECONDS_TO_READ = 1e-5
 class LocalStore:
     """A store in one SQLite file, which may hold several indices.
 
-    Documents are durable when `write` returns (WAL, synchronous=FULL). One process writes at a
-    time, others wait. Readers never wait, and see whole commits only.
+    One process writes at a time, others wait. Readers never wait, and see whole commits only.
     """
 
     def __init__(self, path: str | Path, index: str) -> None:
@@ -297,10 +296,7 @@ class LocalStore:
 
     @contextmanager
     def _searching(self) -> Iterator[Tables]:
-        """Yield the tables after listing new documents.
-
-        Documents stay unlisted if waiting for another writer would take longer than reading them.
-        """
+        """Yield the tables after listing new documents, unless reading them takes less time."""
         with self._reading() as tables:
             waiting = tables.waiting()
         if waiting >= _MANY:
@@ -320,7 +316,6 @@ class LocalStore:
                 db.execute("COMMIT")
 
     def _meta(self, db: sqlite3.Connection) -> IndexMeta | None:
-        """Return the index's `IndexMeta`, or None if there is no index."""
         # The layout is written together with the first index.
         (layout,) = db.execute("PRAGMA user_version").fetchone()
         if not layout:
