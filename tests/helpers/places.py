@@ -1,7 +1,5 @@
 """Stores for the tests that hold for all of them, and documents whose tokens are made by hand."""
 
-import json
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import esdedup
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document
 from esdedup.stores import Cluster, ClusterStore, LocalStore, Store
 from esdedup.stores.mapping import IndexMeta
+from tests.helpers.commands import call
 
 META = IndexMeta(esdedup.Scheme())
 SCHEME = META.scheme.id
@@ -36,12 +35,7 @@ class Place:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request; `path` begins after the name of the index."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
-        address = f"{self.target}/{self.index}{path}"
-        request = urllib.request.Request(address, data, headers, method=method)
-        with urllib.request.urlopen(request) as answer:
-            return json.loads(answer.read() or b"{}")
+        return call(str(self.target), method, f"/{self.index}{path}", body)
 
 
 OpenStore = Callable[..., Store]

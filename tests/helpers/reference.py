@@ -36,11 +36,7 @@ def words(text: str) -> list[str]:
             found.append(character)
         inside = kind
     # A run of one symbol counts as three at most.
-    return [word[:3] if set(word) == {word[0]} and is_symbol(word[0]) else word for word in found]
-
-
-def is_symbol(character: str) -> bool:
-    return bool(character_classes()[ord(character)] == SYMBOL)
+    return [word[:3] if character_classes()[ord(word[0])] == SYMBOL else word for word in found]
 
 
 def token_hash(token: str, seed: int) -> int:
@@ -82,12 +78,10 @@ def signature(hashes: list[int], permutations: int, seed: int) -> list[int]:
     return made
 
 
-def fingerprint(hashes: list[int], weights: list[int] | None = None) -> int:
+def fingerprint(hashes: list[int]) -> int:
     made = 0
-    counts = weights or [1] * len(hashes)
     for bit in range(64):
-        ones = sum(count for h, count in zip(hashes, counts, strict=True) if h >> bit & 1)
-        made |= (2 * ones > sum(counts)) << bit
+        made |= (2 * sum(h >> bit & 1 for h in hashes) > len(hashes)) << bit
     return made
 
 

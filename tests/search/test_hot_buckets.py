@@ -14,7 +14,6 @@ import pytest
 import esdedup
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
-from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
@@ -212,54 +211,6 @@ def test_the_nearest_expect_no_more_than_is_left(tmp_path: Path, signature: int)
         assert found == ((4, 128, False) if signature else (0, 0, True))
 
 
-def test_segments_may_be_stopped_too(filled: Filled) -> None:
-    with filled.open() as index:
-        (one,) = with_tokens([Document("x", {"text": TEXTS["d2"]})], index.meta)
-        tokens = [f"simhash:{token}" for token in one.tokens["simhash"]]
-    ran = filled.run("stop", *tokens[:3])
-    assert "no Hamming distance is guaranteed" in ran.err
-    with filled.open() as index:
-        result = index.similar(TEXTS["d2"], sketch="simhash", distance=0)
-        assert (result.asked, result.stopped) == (1, 3)
-        assert result.matches[0].id == "d2"
-        # With their neighbours, the segments are still asked for in part.
-        wide = index.similar(TEXTS["d2"], sketch="simhash", distance=7)
-        assert (wide.asked, wide.stopped) == (4, 3)
-        assert index.similar(TEXTS["d2"]).stopped == 0
-        index.stop(tokens)
-        assert index.similar(TEXTS["d2"], sketch="simhash", distance=0).blind
-    ran = filled.run("similar", "--text", TEXTS["d2"], "--sketch", "simhash", "-d", "7")
-    assert "matches within the distance may be missing" in ran.err
-
-
-def test_what_is_no_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with esdedup.open("x.db", scheme=SCHEME) as index:
-        index.add([{"id": "1", "text": "one"}])
-        with pytest.raises(UsageError, match=r"1,001 tokens: it takes 1,000"):
-            index.stop([f".{n:05}" for n in range(MAX_STOPPED + 1)])
-        assert index.meta.stop == ()
-        assert len(index.stop([f".{n:05}" for n in range(MAX_STOPPED)])) == MAX_STOPPED
-    for arguments, message in (
-        *(((wrong,), "not a token of the index's scheme") for wrong in ("x", ":.12345", ".1234é")),
-        (("minhash:",), "not a token"),
-        (("simhash:.12345",), "not a token"),
-        (("--clear", "--over", "3"), ""),
-    ):
-        ran = run_command("stop", "--db", "x.db", *arguments)
-        assert (ran.status, message in ran.err) == (2, True), arguments
-
-
-def test_a_sample_is_spread_over_the_index(tmp_path: Path) -> None:
-    """Also where what is alike came together, as in a local file it does."""
-    with esdedup.open(tmp_path / "x.db") as index:
-        index.add({"id": str(n), "text": words(n)} for n in range(2_000))
-        index.add({"id": f"same{n}", "text": "one and the same text"} for n in range(400))
-        found = hot_buckets(index.store, index.meta, None, over=300, sampled=240)
-        assert found.sampled == 240
-        assert [bucket.documents for bucket in found.buckets] == [400] * 16
-
-
 STOP = IndexMeta(SCHEME, stop=("minhash:.12345",))
 
 
@@ -288,6 +239,11 @@ def test_buckets_of_a_list() -> None:
     with pytest.raises(UsageError, match=r"use minhash:\.123 or simhash:\.123"):
         stop_entries([".123"], alike)
     assert stop_entries(["simhash:.123"], alike) == ("simhash:.123",)
+    for wrong in ("x", ":.12345", ".1234é", "minhash:", "simhash:.12345"):
+        with pytest.raises(UsageError, match="not a token"):
+            stop_entries([wrong], SCHEME)
+    with pytest.raises(UsageError, match=r"1,001 tokens: it takes 1,000"):
+        stop_entries([f".{n:05}" for n in range(MAX_STOPPED + 1)], SCHEME)
 
 
 @pytest.mark.on_every_server

@@ -65,19 +65,6 @@ def test_probes_are_the_bands_of_swapped_minima(
         assert set(found[text, band][whole[text, band]].tolist()) == wanted
 
 
-@given(st.floats(0, 1), st.integers(1, 8), st.integers(0, 3))
-def test_a_swap_finds_more_up_to_all(similarity: float, rows: int, swaps: int) -> None:
-    plain, more = meeting(similarity, rows), meeting(similarity, rows, swaps)
-    assert plain == similarity**rows
-    assert plain <= more <= 1.0
-    if swaps == 1:
-        assert more == pytest.approx(similarity**rows * (1 + rows * (1 - similarity) / 2))
-    # With ever more swaps a row meets with J / (1 - c), by the geometric series.
-    most = (2 * similarity / (1 + similarity)) ** rows
-    assert more <= most + 1e-12
-    assert meeting(similarity, rows, 200) == pytest.approx(most, abs=1e-9)
-
-
 @given(st.floats(0.01, 1), st.floats(0.01, 0.9999), st.integers(1, 200), st.integers(1, 8))
 def test_the_fewest_swaps_that_reach_the_recall(
     threshold: float, recall: float, bands: int, rows: int
