@@ -66,8 +66,10 @@ def _exact(annotation: str) -> frozenset[type]:
 @functools.cache
 def _plain_fields(kind: Any) -> list[tuple[str, str]]:
     """The names and annotations of the fields of a dataclass whose types are plain."""
-    annotations = [(each.name, str(each.type)) for each in fields(kind)]
-    return [each for each in annotations if set(each[1].split(" | ")) <= _WORDS.keys()]
+    types = [(each.name, each.type) for each in fields(kind)]
+    written = [(name, of.__name__ if isinstance(of, type) else str(of)) for name, of in types]
+    plain = [(name, annotation.replace("pathlib.Path", "Path")) for name, annotation in written]
+    return [each for each in plain if set(each[1].split(" | ")) <= _WORDS.keys()]
 
 
 @functools.cache

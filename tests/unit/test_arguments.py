@@ -90,6 +90,8 @@ def test_of_an_index(index: Any, named: str, call: Callable[[Any], object]) -> N
         ("seed: use a whole number", lambda: Scheme(seed=some(1.5))),
         ("threshold: use a number", lambda: DuplicatePolicy(threshold=some("0.8"))),
         ("recall: use a number", lambda: Limits(recall=some("0.9"))),
+        ("size: use a whole number", lambda: esdedup.Shingling(size=some("x"))),
+        ("casefold: use True or False", lambda: esdedup.Normalisation(casefold=some(3))),
     ],
 )
 def test_of_others(
