@@ -206,13 +206,11 @@ class _Arrivals:
             # Its equal document was replaced within the block.
             self.near |= self._stored_near([row])
         near, truncated = self.near[text]
-        may_follow = partial(self._may_follow, id, text)
-        near = [*filter(may_follow, self._now(near))]
-        if self.policy.groups:
-            near = [each for each in near if each.verdict.original is None]
+        may_lead = partial(self._may_lead, id, text)
+        near = [*filter(may_lead, self._now(near))]
         peers, more = self.peers.near(text)
         for other, measure in peers:
-            near += self._first(other, may_follow, measure)
+            near += self._first(other, may_lead, measure)
         truncated = truncated or more
         if not near:
             return Verdict(id, truncated=truncated)
@@ -231,6 +229,11 @@ class _Arrivals:
         apart = self.run.apart(id, text)
         return near.id not in apart and self.run.may_have(id, text, near.verdict)
 
+    def _may_lead(self, id: str, text: str, near: Original) -> bool:
+        """Return False if a document can't be the duplicate of a similar one."""
+        is_member = self.policy.groups and near.verdict.original is not None
+        return not is_member and self._may_follow(id, text, near)
+
     def _now(self, found: Iterable[Original]) -> list[Original]:
         """Return stored documents as they are after the documents that were written so far."""
         return [
@@ -240,18 +243,10 @@ class _Arrivals:
         ]
 
     def _first(
-        self, text: str, may_follow: Callable[[Original], bool], measure: Measure | None = None
+        self, text: str, may_follow: Callable[[Original], bool], measure: Measure = (None, None)
     ) -> list[Original]:
-        """Return the first written document of a text that may be followed, or nothing.
-
-        measure: of a similar text, None of an equal one.
-        """
-        leads = measure is not None and self.policy.groups
-        found = (
-            Original(id, text, one, measure or (None, None))
-            for id, one in self.written[text].items()
-            if not (leads and one.original is not None)
-        )
+        """Return the first written document of a text that may be followed, or nothing."""
+        found = (Original(id, text, one, measure) for id, one in self.written[text].items())
         return [*itertools.islice(filter(may_follow, found), 1)]
 
     def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:

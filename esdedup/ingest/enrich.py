@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import UsageError
@@ -80,24 +80,28 @@ def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
         copy, found = _copied(action)
         copies.append(copy)
         documents += found
-    warn_of_parts(sum(partial and holds_part(each, meta) for each, partial in documents))
+    parts: set[int] = set()
     for one in meta.all:
-        texts = [text_to_sketch(each, one, partial) for each, partial in documents]
-        sketches = sketch([text for text in texts if text is not None], one.scheme)
+        changes = [text_change(each, one, partial) for each, partial in documents]
+        sketches = sketch([text for _, text in changes if text is not None], one.scheme)
         tokens = iter(token_fields(sketches, one.scheme))
-        for (document, partial), text in zip(documents, texts, strict=True):
-            if text is not None:
+        for row, ((document, partial), (change, _)) in enumerate(
+            zip(documents, changes, strict=True)
+        ):
+            if change == "new":
                 own = next(tokens)
                 document[one.field] = merged_fields(own, one.scheme) if partial else own
-            elif removes_text(document, one, partial):
+            elif change == "gone":
                 document[one.field] = None
+            elif change == "part":
+                parts.add(row)
+    warn_of_parts(len(parts))
     return copies
 
 
 def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
     """Return a copy of an action, and the documents in it, each with True for a `doc`."""
-    # Nearly every action is a plain dict, for which this check is fast.
-    if not isinstance(action, (dict, Mapping)):
+    if not isinstance(action, Mapping):
         return action, []
     body = copy = dict(action)
     kind, source = action.get("_op_type", "index"), action.get("_source")
@@ -113,26 +117,21 @@ def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
     return copy, [(body, False)] if is_document else []
 
 
-def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> str | None:
-    """Return the text of a document, or None if it lacks it, or is a `doc` with a part of it."""
-    if partial and text_given(fields, meta) == "partly":
-        return None
-    return text_at(fields, meta.text_fields)
+def text_change(
+    fields: Mapping[str, Any], meta: IndexMeta, partial: bool
+) -> tuple[Literal["new", "gone", "part", "none"], str | None]:
+    """Return how a document, or the `doc` of an update, changes the text, and the new text.
 
-
-def removes_text(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> bool:
-    """Return whether a document has no text, and tokens of a former one would stay in it.
-
-    A `doc` may replace the text by null. A whole document may hold the field it was read with.
+    "gone": a `doc` replaces the text by null, or a document without a text holds the tokens that it
+    was read with. "part": a `doc` holds only some of several text fields.
     """
-    if text_at(fields, meta.text_fields) is not None:
-        return False
-    return text_given(fields, meta) == "wholly" if partial else fields.get(meta.field) is not None
-
-
-def holds_part(fields: Mapping[str, Any], meta: IndexMeta) -> bool:
-    """Return whether the `doc` of an update changes the text, and holds only a part of it."""
-    return any(text_given(fields, one) == "partly" for one in meta.all)
+    given = text_given(fields, meta) if partial else "wholly"
+    if given == "partly":
+        return "part", None
+    if (text := text_at(fields, meta.text_fields)) is not None:
+        return "new", text
+    gone = given == "wholly" if partial else fields.get(meta.field) is not None
+    return "gone" if gone else "none", None
 
 
 def warn_of_parts(count: int) -> None:

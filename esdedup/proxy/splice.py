@@ -11,12 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from esdedup.exceptions import EsdedupError
-from esdedup.ingest.enrich import (
-    holds_part,
-    removes_text,
-    text_to_sketch,
-    warn_of_parts,
-)
+from esdedup.ingest.enrich import text_change, warn_of_parts
 from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
@@ -194,11 +189,11 @@ def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_S
             # A server would index them as values of ours.
             ours = [each for each in _members(whole, start) if each[0].startswith(dotted)]
             found += [_Spot(row, a, b, "", None, partial, meta.scheme) for _, a, b, _ in ours]
-        part = part or (partial and holds_part(value, meta))
         # While an index changes its scheme, a document gets the tokens of both.
         for one in meta.all:
-            text = text_to_sketch(value, one, partial)
-            if text is None and not removes_text(value, one, partial):
+            change, text = text_change(value, one, partial)
+            part = part or change == "part"
+            if change not in ("new", "gone"):
                 continue
             place = end - 1, end - 1, f',"{one.field}":'
             if one.field in value:
