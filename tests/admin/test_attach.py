@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup import admin
 from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.processes import at_once
 
 META = IndexMeta(esdedup.Scheme())
 
@@ -77,6 +80,21 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     assert found["d4"]["esdedup"] == expected(words(999))
     assert set(found["d5"]["esdedup"].values()) == {None}
     assert esdedup_command(url, "check", "-i", name).json[0]["stale"]["count"] == 0
+
+
+@pytest.mark.on_every_server
+def test_of_several_that_attach_at_once_one_is_told_that_it_did(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer than each of them needs here.
+    monkeypatch.setattr("esdedup.stores.elastic.indices.SETTLE_SECONDS", 1.2)
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    plans = [admin.plan_attach(url, name, esdedup.Scheme(seed=seed)) for seed in (1, 2, 3)]
+    outcomes = at_once([partial(admin.attach, url, plan) for plan in plans])
+    assert outcomes.count(None) == 1
+    with esdedup.open(url, name) as index:
+        assert index.scheme.seed == outcomes.index(None) + 1
+    assert all("at the same time" in str(error) for error in outcomes if error is not None)
 
 
 def test_several_workers_do_the_whole(url: str, name: str) -> None:
@@ -165,18 +183,11 @@ def test_a_strict_index(url: str, name: str) -> None:
     mapping = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
     fill(url, name, {"1": {"text": words(1)}})
+    ran = esdedup_command(url, "attach", "-i", name, "--text-field", "body", "--dry-run")
+    assert (ran.status, "dynamic being strict" in ran.err) == (2, True)
     esdedup_command(url, "attach", "-i", name)
     assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
     assert esdedup_command(url, "check", "-i", name).status == 0
-    other = f"{name}-other"
-    call(
-        url,
-        "PUT",
-        f"/{other}",
-        {"mappings": {"dynamic": "strict", "properties": {"a": {"type": "keyword"}}}},
-    )
-    ran = esdedup_command(url, "attach", "-i", other, "--text-field", "text", "--dry-run")
-    assert (ran.status, "dynamic being strict" in ran.err) == (2, True)
 
 
 def test_no_index(url: str) -> None:
@@ -303,11 +314,9 @@ def test_texts_below_a_nested_object_and_texts_that_are_none(
     fill(url, name, {"1": {"n": {"body": words(1)}}})
     esdedup_command(url, "attach", "-i", name, "--text-field", "n.body")
     call(url, "PUT", f"/{name}-2", {"mappings": {"properties": {"text": {"type": "keyword"}}}})
-    fill(
-        url,
-        f"{name}-2",
-        {"1": {"text": words(1, 4)}, "2": {"text": [1, None]}, "3": {"n": 1}, "4": {"n": 1}},
-    )
+    texts: dict[str, dict[str, Any]] = {"1": {"text": words(1, 4)}, "2": {"text": [1, None]}}
+    texts |= {"3": {"n": 1}, "4": {"n": 1}}
+    fill(url, f"{name}-2", texts)
     esdedup_command(url, "attach", "-i", f"{name}-2")
     for index, without_text in ((name, 0), (f"{name}-2", 3)):
         lacking = esdedup_command(url, "check", "-i", index).json[0]["without_tokens"]

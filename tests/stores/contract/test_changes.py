@@ -45,7 +45,7 @@ def test_what_is_held_is_whole_or_has_the_fields_asked_for(store: Store) -> None
     assert store.hold(["a"], [])[0].document.source == {}
 
 
-def test_a_change_leaves_the_tokens_and_a_deletion_removes_them(store: Store) -> None:
+def test_a_change_leaves_the_tokens(store: Store) -> None:
     write(store, [document("a", ["0x"], n=1), document("b", ["0x"])])
     report = store.change([Change(held, marked("g")) for held in store.hold(["a"], [])])
     assert (report.updated, report.failures) == (1, [])
@@ -54,11 +54,6 @@ def test_a_change_leaves_the_tokens_and_a_deletion_removes_them(store: Store) ->
     assert value_at(found.source, f"{FIELD}.group") == "g"
     assert plain(found) == {"text": "text of a", "n": 1}
     assert ids_of(ask(store, query("0x"))) == ["a", "b"]
-    report = store.change([Change(held, None) for held in store.hold(["a"], [])])
-    assert (report.updated, report.failures) == (1, [])
-    store.refresh()
-    assert store.get(["a"]) == []
-    assert ids_of(ask(store, query("0x"))) == ["b"]
 
 
 def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
@@ -78,22 +73,6 @@ def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
     found = {one.id: one.source for one in store.get(["a", "b", "c", "d"])}
     assert {id: source["n"] for id, source in found.items()} == {"a": 2, "b": 2, "c": 1}
     assert [id for id, source in found.items() if "group" in source[FIELD]] == ["c"]
-
-
-def test_a_document_may_be_replaced_whole_if_nobody_changed_it(store: Store) -> None:
-    write(store, [document("a", ["0x"], n=1, m=1), document("b", n=1)])
-    held = store.hold(["a", "b"])
-    update(store, [Document("b", {"n": 2})])
-    wanted = document("a", ["0y"], n=3).source
-    report = store.change([Change(one, wanted, whole=True) for one in held])
-    assert (report.updated, [(each.id, each.conflict) for each in report.failures]) == (
-        1,
-        [("b", True)],
-    )
-    store.refresh()
-    found = {one.document.id: one.document.source for one in store.hold(["a", "b"])}
-    assert (found["a"], found["b"]["n"]) == (wanted, 2)
-    assert (ids_of(ask(store, query("0x"))), ids_of(ask(store, query("0y")))) == ([], ["a"])
 
 
 def test_what_was_deleted_is_put_back_whole_and_overwrites_nothing(store: Store) -> None:

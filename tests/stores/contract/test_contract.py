@@ -109,10 +109,9 @@ def test_of_many_that_make_it_at_once_one_decides(open_store: OpenStore) -> None
 # An index that others made
 
 
-OTHER_METAS: list[Any] = [{"scheme": {"version": 99}}, {"other": 1}, "text", []]
 NOT_OURS: list[dict[str, Any]] = [
     {"properties": {FIELD: {"type": "keyword"}}},
-    *({"_meta": {FIELD: other}} for other in OTHER_METAS),
+    {"_meta": {FIELD: {"scheme": {"version": 99}}}},
 ]
 
 
@@ -181,23 +180,9 @@ def test_what_is_written_is_read_in_the_order_asked_for(store: Store) -> None:
 
 
 ODD_IDS = [
-    "with space and /slash/",
-    "../_search?q=x#y",
-    "%2F%00",
-    "编号一",
-    "字" * 170 + "ab",
-    "🙂" * 128,
-    "e\u0301\u200b",
-    " ",
-    "line\nfeed\ttab",
-    "\x00",
-    "a\"b'c\\d",
-    "a,b*c",
-    "_id",
-    "null",
-    "0",
-    "00",
-]
+    "../_search?q=x#y and /slash/", "%2F%00", "字" * 170 + "ab", "🙂" * 128, "e\u0301\u200b",
+    " ", "line\nfeed\ttab", "\x00", "a\"b'c\\d", "a,b*c", "_id", "null", "0", "00",
+]  # fmt: skip
 
 
 def test_ids_may_be_any_text_of_512_bytes(store: Store) -> None:
@@ -219,10 +204,8 @@ SOURCES: list[dict[str, Any]] = [
     {"nested": {"a": {"b": [{"c": "ü"}, {"c": None}]}, "d": []}},
     {"dotted.name": "x", "half": {"dotted.too": 1, "object": {"in": "side"}}},
     {"null": None, "list": [None, "a", None], "empty": "", "object": {}, "flag": False},
-    {"long": 2**63 - 1, "least": -(2**63), "beyond_double": 2**53 + 1},
-    {"half": 0.1, "whole": 1.0, "tiny": 1e-300, "negative": -0.5},
-    {"control": "\x00\x1f\u2028", "astral": "🙂", "markup": "<b>&\"'\\", "chinese": "中文"},
-    {"键": "值", "with space": 1, "quote\"'": 2},
+    {"long": 2**63 - 1, "beyond_double": 2**53 + 1, "whole": 1.0, "tiny": 1e-300},
+    {"control": "\x00\x1f\u2028", "键": "🙂", "markup": "<b>&\"'\\", "chinese": "中文"},
 ]
 
 
@@ -302,17 +285,6 @@ def test_deleting_takes_tokens_away_and_counts_what_was_there(store: Store) -> N
     assert [found.id for found in scanned(store)] == ["kept"]
     assert store.statistics(META).documents == 1
     assert store.write([document("m0")]) == WriteReport(created=1)
-
-
-def test_statistics(place: Place, store: Store) -> None:
-    other = Document("other", {"text": "x", FIELD: {"scheme": "v1-other", "digest": "0"}})
-    write(store, [document("1"), document("2"), other, Document("bare", {"text": "x"})])
-    numbers = store.statistics(META)
-    assert (numbers.documents, numbers.sketched, numbers.other) == (4, 2, 1)
-    assert numbers.bytes > 0
-    products = {"local": "SQLite", "elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}
-    assert any(product.lower() in numbers.store.lower() for product in products.values())
-    assert place.index in store.where
 
 
 # Recall
@@ -441,22 +413,6 @@ def test_a_scan_sees_the_index_as_it_was(store: Store, open_store: OpenStore) ->
     other.refresh()
     seen += [found.id for batch in scan for found in batch]
     assert sorted(seen) == sorted(f"d{n}" for n in range(2_500))
-
-
-@clusters
-def test_a_scan_left_early_leaves_nothing_on_the_server(place: Place, store: Store) -> None:
-    write(store, [document(f"d{n}") for n in range(2_100)])
-
-    def open_contexts() -> int:
-        found = place.call("GET", "/_stats/search")["_all"]["total"]["search"]["open_contexts"]
-        return int(found)
-
-    before = open_contexts()
-    scan = store.scan([], META)
-    next(scan)
-    assert open_contexts() > before
-    scan.close()  # type: ignore[attr-defined]
-    assert open_contexts() == before
 
 
 @clusters

@@ -1,7 +1,6 @@
 """When requests are sent again, and for how long. Of items of bulk requests: test_commands.py."""
 
 import itertools
-import logging
 import os
 import signal
 import subprocess
@@ -167,16 +166,3 @@ def test_a_request_without_an_answer_in_time(killable: Node) -> None:
     assert "no answer in time" in process.stderr.readline()
     os.kill(node.pid, signal.SIGCONT)
     assert "'late' at" in process.communicate(timeout=60)[1]
-
-
-def test_waiting_is_told_now_and_then(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", lambda length: now.__setitem__(0, now[0] + length))
-    caplog.set_level(logging.WARNING)
-    with pytest.raises(StoreUnavailable):
-        Retries(300).until_answered(failing(10_000, []))
-    assert now[0] == 1300
-    assert 8 <= len(caplog.messages) <= 10

@@ -57,17 +57,10 @@ def test_a_file_of_another_program_is_left_as_it_is(
     for number in range(tables):
         db.execute(f"CREATE TABLE esdedup_indices{number or ''}(name TEXT PRIMARY KEY, meta TEXT)")
     db.close()
-    before = digest(path), names(folder)
     write_lines(folder / "more.jsonl", [{"id": "a", "text": "one two three"}])
     before = digest(path), names(folder)
-    for command in (
-        ["stats"],
-        ["index", "more.jsonl"],
-        ["pairs"],
-        ["group"],
-        ["similar", "--id", "a"],
-    ):
-        ran = run_command(*command, "--db", str(path))
+    for command in ("index more.jsonl", "pairs", "similar --id a"):
+        ran = run_command(*command.split(), "--db", str(path))
         assert ran.status == 1, ran
         assert f"{path}: it is a SQLite file of another program" in ran.err
         assert (digest(path), names(folder)) == before
@@ -153,27 +146,12 @@ def test_a_damaged_file_is_told(
     assert "Traceback" not in ran.err
 
 
-def test_a_page_of_zeros_is_told(ours: Path) -> None:
-    raw = bytearray(ours.read_bytes())
-    raw[8192 : len(raw)] = bytes(len(raw) - 8192)
-    ours.write_bytes(raw)
-    ran = run_command("pairs", "--index", "news", "--db", str(ours))
-    assert ran.status == 1
-    assert f"{ours}: it is damaged" in ran.err
-    assert ".recover" in ran.err
-
-
 @pytest.mark.parametrize(
     ("change", "commands"),
     [
-        ("UPDATE \"documents:news\" SET tokens = '5' WHERE id = 'd4'", ["similar --id d4"]),
-        ("UPDATE \"documents:news\" SET source = '5' WHERE id = 'd4'", ["explain d4 d5"]),
-        (
-            "UPDATE \"documents:news\" SET source = x'ff' WHERE id = 'd4'",
-            ["explain d4 d5", "scheme --sample 20", "index d4.jsonl"],
-        ),
+        ("UPDATE \"documents:news\" SET tokens = '5'", ["similar --id d4"]),
+        ("UPDATE \"documents:news\" SET source = x'ff'", ["explain d4 d5", "index d4.jsonl"]),
         ('DELETE FROM "listed:news"', ["similar --id d4", "stats --hot 1"]),
-        ("UPDATE esdedup_indices SET meta = '{'", ["stats"]),
         ("UPDATE esdedup_indices SET meta = NULL", ["stats"]),
     ],
 )
@@ -187,6 +165,7 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
         ran = run_command(*command.split(), "--index", "news", "--db", str(ours))
         assert ran.status == 1, ran
         assert f"{ours}: it is damaged" in ran.err
+        assert ".recover" in ran.err
 
 
 # Several threads

@@ -3,16 +3,13 @@
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import esdedup
 from esdedup.stores import LocalStore
-from esdedup.stores.changes import delete
 from tests.helpers.places import META, ask, document, query, ranked
 
 TOKENS = [f"{position}abcde" for position in ".01"]
@@ -95,41 +92,3 @@ def test_a_file_that_can_only_be_read_is_searched(store: LocalStore, path: Path)
         db.execute("PRAGMA query_only = ON")
     assert found(store) == {"a": 3}
     assert listed(path) == 0
-
-
-IDS = st.sampled_from("abcd")
-SOME = st.lists(st.sampled_from(TOKENS), unique=True)
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), st.lists(st.tuples(IDS, SOME), min_size=1, max_size=3)),
-        st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=2)),
-        st.tuples(st.just("search"), st.none()),
-    ),
-    max_size=12,
-)
-
-
-@given(STEPS)
-def test_whatever_was_done_all_that_is_there_is_found(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]]
-) -> None:
-    store = LocalStore(tmp_path_factory.mktemp("postings") / "local.db", "index")
-    store.create(META)
-    expected: dict[str, list[str]] = {}
-    for step, given_ in steps:
-        if step == "write":
-            assert isinstance(given_, list)
-            store.write([document(id, tokens) for id, tokens in given_])
-            expected |= dict(given_)
-        elif step == "delete":
-            assert isinstance(given_, list)
-            delete(store, given_)
-            expected = {id: tokens for id, tokens in expected.items() if id not in given_}
-        else:
-            assert found(store) == counted(expected)
-    assert found(store) == counted(expected)
-    store.close()
-
-
-def counted(tokens: Mapping[str, list[str]]) -> dict[str, int]:
-    return {id: len(held) for id, held in tokens.items() if held}

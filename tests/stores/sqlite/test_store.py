@@ -95,27 +95,3 @@ def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
     with pytest.raises(esdedup.IndexNotFound):
         LocalStore(tmp_path / "new.db", "x").write(documents("a", 1))
     assert not (tmp_path / "new.db").exists()
-
-
-def test_groups_are_written_and_documents_are_not(path: Path) -> None:
-    with esdedup.open(path, "x") as index:
-        texts = [f"equal words of text number {n // 2}" for n in range(9)]
-        index.add([{"id": f"d{n}", "text": text} for n, text in enumerate(texts)])
-        db = sqlite3.connect(path)
-        db.execute("CREATE TABLE written(id TEXT)")
-        db.execute(
-            'CREATE TRIGGER note AFTER UPDATE ON "documents:x"'
-            " BEGIN INSERT INTO written VALUES(new.id); END"
-        )
-        db.commit()
-        index.group()
-        assert index.get("d1").tokens["original"] == "d0"
-        assert db.execute("SELECT count(*) FROM written").fetchone() == (0,)
-        # With another text, a document loses its group, and with its deletion too.
-        index.add([{"id": "d1", "text": "something else"}])
-        assert db.execute("SELECT id FROM written").fetchall() == [("d1",)]
-        assert "original" not in index.get("d1").tokens
-        index.delete(["d0", "d1"])
-        index.add([{"id": "d0", "text": texts[0]}])
-        assert "group" not in index.get("d0").tokens
-        db.close()
