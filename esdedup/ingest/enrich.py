@@ -1,7 +1,4 @@
-"""Add token fields to the actions of a bulk helper, for programs that index with their own client.
-
-`esdedup index` and `Index.add` use `documents.encoded` instead.
-"""
+"""Add token fields to the actions of a bulk helper, of programs with their own client."""
 
 from __future__ import annotations
 

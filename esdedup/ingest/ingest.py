@@ -136,10 +136,7 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes a batch. renews_marks: documents of equal text get new ones, and are counted already.
-
-    originals: None if near-duplicates are kept.
-    """
+    """Writes a batch. renews_marks: equal documents get new marks, and are counted already."""
 
     store: Store
     dead_letter: DeadLetter
@@ -164,18 +161,13 @@ class _Writer:
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
         # Of several documents of one id the last one is written.
         marks = {ids[row]: verdict for row, verdict in verdicts.items()}
-        turns = [written]
-        if self.policy.groups:
-            # Duplicates first: after a kill, documents that come again are compared with the same
-            # representatives as the first time.
-            leaders = [row for row in written if marks[ids[row]].original is None]
-            turns = [[row for row in written if marks[ids[row]].original is not None], leaders]
-        report = IngestReport()
-        failed: set[str] = set()
-        for turn in turns:
-            done, refused_ids = self._put(turn, marks)
-            report += done
-            failed |= refused_ids
+        leaders = [row for row in written if marks[ids[row]].original is None]
+        followers = [row for row in written if marks[ids[row]].original is not None]
+        # Duplicates first: after a kill, documents that come again are compared with the same
+        # representatives as the first time.
+        report, failed = self._put(followers, marks)
+        done, more = self._put(leaders, marks)
+        report, failed = report + done, failed | more
         if self.policy.writes:
             orphans = [row for row in written if marks[ids[row]].original in failed]
             if orphans := [row for row in orphans if ids[row] not in failed]:
@@ -224,10 +216,7 @@ class _Writer:
     def _write(
         self, documents: Sequence[Encoded], own: Sequence[bool]
     ) -> tuple[IngestReport, dict[int, str]]:
-        """Write documents, of one id the last. own: for each, whether its id is its own.
-
-        Return the counts, and the reasons for refused documents by their place.
-        """
+        """Write documents, of one id the last. Return the counts, and refusals by their place."""
         rows = {document.id: row for row, document in enumerate(documents)}
         # A new document is only created, which takes one request.
         written = self.store.write([documents[row] for row in rows.values()], create=True)

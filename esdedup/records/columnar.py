@@ -32,6 +32,8 @@ _FEW_ROWS = 32
 _Batches = Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
 _Row = dict[str, Any] | tuple[str, str]
 """A row, or the good columns of a bad one as JSON and the reason."""
+_BAD = ValueError, ArithmeticError, LookupError, RuntimeError
+"""Errors of values, also those of Arrow."""
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
@@ -73,7 +75,14 @@ def rows_in(
             names = [*dict.fromkeys(name for name in found if name is not None)]
         for batch, read in batches(names, size, most):
             batch = batch.select(names)
-            _check_sound(batch)
+            for column in batch.columns:
+                try:
+                    # A damaged file may make it refer to missing data.
+                    column.validate(full=True)
+                except require_pyarrow().ArrowInvalid as error:
+                    # `_row` rejects rows with text that is not UTF-8, each alone.
+                    if "UTF8" not in str(error):
+                        raise
             # Each row may refer to a value that is nearly as long as the batch.
             rows = min(most, max(_FEW_ROWS, _SLICE_BYTES // max(1, batch.get_total_buffer_size())))
             for first in range(0, len(batch), rows):
@@ -176,19 +185,6 @@ def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
     return opened.schema, batches
 
 
-def _check_sound(batch: Any) -> None:
-    """Raise ArrowInvalid if a damaged file makes a batch refer to missing data.
-
-    `_row` rejects rows with text that is not UTF-8, each alone.
-    """
-    for column in batch.columns:
-        try:
-            column.validate(full=True)
-        except require_pyarrow().ArrowInvalid as error:
-            if "UTF8" not in str(error):
-                raise
-
-
 def _column(schema: Any, path: str) -> str | None:
     """Return the column that holds the value of a dotted path, or None if there is none."""
     names = path.split(".")
@@ -201,7 +197,7 @@ def _rows(batch: Any) -> Iterator[_Row]:
     names = batch.schema.names
     try:
         columns = [*map(_values, batch.columns)]
-    except _bad():
+    except _BAD:
         yield from (_row(batch[row : row + 1]) for row in range(len(batch)))
     else:
         for row in range(len(batch)):
@@ -215,7 +211,7 @@ def _row(batch: Any) -> _Row:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             (good[name],) = _values(column)
-        except _bad() as error:
+        except _BAD as error:
             reason = _said(error)
             if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
                 reason = "holds bytes that are not text in UTF-8"
@@ -225,12 +221,8 @@ def _row(batch: Any) -> _Row:
     return (json.dumps(good, ensure_ascii=False), "; ".join(reasons)) if reasons else good
 
 
-def _bad() -> tuple[type[Exception], ...]:
-    return ValueError, ArithmeticError, require_pyarrow().ArrowException
-
-
 def _values(array: Any) -> list[Any]:
-    """Return the values of an array as values of JSON; raise one of `_bad` if one has no form."""
+    """Return the values of an array as values of JSON; raise one of `_BAD` if one has no form."""
     pa = require_pyarrow()
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:

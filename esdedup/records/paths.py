@@ -22,10 +22,9 @@ def files_named(
     """Return the files that arguments name, and the files of folders that have no known ending.
 
     A pattern such as "data/*.parquet" (also "**") and a folder stand for files in natural order of
-    names. Hidden files, names that begin with "_", checksums, README files, dead letters, and the
-    caches and descriptions of data sets are not among them. format: of all files, None to go by
-    their endings. Raises UsageError for an argument without files, a folder with several formats,
-    an unknown ending, and a file that is named twice.
+    names, without those that hold no data (`_is_data`). format: of all files, None to go by their
+    endings. Raises UsageError for an argument without files, a folder with several formats, an
+    unknown ending, and a file that is named twice.
     """
     files: list[str] = []
     left_out: list[str] = []
