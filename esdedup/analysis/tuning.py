@@ -143,7 +143,7 @@ def choices(
         bands = banding.bands_needed(threshold, recall, rows, SWAPS)
         if bands is None or bands * rows > banded.permutations or bands > MAX_TOKENS:
             continue
-        made = banded.banded_by(bands, rows)
+        made = replace(banded, bands=bands, rows=rows)  # type: ignore[call-arg]
         whole = scheme.replaced(made)
         swaps = made.swaps(Limits(threshold=threshold))
         found.append(

@@ -257,14 +257,11 @@ def _hamming_matches(
     stored, whole = stored_values(rows, chosen)
     found = [each for each, fits in zip(candidates, whole.tolist(), strict=True) if fits]
     most = chosen.distance(limits)
-    return [
-        Match(each.document.id, None, value, each.matched, _without(meta, chosen, each.document))
-        for each, value in zip(found, hamming(stored, own[None, :]).tolist(), strict=True)
-        if value <= most
-    ]
-
-
-def _without(meta: IndexMeta, chosen: Sketch, document: Document) -> dict[str, Any]:
-    ours = {**document.tokens_in(meta.field)}
-    ours.pop(chosen.key, None)
-    return {**document.source, meta.field: ours}
+    matches = []
+    for each, value in zip(found, hamming(stored, own[None, :]).tolist(), strict=True):
+        if value <= most:
+            ours = {**each.document.tokens_in(meta.field)}
+            ours.pop(chosen.key, None)
+            source = {**each.document.source, meta.field: ours}
+            matches.append(Match(each.document.id, None, value, each.matched, source))
+    return matches

@@ -105,18 +105,6 @@ def _binomial(successes: int, trials: int, chance: float) -> float:
     return math.exp(choices + successes * math.log(chance) + failures * math.log1p(-chance))
 
 
-def steepest_similarity(bands: int, rows: int) -> float:
-    """Return the similarity at which the S-curve is about steepest: (1/b)**(1/r)."""
-    return math.pow(1.0 / bands, 1.0 / rows)
-
-
-def background_candidates(
-    documents: float, similarity: float, bands: int, rows: int, swaps: int = 0
-) -> float:
-    """Return the candidates expected among N unrelated documents of similarity s: N * b * s**r."""
-    return documents * min(1.0, bands * meeting(similarity, rows, swaps))
-
-
 def choose_banding(
     threshold: float, recall: float, permutations: int, swaps: int = SWAPS
 ) -> tuple[int, int]:

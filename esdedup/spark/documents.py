@@ -94,17 +94,13 @@ def numbered(
         by_id = Window.partitionBy("id").orderBy(F.desc("number"))
         usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
         usable = tables.kept("once", usable)
-    copies = tables.kept("copies", _copies(usable))
-    table = usable.select("number", "id", "text", "digest", "filled", "bands")
-    return Documents(table, copies, count, rows - found, without_words, found - count)
-
-
-def _copies(table: DataFrame) -> DataFrame:
-    """Return documents whose text an earlier one has, except for texts without a character."""
-    texts = table.where(F.col("digest") != NO_TEXT).select("number", "digest")
+    # Documents whose text an earlier one has, except for texts without a character.
+    texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest")
     several = texts.groupBy("digest").agg(F.min("number").alias("first"), F.count("*").alias("of"))
     both = texts.join(several.where("of > 1").drop("of"), "digest")
-    return both.where("number != first").select("number", "first")
+    copies = tables.kept("copies", both.where("number != first").select("number", "first"))
+    table = usable.select("number", "id", "text", "digest", "filled", "bands")
+    return Documents(table, copies, count, rows - found, without_words, found - count)
 
 
 def _check_columns(

@@ -180,7 +180,10 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """Return the mapping of the object field that holds our tokens."""
     document = _mapping()
-    document["properties"] |= {each.key: each.mapping for each in scheme.sketches}
+    document["properties"] |= {
+        each.key: {"type": "keyword", "doc_values": False, "norms": False}
+        for each in scheme.sketches
+    }
     return document
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, offsets_of, ranges
 
 _ELEMENTS_A_BLOCK = 1 << 20
 """Set elements compared at once, which keeps the temporary arrays near 50 MB."""
@@ -28,7 +28,11 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
     several = np.bincount(identity) > 1
     words = -(-int(np.count_nonzero(several)) // 64)
     if words <= _WORDS_AN_ELEMENT * sizes.mean():
-        bits = _bits(sets, np.cumsum(several)[identity] - 1, several[identity], words)
+        chosen = several[identity]
+        column = np.cumsum(several)[identity[chosen]] - 1
+        bits = np.zeros((len(sets), words), np.uint64)
+        row = np.repeat(np.arange(len(sets)), counts)[chosen]
+        np.bitwise_or.at(bits, (row, column >> 6), np.uint64(1) << (column & 63).astype(np.uint64))
         for block in blocks(np.full(left.size, words), _ELEMENTS_A_BLOCK):
             shared = np.bitwise_count(bits[left[block]] & bits[right[block]])
             similarity[block] = shared.sum(axis=1, dtype=np.int64)
@@ -47,16 +51,6 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
         intersection = np.bincount(shared // distinct_hashes.size, minlength=a.size)
         similarity[block] = intersection / np.maximum(sizes[block] - intersection, 1)
     return similarity
-
-
-def _bits(sets: Ragged, column: I64, chosen: Mask, words: int) -> U64:
-    """Return the sets as bits, shape (len(sets), words). column: of each chosen hash."""
-    bits = np.zeros((len(sets), words), np.uint64)
-    row = np.repeat(np.arange(len(sets)), sets.counts)[chosen]
-    column = column[chosen]
-    bit = np.uint64(1) << (column & 63).astype(np.uint64)
-    np.bitwise_or.at(bits, (row, column >> 6), bit)
-    return bits
 
 
 def jaccard_with(one: U64, sets: Ragged) -> F64:

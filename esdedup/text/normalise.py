@@ -85,8 +85,10 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
     form = normalisation.form
     if form != "none" and (acting[_LONG_RUN:] - acting[:-_LONG_RUN] == _LONG_RUN).any():
         others = [_long_runs(form).sub(lambda run: _ordered(run[0], form), each) for each in others]
-    for row, text in zip(rest, _one_by_one(others, normalisation), strict=True):
-        normalised[row] = text
+    young = unassigned().take(code_points("".join(others))).any()
+    one = _normalise_around_young if young else _normalise_assigned
+    for row, text in zip(rest, others, strict=True):
+        normalised[row] = one(text, normalisation)
     return normalised
 
 
@@ -154,12 +156,6 @@ def _acting(characters: list[str]) -> set[str]:
     pairs = [unicodedata.decomposition(each).split() for each in characters]
     composing = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
     return moving | set(map(chr, (*composing, *_MEDIAL_AND_FINAL)))
-
-
-def _one_by_one(texts: list[str], normalisation: Normalisation) -> list[str]:
-    young = unassigned().take(code_points("".join(texts))).any()
-    one = _normalise_around_young if young else _normalise_assigned
-    return [one(text, normalisation) for text in texts]
 
 
 def _normalise_assigned(text: str, normalisation: Normalisation) -> str:

@@ -42,8 +42,11 @@ _HYPHEN, _ZERO = b"-0"
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     """Split normalised texts into hashed tokens, without stop words: one row a text."""
     if shingling.unit == "word":
-        long = len(texts) == 1 and len(texts[0]) > PIECE
-        tokens = _long_words(texts[0], seed) if long else _words(texts, seed)
+        if len(texts) == 1 and len(texts[0]) > PIECE:
+            hashes = np.concatenate([_words([each], seed).hashes for each in pieces(texts[0])])
+            tokens = Ragged(hashes, np.array([0, hashes.size]))
+        else:
+            tokens = _words(texts, seed)
     elif shingling.unit == "char":
         tokens = _characters(texts, seed)
     else:
@@ -66,11 +69,6 @@ def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
     return hashes[keep], starts[keep], ends[keep]
 
 
-def _long_words(text: str, seed: int) -> Ragged:
-    hashes = np.concatenate([_words([piece], seed).hashes for piece in pieces(text)])
-    return Ragged(hashes, np.array([0, hashes.size]))
-
-
 def _words(texts: Sequence[str], seed: int) -> Ragged:
     joined = "\n" + "\n".join(texts) + "\n"
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -78,7 +76,8 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
     if joined.isascii():
         data = joined.encode("ascii")
         # bytes.translate looks bytes up faster than numpy does.
-        classes = np.frombuffer(bytearray(data.translate(_ascii_classes())), np.uint8)
+        table = character_classes()[:256].tobytes()
+        classes = np.frombuffer(bytearray(data.translate(table)), np.uint8)
         points: Unsigned = np.frombuffer(data, np.uint8)
     else:
         points, classes, bounds = _drop_ignored(joined, bounds)
@@ -86,11 +85,6 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
     ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
     hashes = _hash_spans(points, starts, ends, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
-
-
-@functools.cache
-def _ascii_classes() -> bytes:
-    return character_classes()[:256].tobytes()
 
 
 def _drop_ignored(text: str, bounds: I64) -> tuple[U32, NDArray[np.uint8], I64]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -23,10 +22,10 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import (
     MOST_SWAPS,
-    background_candidates,
     candidate_probability,
     expected_recall,
     least_bands,
+    meeting,
     probes,
     swaps_for,
 )
@@ -82,10 +81,6 @@ class Banded(Sketch):
         """Return the sketch with signatures of another length, and one band of one row."""
         raise UsageError(f"the sketch {self.name!r} has no signature of another length")
 
-    def banded_by(self, bands: int, rows: int) -> Self:
-        """Return the sketch with other bands. Raises UsageError if it can't have them."""
-        return replace(self, bands=bands, rows=rows)  # type: ignore[call-arg]
-
     def values(self, block: Block) -> U64:
         """Return the hashes of bands, shape (n, bands)."""
         signature: U32 | None = block.shared.get("signature")
@@ -120,16 +115,17 @@ class Banded(Sketch):
     def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
         rows = []
         for swaps in range(MOST_SWAPS + 1):
+            layout = self.bands, self.rows, swaps
             recalls = ", ".join(
-                f"{100 * candidate_probability(each, self.bands, self.rows, swaps):.1f}% at {each}"
+                f"{100 * candidate_probability(each, *layout):.1f}% at {each}"
                 for each in (0.3, 0.5, 0.7, 0.8, 0.9)
             )
-            expected = background_candidates(documents, chance, self.bands, self.rows, swaps)
-            terms = self.bands * probes(self.rows, swaps)
+            expected = documents * min(1.0, self.bands * meeting(chance, self.rows, swaps))
             effect = (
                 f"{recalls}; about {expected:,.1f} candidates at {documents:,.0f} documents of"
                 f" chance similarity {chance}"
             )
+            terms = self.bands * probes(self.rows, swaps)
             rows.append((f"recall with {terms:,} terms a query", effect))
         return rows
 
@@ -206,8 +202,7 @@ def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
     It is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
     signature: shape (n, at least bands * rows).
     """
-    banded = signature[:, : bands * rows].reshape(len(signature), bands, rows)
-    return _folded(banded, bits)
+    return _folded(signature[:, : bands * rows].reshape(len(signature), bands, rows), bits)
 
 
 def probe_hashes(smallest: U32, bands: int, rows: int, bits: int, swaps: int) -> tuple[U64, Mask]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from esdedup.exceptions import UsageError
-from esdedup.sketch.banding import choose_banding, steepest_similarity
+from esdedup.sketch.banding import choose_banding
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS, Banded
 
 if TYPE_CHECKING:
@@ -73,5 +73,5 @@ class MinHash(Banded):
     def describe(self) -> str:
         return (
             f"{self.bands} bands of {self.rows} rows of {self.permutations} permutations;"
-            f" steepest at {steepest_similarity(self.bands, self.rows):.2f}"
+            f" steepest at {(1 / self.bands) ** (1 / self.rows):.2f}"
         )

@@ -79,13 +79,9 @@ class Segmented(Sketch):
     def guarantee(self, radius: int = 0) -> int:
         """Return the Hamming distance up to which two fingerprints always share a probe.
 
-        radius: differing bits of a segment up to which it is probed.
+        radius: number of differing bits up to which a segment is probed.
         """
         return self.segments * (radius + 1) - 1
-
-    def radius(self, distance: int) -> int:
-        """Return the smallest radius that guarantees a distance."""
-        return distance // self.segments
 
     def distance(self, limits: Limits) -> int:
         """Return the distance of limits; by default the one that equal segments guarantee.
@@ -96,7 +92,7 @@ class Segmented(Sketch):
             return self.guarantee()
         if not 0 <= limits.distance < self.size:
             raise UsageError(f"distance {limits.distance}: use 0 to {self.size - 1} bits")
-        probes = self.probes(self.radius(limits.distance))
+        probes = self.probes(limits.distance // self.segments)
         if probes > MAX_PROBES:
             raise UsageError(
                 f"distance {limits.distance} needs {probes:,} terms a query with"
@@ -109,17 +105,9 @@ class Segmented(Sketch):
         """Return the number of terms of a query: every segment with its neighbours."""
         return sum(_neighbours(width, radius) for width in self.widths)
 
-    def expected_candidates(self, documents: float, radius: int = 0) -> float:
-        """Return the chance candidates of a query among unrelated, uniform fingerprints.
-
-        The sum over segments of N * neighbours / 2**width: an upper bound, tight if it is small.
-        """
-        chances = (_neighbours(width, radius) / 2.0**width for width in self.widths)
-        return documents * min(1.0, math.fsum(chances))
-
     def masks(self, limits: Limits) -> list[U64]:
         """Return the masks of the neighbours of each segment to probe, fewest bits first."""
-        radius = self.radius(self.distance(limits))
+        radius = self.distance(limits) // self.segments
         return [probe_masks(width, radius) for width in self.widths]
 
     def token_values(self, values: U64) -> U64:
@@ -158,15 +146,16 @@ class Segmented(Sketch):
         self.distance(limits)
 
     def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
-        return [
-            (
-                f"Hamming distance up to {self.guarantee(radius)}",
+        rows = []
+        for radius in range(_RADII):
+            # Of unrelated fingerprints: an upper bound, tight if it is small.
+            met = math.fsum(_neighbours(width, radius) / 2.0**width for width in self.widths)
+            effect = (
                 f"guaranteed with {self.probes(radius):,} terms a query; about"
-                f" {self.expected_candidates(documents, radius):,.1f} chance candidates"
-                f" at {documents:,.0f} documents",
+                f" {documents * min(1.0, met):,.1f} chance candidates at {documents:,.0f} documents"
             )
-            for radius in range(_RADII)
-        ]
+            rows.append((f"Hamming distance up to {self.guarantee(radius)}", effect))
+        return rows
 
     def describe(self) -> str:
         return (
