@@ -545,7 +545,7 @@ class Index:
         """
         self._meta = None
         kept = stop_entries(tokens, self.scheme)
-        self.store.put_stop(self.meta, kept)
+        self.store.renew(self.meta, replace(self.meta, stop=kept))
         self._meta = None
         return kept
 

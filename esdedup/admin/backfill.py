@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
@@ -59,8 +59,6 @@ _opened = cache(Cluster)
 """Opens a cluster once in each worker process."""
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
-Work = Literal["fill", "renew"]
-"""Add missing tokens, or renew those whose text has changed."""
 _Done = ChangeReport | PointInTimeLost
 """The counts of a page, or the error that ended a worker's pages early."""
 OnUpdate = Callable[[ChangeReport], None]
@@ -68,10 +66,9 @@ OnUpdate = Callable[[ChangeReport], None]
 
 @dataclass(frozen=True)
 class BackfillPlan:
-    """The indices to fill, those that can't be filled, and the documents to read.
+    """The indices to fill, those that can't be filled, and the query for the documents.
 
-    query: matches the documents. work: the change to make. waiting: number of documents that
-    match. beside: the tokens that the documents have already, if they get others.
+    stale: renew tokens. waiting: number of documents. beside: the tokens that they have already.
     """
 
     named: Named
@@ -79,7 +76,7 @@ class BackfillPlan:
     indices: tuple[str, ...]
     left_out: tuple[Obstacle, ...]
     query: dict[str, Any]
-    work: Work
+    stale: bool
     waiting: int
     beside: IndexMeta | None = None
 
@@ -116,8 +113,7 @@ def plan_backfill(
         hindered = {each.index for each in left_out}
         chosen = tuple(state.name for state in found if state.name not in hindered)
         waiting = sum(cluster.count(path_of(index), query) for index in chosen)
-        work: Work = "renew" if stale else "fill"
-        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, beside)
+        return BackfillPlan(named, meta, chosen, left_out, query, stale, waiting, beside)
 
 
 def backfill(
@@ -177,7 +173,7 @@ def _fill(
             if not attempts.wait(lost):
                 raise lost
             continue
-        if plan.work == "renew" or not done.written:
+        if plan.stale or not done.written:
             return total
         if done.written > before / 2:
             # Every pass would find some, and no pass would be the last.
@@ -190,11 +186,7 @@ def _fill(
 
 @dataclass(frozen=True)
 class _Pages:
-    """The pages that one worker has yet to read.
-
-    number: of the worker, from 0. after: in `search_after`, the sort values of the last document
-    read. size: of the next page.
-    """
+    """The pages that one worker, from 0, has yet to read. size: of the next page."""
 
     index: str
     point: str

@@ -113,7 +113,7 @@ def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     for name in meta.text_fields:
         if reason := no_text(state, name):
             yield "nothing", reason
-        elif (kind := (field_at(state.mapping, name) or {}).get("type", "object")) not in _TEXTS:
+        elif (kind := dict(fields_of(state.mapping))[name].get("type", "object")) not in _TEXTS:
             only = f"is of type {kind}: only values that are strings get tokens"
             yield "nothing", f"the field {name!r} {only}"
 
@@ -123,9 +123,10 @@ def no_text(state: IndexState, name: str) -> str:
     if instead := _filled_from(state.mapping, name):
         why = f"documents do not hold the field {name!r}, which servers fill from"
         return f"{why} {', '.join(instead)}: name that (--text-field)"
-    if field_at(state.mapping, name) is None:
-        texts = [path for path, field in _leaves(state.mapping) if field.get("type") in _TEXTS]
-        known = ", ".join(sorted(texts)[:10])
+    fields = dict(fields_of(state.mapping))
+    if name not in fields:
+        texts = [path for path, field in fields.items() if field.get("type") in _TEXTS]
+        known = ", ".join([each for each in sorted(texts) if not each.startswith(FIELD)][:10])
         other = f"; fields with text: {known}" if known else ""
         strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
         never = " and, dynamic being strict, none can get it" if strict else ""
@@ -134,29 +135,20 @@ def no_text(state: IndexState, name: str) -> str:
     return ""
 
 
-def field_at(
-    mapping: Mapping[str, Any], path: str, *, nested: bool = True
-) -> Mapping[str, Any] | None:
-    """Return the mapping of a field by its dotted name, or None if there is none.
-
-    nested: look below objects of type nested too.
-    """
-    properties: Mapping[str, Mapping[str, Any]] = mapping.get("properties", {})
-    if path in properties:
-        return properties[path]
-    for cut, character in enumerate(path):
-        parent = properties.get(path[:cut]) if character == "." else None
-        if parent is not None and (nested or parent.get("type") != "nested"):
-            below = field_at(parent, path[cut + 1 :], nested=nested)
-            if below is not None:
-                return below
-    return None
+def fields_of(
+    mapping: Mapping[str, Any], prefix: str = "", *, nested: bool = True
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield fields and objects by their dotted names. nested: also those below nested objects."""
+    for name, field in mapping.get("properties", {}).items():
+        yield f"{prefix}{name}", field
+        if nested or field.get("type") != "nested":
+            yield from fields_of(field, f"{prefix}{name}.", nested=nested)
 
 
 def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
     """Return the fields that servers fill one from: an alias, a multi-field or `copy_to`."""
     found: list[str] = []
-    for path, field in _leaves(mapping):
+    for path, field in fields_of(mapping):
         copies = field.get("copy_to", [])
         if name in ([copies] if isinstance(copies, str) else copies):
             found.append(path)
@@ -167,21 +159,11 @@ def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
     return found
 
 
-def _leaves(
-    mapping: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the fields that are not ours and hold no others, by their dotted names."""
-    for name, field in mapping.get("properties", {}).items():
-        if "properties" not in field:
-            yield f"{prefix}{name}", field
-        elif not f"{prefix}{name}".startswith(FIELD):
-            yield from _leaves(field, f"{prefix}{name}.")
-
-
 def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
     """Return whether an `exists` query finds every document with the text."""
     # It does not find a text below a nested object, nor a keyword longer than ignore_above.
-    found = [field_at(state.mapping, name, nested=False) or {} for name in meta.text_fields]
+    fields = dict(fields_of(state.mapping, nested=False))
+    found = [fields.get(name, {}) for name in meta.text_fields]
     return all(
         each.get("type") in ("text", "match_only_text")
         and str(each.get("index", "true")).lower() != "false"

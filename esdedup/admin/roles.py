@@ -1,11 +1,9 @@
 """The least rights of each command on a secured server, as a role of either product.
 
-`roles.json` lists the rights, with their privileges on the index and in the whole cluster, and the
-rights that each command needs. They were found by running each command as a user with one of them
-missing, on Elasticsearch 9.5.3 and OpenSearch 3.4.0 (`tests/security`). On Elasticsearch they are
-its named privileges, and actions only where a named one would allow much more, such as `manage` to
-delete the index. OpenSearch's named groups are wider, so that there they are actions. The actions
-that read are granted together: which of them a command uses depends on the size of the index.
+`roles.json` lists the rights, and those that each command needs, found by running it as a user with
+one missing, on Elasticsearch 9.5.3 and OpenSearch 3.4.0 (`tests/security`). On Elasticsearch they
+are named privileges, and actions only where a named one would allow much more, such as `manage` to
+delete the index; on OpenSearch, whose named groups are wider, they are actions.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Change the scheme, or the text field, of an index that is searched and written to meanwhile.
 
 The new scheme gets a field of its own beside the old one, and `_meta` names it as the next. Writers
-that read `_meta` fill both fields. When every document has the new field, `_meta` makes it the one
-that searches use. Groups and marks stay where they are, and so do the old tokens. Each step can be
-repeated, so that an interrupted change resumes.
+that read `_meta` fill both fields. When every document has the new field, searches use it. Marks
+and old tokens stay where they are. Each step can be repeated, so that a change resumes.
 """
 
 import itertools
@@ -40,10 +39,9 @@ log = logging.getLogger("esdedup")
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """The stage of a change. meta: now. following: at the end.
+    """The stage of a change: "fill" if documents get the next tokens, "done" if nothing is to do.
 
-    stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "done" if there
-    is nothing to do.
+    meta: now. following: at the end.
     """
 
     name: str

@@ -55,10 +55,10 @@ class Store(Protocol):
         """
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
-        """Replace the description of an index without documents.
+        """Replace the description of an index, and that of a component template for the next ones.
 
-        Raises SchemeMismatch if it has documents or is not one index, StoreError if it is not
-        `stored` any more.
+        Only the stop list of an index with documents can change. Raises SchemeMismatch for more,
+        StoreError if the index is not `stored` any more, UsageError while its scheme is changed.
         """
 
     def write(
@@ -117,13 +117,6 @@ class Store(Protocol):
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         """Return the exact number of documents with each token of a field in searches."""
-
-    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        """Replace the stop list of the index, and that of a component template for the next ones.
-
-        meta: of the index when the list was made. Raises StoreError, and changes nothing, if it is
-        another by now; UsageError while the scheme is being changed.
-        """
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         """Return at most `count` random documents with tokens of a scheme.

@@ -270,7 +270,7 @@ def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.Mon
             # Who made a list of what the index said before does not overwrite the one of now.
             assert stale is not None
             with pytest.raises(StoreError, match="changed by another"):
-                index.store.put_stop(stale, ())
+                index.store.renew(stale, replace(stale, stop=()))
         for part in ("a", "b"):
             mapping = call(url, "GET", f"/{name}-{part}/_mapping")[f"{name}-{part}"]["mappings"]
             assert mapping["_meta"]["team"] == "news"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from esdedup.exceptions import StoreError, StoreUnavailable
+from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
 from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
 from esdedup.stores.elastic.retry import Attempts, Retries
@@ -30,6 +30,8 @@ _AS_IT_IS = {"pipeline": "_none"}
 """Bypasses the index's own pipeline, which the document has passed already."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
+Action = tuple[str, bytes]
+"""A document's id, and its lines of a bulk body, line feeds included."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,6 @@ class BulkPolicy:
 
     actions: int = 1_000
     bytes: int = 5_000_000
-
-
-class CreatesOnly(StoreError):
-    """The name is of a data stream, which accepts only new documents."""
-
-
-@dataclass(frozen=True)
-class Action:
-    """One document's lines of a bulk body, line feeds included."""
-
-    id: str
-    lines: bytes
 
 
 def write_actions(
@@ -77,11 +67,11 @@ def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Acti
     chunk: list[Action] = []
     size = 0
     for action in actions:
-        if chunk and (len(chunk) == policy.actions or size + len(action.lines) > policy.bytes):
+        if chunk and (len(chunk) == policy.actions or size + len(action[1]) > policy.bytes):
             yield chunk
             chunk, size = [], 0
         chunk.append(action)
-        size += len(action.lines)
+        size += len(action[1])
     if chunk:
         yield chunk
 
@@ -90,10 +80,10 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
     report, attempts = WriteReport(), Attempts(retries)
     while True:
         try:
-            answer = send(b"".join(action.lines for action in pending))
+            answer = send(b"".join(lines for _, lines in pending))
         except TooLarge as error:
             if len(pending) == 1:
-                return report + WriteReport(failures=[Failure(pending[0].id, str(error))])
+                return report + WriteReport(failures=[Failure(pending[0][0], str(error))])
             middle = len(pending) // 2
             for half in (pending[:middle], pending[middle:]):
                 report += _write_chunk(half, send, retries, where)
@@ -115,7 +105,7 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
             if report == WriteReport():
                 # It refused all of them for the whole time, and would refuse the next ones too.
                 raise attempts.given_up(StoreUnavailable(many))
-            ends = [(one.id, attempts.given_up(StoreUnavailable(why))) for one, why in rejected]
+            ends = [(one[0], attempts.given_up(StoreUnavailable(why))) for one, why in rejected]
             return report + WriteReport(failures=[Failure(id, str(end)) for id, end in ends])
 
 
@@ -138,11 +128,9 @@ def _sort_items(
             rejected.append((action, reason))
         elif isinstance(error, Mapping) and error.get("type") in _FATAL:
             raise error_of(status, result, where)
-        elif "op_type of create are allowed in data streams" in reason:
-            raise CreatesOnly(f"{where} is a data stream, which accepts only new documents")
         else:
             conflict, index = status == 409, result.get("_index")
-            failures.append(Failure(action.id, reason, conflict, index if conflict else None))
+            failures.append(Failure(action[0], reason, conflict, index if conflict else None))
     return WriteReport(created, updated, failures), rejected
 
 

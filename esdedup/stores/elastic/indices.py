@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-from esdedup.exceptions import IndexNotFound, PermissionDenied, StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of
 
@@ -196,12 +196,6 @@ def _changed(index: str, found: IndexMeta | None) -> StoreError:
 def _put(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
     try:
         cluster.ask("PUT", f"{path_of(index)}/_mapping", mapping)
-    except PermissionDenied as error:
-        raise PermissionDenied(
-            f"{error}. To change the mapping takes the index privilege 'manage' (Elasticsearch), or"
-            " the action indices:admin/mapping/put (both products). On Elasticsearch 'write' allows"
-            " it for indices alone, not for data streams, and is deprecated for that"
-        ) from error
     except StoreError as error:
         reason = str(error)
         if "Limit of total fields" in reason:

@@ -11,7 +11,6 @@ import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -35,8 +34,6 @@ from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
-    Action,
-    CreatesOnly,
     document_line,
     line,
     lines_to_change,
@@ -85,7 +82,6 @@ class ClusterStore:
         self._several: bool | None = None
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
-        self._creates_only = False
 
     @property
     def where(self) -> str:
@@ -123,28 +119,34 @@ class ClusterStore:
             stored.require(meta, self.where)
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
-        self.refresh()
-        mappings = self._mappings() or {}
-        if len(mappings) > 1 or self.cluster.count(self._path):
-            stored.require(meta, self.where)
-        indices.put_metas(self.cluster, dict.fromkeys(mappings, (stored, meta)))
+        if stored.next is not None:
+            raise UsageError(
+                f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
+            )
+        named, found, now = indices.attached(self.cluster, self.index)
+        if now != stored:
+            raise StoreError(f"{self.where} was changed by another client: try again")
+        if not stored.holds(meta):
+            self.refresh()
+            if len(found) > 1 or self.cluster.count(self._path):
+                stored.require(meta, self.where)
+        if named.kind != "index":
+            # Put the same template first: without the right to, nothing must change.
+            renew_template(self.cluster, named, stored)
+        changes = {state.name: (meta_of(state.mapping), meta) for state in found}
+        indices.put_metas(self.cluster, changes)
+        if named.kind != "index":
+            renew_template(self.cluster, named, meta)
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
-        verb = "create" if create or self._creates_only else "index"
+        verb = "create" if create else "index"
         actions = [
-            Action(each.id, line({verb: {"_id": each.id}}) + document_line(each))
-            for each in documents
+            (each.id, line({verb: {"_id": each.id}}) + document_line(each)) for each in documents
         ]
         self._unseen = None
-        try:
-            report = self.cluster.bulk(actions, self.where, self._path)
-        except CreatesOnly:
-            if verb == "create":
-                raise
-            self._creates_only = True
-            return self.write(documents)
+        report = self.cluster.bulk(actions, self.where, self._path)
         if any(NO_WRITE_INDEX in each.reason for each in report.failures):
             raise UsageError(
                 f"{self.where} is an alias of several indices, none of which is its write index:"
@@ -234,7 +236,7 @@ class ClusterStore:
     def change(self, changes: Sequence[Change]) -> WriteReport:
         if self._unseen is not None:
             self._unseen.update(change.held.id for change in changes)
-        actions = [Action(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
+        actions = [(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
         report = self.cluster.bulk(actions, self.where)
         failures = []
         for each in report.failures:
@@ -253,9 +255,7 @@ class ClusterStore:
         places = {one.index for one in held}
         names = {index: indices.takes_creates(self.cluster, index) for index in places}
         actions = [
-            Action(one.id, lines_to_create(one, names[one.index]))
-            for one in held
-            if one.id not in taken
+            (one.id, lines_to_create(one, names[one.index])) for one in held if one.id not in taken
         ]
         report = self.cluster.bulk(actions, self.where, self._path)
         self._unseen = None
@@ -296,23 +296,6 @@ class ClusterStore:
         bodies = (bucket_body(f"{meta.field}.{key}", token) for token in tokens)
         answers = self.cluster.searches(self._path, bodies, self.where)
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
-
-    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        if meta.next is not None:
-            raise UsageError(
-                f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
-            )
-        named, found, stored = indices.attached(self.cluster, self.index)
-        if stored != meta:
-            raise StoreError(f"{self.where} was changed by another client: try again")
-        if named.kind != "index":
-            # Put the same template first: without the right to, nothing must change.
-            renew_template(self.cluster, named, meta)
-        metas = {state.name: meta_of(state.mapping) for state in found}
-        changes = {name: (own, replace(own, stop=stop)) for name, own in metas.items() if own}
-        indices.put_metas(self.cluster, changes)
-        if named.kind != "index":
-            renew_template(self.cluster, named, replace(meta, stop=stop))
 
     def refresh(self) -> None:
         self.cluster.refresh(self._path)

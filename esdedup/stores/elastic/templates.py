@@ -24,13 +24,7 @@ def template_body(meta: IndexMeta) -> dict[str, Any]:
 def put_template(cluster: Cluster, name: str, meta: IndexMeta) -> None:
     """Put the component template of a name."""
     path = f"/_component_template{path_of(template_name(name))}"
-    try:
-        cluster.ask("PUT", path, template_body(meta))
-    except PermissionDenied as error:
-        raise PermissionDenied(
-            f"{error}. A component template needs the cluster privilege 'manage_index_templates'"
-            " (Elasticsearch) or cluster:admin/component_template/put (OpenSearch)"
-        ) from error
+    cluster.ask("PUT", path, template_body(meta))
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:

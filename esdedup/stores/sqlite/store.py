@@ -16,7 +16,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -110,16 +109,16 @@ class LocalStore:
             Tables(db, self.index, meta).create()
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
-        with self._database.transaction() as db:
-            if self._meta(db) != stored:
+        with self._writing() as tables:
+            if self._meta(tables.db) != stored:
                 raise StoreError(f"{self.where} was changed by another process: try again")
-            tables = Tables(db, self.index, stored)
-            if tables.last():
-                stored.require(meta, self.where)
-            tables.drop()
+            if not stored.holds(meta):
+                if tables.last():
+                    stored.require(meta, self.where)
+                tables.drop()
+                Tables(tables.db, self.index, meta).create()
             row = json.dumps(meta.to_json()), self.index
-            db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
-            Tables(db, self.index, meta).create()
+            tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
@@ -219,13 +218,6 @@ class LocalStore:
             listed = listed_as(meta.field, key)
             counted = f"SELECT count(*) FROM ({tables.holders(listed, tables.waiting())})"
             return [int(tables.one(counted, json.dumps([token]))) for token in tokens]
-
-    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        with self._writing() as tables:
-            if self._meta(tables.db) != meta:
-                raise StoreError(f"{self.where} was changed by another process: try again")
-            row = json.dumps(replace(meta, stop=stop).to_json()), self.index
-            tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)

@@ -216,7 +216,9 @@ def test_what_lay_in_a_data_stream_is_put_back_through_its_name(
     request.addfinalizer(store.close)
     store.create(META)
     stamp = {"@timestamp": "2026-01-01T00:00:00Z"}
-    write(store, [document("a", ["0x"], **stamp), document("b", ["0x"], **stamp)])
+    given = [document(id, ["0x"], **stamp) for id in ("a", "b")]
+    assert store.write(given, create=True).created == 2
+    store.refresh()
     held = store.hold(["a", "b"])
     assert store.change([Change(one, None) for one in held[:1]]).updated == 1
     call(url, "POST", f"/{name}/_rollover")

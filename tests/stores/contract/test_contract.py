@@ -498,8 +498,8 @@ STOP = ("minhash:.12345", "simhash:.123")
 
 def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
     write(store, [document("1", ["a"])])
-    store.put_stop(META, STOP)
     stopped = IndexMeta(META.scheme, stop=STOP)
+    store.renew(META, stopped)
     other = open_store()
     assert other.meta() == stopped
     assert ids_of(ask(other, query("a"))) == ["1"]
@@ -507,9 +507,9 @@ def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
     other.create(META)
     assert other.meta() == stopped
     with pytest.raises(esdedup.StoreError, match="changed"):
-        other.put_stop(META, STOP[:1])
+        other.renew(META, IndexMeta(META.scheme, stop=STOP[:1]))
     assert store.meta() == stopped
-    other.put_stop(stopped, ())
+    other.renew(stopped, META)
     assert store.meta() == META
 
 
@@ -525,7 +525,7 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "delete": lambda store: delete(store, ["1"]),
     "statistics": lambda store: store.statistics(META),
     "bucket sizes": lambda store: store.bucket_sizes("minhash", ["a"], META),
-    "put stop": lambda store: store.put_stop(META, ()),
+    "renew": lambda store: store.renew(META, META),
 }
 
 

@@ -12,7 +12,7 @@ from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
 from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores import BulkPolicy
-from esdedup.stores.elastic.bulk import Action, write_actions
+from esdedup.stores.elastic.bulk import write_actions
 from esdedup.stores.elastic.retry import Retries
 from tests.servers.node import Node
 
@@ -75,7 +75,7 @@ def test_chunks_by_count_and_bytes() -> None:
         sent.append(lines)
         return {"items": [{"index": {"status": 201}} for _ in lines]}
 
-    actions = [Action(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
+    actions = [(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
     policy = BulkPolicy(actions=3, bytes=40)
     report = write_actions(actions, send, policy, Retries(0), "here")
     assert report.created == 6
