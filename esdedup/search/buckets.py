@@ -140,35 +140,28 @@ def segment_pairs(
 
     A pair may come several times, from several segments.
 
-    segments: shape (n, segments).
-    masks: for each segment the bits that may differ.
-    cap: as in `earlier_pairs`.
-    stopped: segments and values, shape (m,) each, whose buckets are left out.
+    segments: shape (n, segments). masks: for each segment the bits that may differ. cap: as in
+    `earlier_pairs`. stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
-    at, values = stopped
-    for column, some in enumerate(masks):
+    rows = np.arange(len(segments))
+    for column, (values, some) in enumerate(zip(segments.T, masks, strict=True)):
+        order, ordered = _ascending(values)
+        without = stopped[1][stopped[0] == column]
         for mask in some:
-            yield from _pairs_apart(segments[:, column], mask, cap, values[at == column])
-
-
-def _pairs_apart(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
-    """Yield pairs of rows whose values differ by exactly `mask`, left < right, in blocks."""
-    order, ordered = _ascending(values)
-    partner = ordered ^ mask
-    rows = np.arange(values.size)
-    first = np.searchsorted(ordered, partner, "left")
-    if mask:
-        # Two values meet once: from the side of the larger one.
-        counts = np.where(ordered > partner, np.searchsorted(ordered, partner, "right") - first, 0)
-    else:
-        counts = rows - first
-    counts = np.minimum(counts, cap)
-    if stopped.size:
-        counts[np.isin(partner, stopped) | np.isin(ordered, stopped)] = 0
-    for block in blocks(counts, PAIRS_A_BLOCK) if counts.any() else ():
-        many = counts[block]
-        a, b = order[np.repeat(rows[block], many)], order[ranges(first[block], many)]
-        yield np.minimum(a, b), np.maximum(a, b)
+            partner = ordered ^ mask
+            first = np.searchsorted(ordered, partner, "left")
+            counts = rows - first
+            if mask:
+                # Two values meet once: from the side of the larger one.
+                after = np.searchsorted(ordered, partner, "right")
+                counts = np.where(ordered > partner, after - first, 0)
+            counts = np.minimum(counts, cap)
+            if without.size:
+                counts[np.isin(partner, without) | np.isin(ordered, without)] = 0
+            for block in blocks(counts, PAIRS_A_BLOCK) if counts.any() else ():
+                many = counts[block]
+                a, b = order[np.repeat(rows[block], many)], order[ranges(first[block], many)]
+                yield np.minimum(a, b), np.maximum(a, b)
 
 
 def _ascending(values: Unsigned) -> tuple[I64, U64]:

@@ -40,8 +40,6 @@ from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 
-KEEP_ALIVE = "1h"
-WRITERS = 32
 _DOCUMENTS_A_SLICE = 50_000
 _REASONS = 1_000
 """Maximum number of failures whose reasons are kept."""
@@ -56,7 +54,7 @@ def read_index(
     *,
     fields: Sequence[str] = (),
     slices: int | None = None,
-    keep_alive: str = KEEP_ALIVE,
+    keep_alive: str = "1h",
     **credentials: Any,
 ) -> DataFrame:
     """Return the documents of an index that have tokens: columns id, text, and the given fields.
@@ -101,7 +99,7 @@ def write_groups(
     index: str,
     *,
     collapse_ready: bool = False,
-    writers: int = WRITERS,
+    writers: int = 32,
     **credentials: Any,
 ) -> ChangeReport:
     """Write the groups of documents into them, and remove old marks from all others.

@@ -46,16 +46,12 @@ class Documents:
     table: number (bigint), id, text, digest (strings), filled (boolean: it has words), bands
     (binary: its band hashes, 4 or 8 bytes each).
     copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
-    count, left_out, without_words, repeated: numbers of documents. left_out: without an id or a
-    text. repeated: with an id that another one has, which stays.
+    counts: of `SparkReport`, by name.
     """
 
     table: DataFrame
     copies: DataFrame
-    count: int
-    left_out: int
-    without_words: int
-    repeated: int
+    counts: dict[str, int]
 
     @property
     def compared(self) -> DataFrame:
@@ -100,7 +96,8 @@ def numbered(
     both = texts.join(several.where("of > 1").drop("of"), "digest")
     copies = tables.kept("copies", both.where("number != first").select("number", "first"))
     table = usable.select("number", "id", "text", "digest", "filled", "bands")
-    return Documents(table, copies, count, rows - found, without_words, found - count)
+    counts = {"documents": count, "left_out": rows - found, "repeated": found - count}
+    return Documents(table, copies, {**counts, "without_words": without_words})
 
 
 def _check_columns(

@@ -13,6 +13,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.union_find import follow, join, singletons
+from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import verified
 from esdedup.spark.documents import Documents, numbered
@@ -57,7 +58,9 @@ def groups(
             reading = Reading(meta, None, grouping.keep)
             documents = numbered(df, reading, tables, id_field, names)
             joined = df.sparkSession.createDataFrame([], _JOINED)
-            report = SparkReport.of(documents, reading)
+            report = SparkReport(
+                **documents.counts, capped=Capped(), recall=1.0, basis=reading.basis
+            )
         else:
             reading = reading_of(scheme, grouping.limits, grouping.keep)
             documents, edges, report = compare(

@@ -46,17 +46,6 @@ class SparkReport:
     recall: float | None
     basis: Basis
 
-    @staticmethod
-    def of(
-        documents: Documents,
-        reading: Reading,
-        capped: Capped = Capped(),  # noqa: B008
-        recall: float | None = 1.0,
-    ) -> SparkReport:
-        """Return the counts of a comparison of documents."""
-        counts = documents.count, documents.left_out, documents.repeated, documents.without_words
-        return SparkReport(*counts, capped, recall, reading.basis)
-
 
 @accepts(Limits, "pairs")
 def similar_pairs(
@@ -155,7 +144,7 @@ def compare(
     recall = sketch.recall(unswapped, sketch.tokens, least)
     if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
         recall = None
-    report = SparkReport.of(documents, reading, capped, recall)
+    report = SparkReport(**documents.counts, capped=capped, recall=recall, basis=reading.basis)
     return documents, tables.kept("edges", edges), report
 
 

@@ -47,7 +47,21 @@ class JobTables:
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
         machine. Raises UsageError if there is no folder.
         """
-        tables = JobTables(spark, f"{_parent(spark, work)}/esdedup-{uuid.uuid4().hex}", result)
+        try:
+            parent = work or spark.sparkContext.getCheckpointDir()
+        except PySparkException as error:
+            raise UsageError("Spark Connect can't do this: use a session of its own") from error
+        if parent is None and not (spark.conf.get("spark.master", "") or "").startswith("local"):
+            raise UsageError(
+                "name a folder for intermediate tables that all executors reach, such as"
+                " hdfs:///tmp: work (--work), or SparkContext's setCheckpointDir"
+            )
+        if parent is None:
+            made = tempfile.mkdtemp(prefix="esdedup-")
+            atexit.register(shutil.rmtree, made, ignore_errors=True)
+            parent = Path(made).as_uri()
+        folder = f"{parent.rstrip('/')}/esdedup-{uuid.uuid4().hex}"
+        tables = JobTables(spark, folder, result)
         try:
             yield tables
         except BaseException:
@@ -78,20 +92,3 @@ def mapped(
 ) -> DataFrame:
     """Return a table that a function computes from the record batches of each partition."""
     return table.mapInArrow(cast("Callable[[Batches], Batches]", over), schema)
-
-
-def _parent(spark: SparkSession, work: str | None) -> str:
-    try:
-        checkpoints = spark.sparkContext.getCheckpointDir()
-    except PySparkException as error:
-        raise UsageError("Spark Connect can't do this: use a session of its own") from error
-    if (parent := work or checkpoints) is not None:
-        return parent.rstrip("/")
-    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
-        raise UsageError(
-            "name a folder for intermediate tables that all executors reach, such as hdfs:///tmp"
-            " or s3a://bucket/tmp: work (--work), or SparkContext's setCheckpointDir"
-        )
-    made = tempfile.mkdtemp(prefix="esdedup-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made).as_uri()

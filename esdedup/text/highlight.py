@@ -70,9 +70,17 @@ class MarkedText:
         context: keep this many words at either end of a long run of shared words; None: all.
         most: end after this many characters; None: all.
         """
+        # The middles of long shared runs, (start, end, words), and the end of the text.
+        cuts: list[tuple[int, int, int]] = []
+        kept = self.common.size if context is None else context
+        for first, last, shared in _runs(self.common):
+            if shared and last - first - 2 * kept >= _FEWEST_CUT:
+                start, end = self.ends[first + kept - 1], self.starts[last - kept]
+                if start < end:
+                    cuts.append((int(start), int(end), last - first - 2 * kept))
         found: list[Piece] = []
         at, room = 0, len(self.text) if most is None else most
-        for start, end, left_out in self._cuts(context):
+        for start, end, left_out in [*cuts, (len(self.text), len(self.text), 0)]:
             stop = min(start, at + room)
             for first, last, kind in _runs(self.kinds[at:stop]):
                 found.append(Piece(self.text[at + first : at + last], _KINDS[kind]))
@@ -83,16 +91,6 @@ class MarkedText:
             if left_out:
                 found.append(Piece("", "shared", left_out))
         return found
-
-    def _cuts(self, context: int | None) -> Iterator[tuple[int, int, int]]:
-        """Yield the middles of long shared runs, (start, end, words), and the end of the text."""
-        for first, last, shared in _runs(self.common):
-            if context is None or not shared or last - first - 2 * context < _FEWEST_CUT:
-                continue
-            start, end = self.ends[first + context - 1], self.starts[last - context]
-            if start < end:
-                yield int(start), int(end), last - first - 2 * context
-        yield len(self.text), len(self.text), 0
 
 
 def mark_shared(

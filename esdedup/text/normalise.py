@@ -136,7 +136,11 @@ def _replacements(normalisation: Normalisation) -> _Replacements:
     joined = "\n".join(characters)  # Nothing acts across a line feed.
     forms = _normalise_assigned(joined, normalisation).split("\n")
     decomposed = unicodedata.normalize("NFKD", joined).split("\n")
-    acting = _acting(characters)
+    # The characters that change their place, or compose with one before them.
+    acting = {each for each in characters if unicodedata.combining(each)}
+    pairs = [unicodedata.decomposition(each).split() for each in characters]
+    acting |= {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
+    acting |= set(map(chr, _MEDIAL_AND_FINAL))
     chosen = np.array(_TABLED)
     kinds[chosen] = [
         _ACTING
@@ -148,14 +152,6 @@ def _replacements(normalisation: Normalisation) -> _Replacements:
     more = {point: form[1:] for point, form in zip(_TABLED, forms, strict=True) if form[1:]}
     kinds[:-1][unassigned()[:_TABLED_TO]] = _ACTING
     return _Replacements(kinds, first, more)
-
-
-def _acting(characters: list[str]) -> set[str]:
-    """Return the characters that change their place, or compose with one before them."""
-    moving = {each for each in characters if unicodedata.combining(each)}
-    pairs = [unicodedata.decomposition(each).split() for each in characters]
-    composing = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
-    return moving | set(map(chr, (*composing, *_MEDIAL_AND_FINAL)))
 
 
 def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
