@@ -10,11 +10,11 @@ import logging
 import multiprocessing
 import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -29,8 +29,6 @@ log = logging.getLogger("esdedup")
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
-_Queue = SimpleQueue[Any]
-_KILLED = "a worker process was killed, perhaps for lack of memory; run this again"
 
 
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
@@ -43,28 +41,19 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
     if workers == 1:
         yield from map(work, items)
         return
-    failures: list[Exception] = []
-
-    def readable() -> Iterator[Item]:
-        try:
-            yield from items
-        except Exception as error:
-            failures.append(error)
-
-    early: dict[int, Any] = {}
-    given, waiting = enumerate(readable()), deque[int]()
-    with _processes(workers, work) as (tasks, results):
+    given, waiting = iter(items), deque[Future[Done]]()
+    failure: Exception | None = None
+    with _processes(workers, work) as submit:
         while True:
-            for number, item in itertools.islice(given, 2 * workers + 1 - len(waiting)):
-                tasks.put((number, item))
-                waiting.append(number)
+            try:
+                waiting.extend(map(submit, itertools.islice(given, 2 * workers + 1 - len(waiting))))
+            except Exception as error:
+                failure, given = error, iter(())
             if not waiting:
                 break
-            while waiting[0] not in early:
-                early.update([results.get()])
-            yield _value(early.pop(waiting.popleft()))
-    if failures:
-        raise failures[0]
+            yield waiting.popleft().result()
+    if failure is not None:
+        raise failure
 
 
 def in_pieces(
@@ -74,35 +63,27 @@ def in_pieces(
 
     work: returns the result of a piece of an item, and the rest of the item or None.
     """
-    waiting = 0
-    with _processes(workers, work) as (tasks, results):
-        for item in items:
-            tasks.put((0, item))
-            waiting += 1
+    with _processes(workers, work) as submit:
+        waiting = {*map(submit, items)}
         while waiting:
-            done, rest = _value(results.get()[1])
-            if rest is None:
-                waiting -= 1
-            else:
-                tasks.put((0, rest))
-            yield done
-
-
-def _value(result: Any) -> Any:
-    """Return the result of a process, or raise it if it is an error."""
-    if isinstance(result, Exception):
-        raise result
-    return result
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for each in ended:
+                done, rest = each.result()
+                if rest is not None:
+                    waiting.add(submit(rest))
+                yield done
 
 
 @contextmanager
-def _processes(workers: int, work: Callable[[Any], Any]) -> Iterator[tuple[_Queue, _Queue]]:
-    """Start processes that call a function. Return the queues of items and results, by number."""
+def _processes(
+    workers: int, work: Callable[[Item], Done]
+) -> Iterator[Callable[[Item], Future[Done]]]:
+    """Start processes that call a function. Return a function that submits an item to them."""
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
     processes: list[SpawnProcess] = []
-    tasks: _Queue = SimpleQueue()
-    results: _Queue = SimpleQueue()
+    pipes: SimpleQueue[Connection] = SimpleQueue()
+    pool = ThreadPoolExecutor(workers)
     try:
         for _ in range(workers):
             try:
@@ -111,35 +92,37 @@ def _processes(workers: int, work: Callable[[Any], Any]) -> Iterator[tuple[_Queu
                     process = context.Process(target=_serve, args=(there, work), daemon=True)
                     process.start()
                     processes.append(process)
-                    feed = threading.Thread(target=_feed, args=(here, tasks, results), daemon=True)
-                    feed.start()
             except OSError as error:
                 raise StoreError(
                     f"only {len(processes)} of {workers} worker processes can be started:"
                     f" {error.strerror}; use fewer"
                 ) from error
             there.close()
-        yield tasks, results
+            pipes.put(here)
+        yield lambda item: pool.submit(_result, pipes, item)
     finally:
         for process in processes:
             process.terminate()
-            tasks.put(None)
+        pool.shutdown(cancel_futures=True)
         for process in processes:
             process.join()
 
 
-def _feed(pipe: Connection, tasks: _Queue, results: _Queue) -> None:
-    """Send items to a process, and put its results into a queue."""
-    with pipe:
-        while (task := tasks.get()) is not None:
-            number, item = task
-            try:
-                pipe.send(item)
-                results.put((number, pipe.recv()))
-            except (EOFError, OSError):
-                results.put((number, StoreError(_KILLED)))
-            except Exception as error:
-                results.put((number, error))
+def _result(pipes: SimpleQueue[Connection], item: Any) -> Any:
+    """Send an item to a process that is idle, and return its result, or raise its error."""
+    pipe = pipes.get()
+    try:
+        pipe.send(item)
+        result = pipe.recv()
+    except (EOFError, OSError) as error:
+        raise StoreError(
+            "a worker process was killed, perhaps for lack of memory; run this again"
+        ) from error
+    finally:
+        pipes.put(pipe)
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
@@ -179,7 +162,7 @@ def be_a_program() -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block. Processes and threads started in it never get it."""
+    """Delay Ctrl-C until the end of the block. Processes started in it never get it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
