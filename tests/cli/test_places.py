@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_empty_value_is_refused(folder: Path, name: str, value: str) -> None:
     """As a failed expansion in a script gives it."""
     variable, option = f"ESDEDUP_{name.upper()}", f"--{name.replace('_', '-')}"
-    for command in (["index", "same.jsonl"], ["stats"], ["dedup"]):
+    for command in (["index", "same.jsonl"], ["stats"]):
         ran = run_command(*command, environment={variable: value})
         assert (ran.status, variable in ran.err, "empty" in ran.err) == (2, True, True), ran
         ran = run_command(*command, option, value)
@@ -117,9 +117,7 @@ def test_an_option_counts_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ["report", "-o", "esdedup.db"],
         ["explain", "a", "c", "--html", "esdedup.db"],
-        ["scheme", "-o", "esdedup.db"],
         ["scheme", "-o", "a.jsonl"],
-        ["index", "a.jsonl", "--dead-letter", "a.jsonl"],
         ["index", "a.jsonl", "--dead-letter", "esdedup.db"],
         ["pairs", "a.jsonl", "--dead-letter", "a.jsonl"],
     ],
@@ -142,19 +140,9 @@ def test_own_files_are_written_again() -> None:
     assert len(Path("bad.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["group", "--work", ""],
-        ["similar", "--text", ""],
-        ["pairs", "a.jsonl", "--id-field", ""],
-        ["pairs", "a.jsonl", "--scheme", ""],
-        ["report", "--output", ""],
-        ["dedup", "--apply", "--log", ""],
-    ],
-)
-def test_empty_values_are_refused(command: list[str]) -> None:
-    refused = run_command(*command)
+@pytest.mark.parametrize("command", ["group --work", "similar --text", "dedup --apply --log"])
+def test_empty_values_are_refused(command: str) -> None:
+    refused = run_command(*command.split(), "")
     assert (refused.status, "is empty" in refused.err) == (2, True)
 
 
@@ -168,14 +156,7 @@ def test_one_of_several_fields_may_be_misspelt() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "index -",
-        "pairs -",
-        "similar --file -",
-        "similar --batch -",
-        "dedup --apply --action delete",
-    ],
+    "command", ["index -", "similar --file -", "similar --batch -", "dedup --apply --action delete"]
 )
 def test_standard_input_may_be_closed(command: str) -> None:
     run_command("index", "a.jsonl")

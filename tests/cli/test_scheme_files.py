@@ -65,30 +65,19 @@ def pairs(scheme: str) -> Ran:
     ("path", "value"),
     [
         (("seed",), 1.5),
-        (("seed",), "1"),
-        (("seed",), None),
+        (("seed",), ...),
         (("version",), True),
         (("sketches", 0, "bands"), True),
-        (("sketches", 0, "rows"), 2.0),
         (("sketches",), {}),
         (("sketches", 1, "kind"), "manhattan"),
-        (("sketches", 2, "size"), "64"),
         (("sketches", 2, "weighting"), ["tf"]),
-        (("sketches", 2, "table"), {}),
-        (("shingling", "stop_words"), "abc"),
         (("shingling", "stop_words"), [5]),
-        (("shingling", "size"), ...),
-        (("normalisation", "casefold"), 1),
         (("normalisation", "form"), None),
         (("shingling",), ...),
-        (("seed",), ...),
     ],
 )
 def test_a_wrong_value_is_named(path: tuple[Any, ...], value: Any) -> None:
     ran = pairs(json.dumps(with_value(path, value)))
-    if path == ("shingling", "size"):
-        assert ran.status == 0  # It has a default.
-        return
     assert (ran.status, ran.out) == (2, "")
     assert "scheme.json" in ran.err or "the scheme is of version" in ran.err
     assert path[-1] in ran.err
@@ -98,13 +87,10 @@ def test_a_wrong_value_is_named(path: tuple[Any, ...], value: Any) -> None:
     ("raw", "reason"),
     [
         (b"", "it is empty"),
-        (b" \n", "it is empty"),
         (b"\xff\xfe{}", "not UTF-8"),
-        (b'{"seed": 1.5}', "the scheme is of version None"),
         (b"[" * 100_000, "not valid JSON: nested too deeply"),
         (b'{"seed":\n"1', "not valid JSON: Unterminated string at line 2, character 1"),
         (b"5", "a scheme's scheme is not an object"),
-        (b"\x00", "not valid JSON"),
         (b"1" * 5_000, "a number has more than 4300 digits"),
     ],
 )
