@@ -1,7 +1,6 @@
-"""Finds the pairs of rows that share a bucket, in numpy.
+"""Finds the pairs of rows that share a bucket, in numpy, in blocks of bounded memory.
 
-A bucket holds the rows that have the same value in one column: a band, or a segment. Pairs come in
-blocks, so that memory does not grow with their number.
+A bucket holds the rows that have the same value in one column: a band, or a segment.
 """
 
 from __future__ import annotations
@@ -136,11 +135,9 @@ def shared_bands(bands: Unsigned, left: I64, right: I64) -> NDArray[np.int16]:
 def segment_pairs(
     segments: U64, masks: list[U64], cap: int, stopped: tuple[I64, U64]
 ) -> Iterator[Pairs]:
-    """Yield pairs of rows that differ in some segment by one of its masks, left < right.
+    """Yield pairs of rows, left < right, that differ in some segment by one of its masks.
 
-    A pair may come several times, from several segments.
-
-    segments: shape (n, segments). masks: for each segment the bits that may differ. cap: as in
+    A pair may come several times. segments: shape (n, segments). masks: of each segment. cap: as in
     `earlier_pairs`. stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
     rows = np.arange(len(segments))

@@ -1,8 +1,4 @@
-"""Builds the query for candidates from the tokens of a text, a `CandidateQuery` that a store runs.
-
-For a cluster `stores.elastic.queries.candidates_body` builds the JSON body of the search, for the
-local file `stores.sqlite.tables` the SQL statement.
-"""
+"""Builds `CandidateQuery` from the tokens of a text, for any store to run."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -22,10 +18,7 @@ from esdedup.stores.stop_list import stopped_tokens, without
 def candidate_queries(
     meta: IndexMeta, sketch: Sketch, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Return the queries for documents that share what a sketch looks up.
-
-    sketches: of the texts of the queries, with probes.
-    """
+    """Return the queries for documents that share what a sketch looks up. sketches: with probes."""
     values, present = sketches.probes[sketch.name]
     count, positions, many = values.shape
     at = np.repeat(np.arange(positions), many)
@@ -41,10 +34,7 @@ def candidate_queries(
 def equal_text_queries(
     meta: IndexMeta, sketch: Sketch, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Return queries for documents that share all tokens, or that have the same wordless text.
-
-    Documents of an equal text are among these, with the same digest.
-    """
+    """Return queries that find all documents of an equal text, by all tokens or its digest."""
     tokens = encode(sketch.token_values(sketches.values[sketch.name]), sketch.bits)
     found = _queries(meta, sketch, [[[each] for each in row] for row in tokens], queries)
     wordless = wordless_queries(meta, sketches.digests, queries)
@@ -90,10 +80,7 @@ def _queries(
 def with_least(
     query: CandidateQuery, sketch: Sketch, limits: Limits, similarity: float | None = None
 ) -> CandidateQuery:
-    """Return the query with the most shared groups that it may require at the recall.
-
-    similarity: to find documents at; the threshold by default.
-    """
+    """Return the query with the most shared groups to require; similarity: else the threshold."""
     if not query.groups:
         return query
     least = sketch.least(limits, len(query.groups), similarity)

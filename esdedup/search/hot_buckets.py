@@ -115,10 +115,7 @@ def hot_buckets(
 def _holders(
     store: Store, meta: IndexMeta, sketches: Sequence[Sketch], count: int, total: int
 ) -> tuple[int, dict[str, dict[str, list[str]]]]:
-    """Return the number of sampled documents, and by field and token the ids of its documents.
-
-    Samples `count` random documents, by a fixed seed, or reads all if there are no more.
-    """
+    """Return the number of sampled documents, and by field and token the ids of its documents."""
     paths = {each.key: f"{meta.field}.{each.key}" for each in sketches}
     if total > count:
         sample: Iterable[Document] = store.sample([*paths.values()], meta, count, seed=0)

@@ -51,11 +51,7 @@ def similar(
 
 @dataclass
 class _Answer:
-    """The state of one query, level after level.
-
-    near: the matches so far, the nearest first. seen: ids of all candidates. The others are as in
-    `Result`.
-    """
+    """The state of one query, level after level. seen: ids of all candidates."""
 
     limits: Limits
     near: list[Match] = field(default_factory=list)
@@ -179,10 +175,7 @@ def _matches(
 def _of_equal_texts(
     store: Store, meta: IndexMeta, queries: Sequence[Query], sketches: Sketches, limits: Limits
 ) -> Iterator[tuple[int, Result]]:
-    """Answer the queries by texts without any shingle: (row, documents of the same text).
-
-    An empty text equals none.
-    """
+    """Yield the row and the result of queries without any shingle: documents of the same text."""
     rows = np.flatnonzero(~sketches.filled).tolist()
     by_sets = limits.chosen(meta.scheme).metric == "jaccard"
     similarity, distance = (1.0, None) if by_sets else (None, 0)
@@ -248,11 +241,7 @@ def _order(match: Match) -> tuple[float, int, str]:
 def _hamming_matches(
     meta: IndexMeta, chosen: Sketch, own: U64, candidates: Sequence[Candidate], limits: Limits
 ) -> list[Match]:
-    """Return the candidates within the Hamming distance, unordered.
-
-    own: the values of the query's text, shape (words,). A candidate is left out if another client
-    wrote other tokens.
-    """
+    """Return the candidates within the distance of `own`, shape (words,), unordered."""
     rows = [each.document.tokens_in(meta.field).get(chosen.key) for each in candidates]
     stored, whole = stored_values(rows, chosen)
     found = [each for each, fits in zip(candidates, whole.tolist(), strict=True) if fits]

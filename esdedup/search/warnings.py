@@ -35,10 +35,9 @@ def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
 
 
 def lacking_recall(expected: float | None, limits: Limits) -> str | None:
-    """Return a warning if the recall at the threshold is below the requested one, else None.
+    """Return a warning if the recall is below the requested one, or `GOOD_RECALL`, else None.
 
-    Without a requested one, below `GOOD_RECALL`. expected: None if it is unknown, because buckets
-    are stopped or truncated.
+    expected: None if it is unknown, because buckets are stopped or truncated.
     """
     if expected is None:
         return (

@@ -50,10 +50,7 @@ def candidate_probability(similarity: float, bands: int, rows: int, swaps: int =
 def expected_recall(
     threshold: float, bands: int, rows: int, least: int = 1, swaps: int = 0
 ) -> float:
-    """Return the chance that a query meets at least `least` bands of a document at the threshold.
-
-    Their number is Binomial(bands, meeting). With `least` 1 this is the S-curve.
-    """
+    """Return the chance that a query meets at least `least` bands: Binomial(bands, meeting)."""
     met = meeting(threshold, rows, swaps)
     if least < 1 or met == 1.0:
         return float(least <= bands)
@@ -68,10 +65,7 @@ def expected_recall(
 
 @functools.lru_cache
 def least_bands(threshold: float, recall: float, bands: int, rows: int, swaps: int = 0) -> int:
-    """Return the most shared bands to require that still reach `recall` at `threshold`; at least 1.
-
-    The more bands a query requires, the fewer documents below the threshold it meets.
-    """
+    """Return the most shared bands to require that still reach `recall`; at least 1."""
     enough = range(1, bands + 1)
     reaching = bisect.bisect_left(
         enough,
@@ -83,10 +77,7 @@ def least_bands(threshold: float, recall: float, bands: int, rows: int, swaps: i
 
 @functools.lru_cache
 def swaps_for(threshold: float, recall: float, bands: int, rows: int) -> int:
-    """Return the fewest swaps that reach `recall` at `threshold`; the most possible if none does.
-
-    Each swap multiplies the terms of a query. MOST_SWAPS and MOST_TERMS limit them.
-    """
+    """Return the fewest swaps that reach `recall`; the most possible if none does."""
     possible = [
         swaps
         for swaps in range(MOST_SWAPS + 1)
@@ -110,9 +101,8 @@ def choose_banding(
 ) -> tuple[int, int]:
     """Return (bands, rows) for queries with `swaps` swaps to reach `recall` at `threshold`.
 
-    It has the most rows with which bands within `permutations` reach the recall without swaps,
-    because each row divides the candidates that meet by chance, and no more bands than the queries
-    need, because each costs a token.
+    The most rows that reach it without swaps, as each row divides the chance candidates, and the
+    fewest bands that the queries need, as each costs a token.
     Raises UsageError for values out of range, or if not even one row a band reaches the recall.
     """
     if not 0.0 < threshold < 1.0:

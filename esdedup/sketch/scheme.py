@@ -131,10 +131,7 @@ class Scheme:
         }
 
     def for_texts(self, limits: Limits) -> Scheme:
-        """Return the sketch to compare texts by alone, as wide as the recall takes.
-
-        Raises UsageError for limits that the sketch can't hold.
-        """
+        """Return the sketch to compare texts by alone, as wide as the recall takes."""
         return self.only(limits.for_pairs(self).for_texts(limits))
 
     def replaced(self, sketch: Sketch) -> Scheme:

@@ -70,10 +70,7 @@ def sketch(
     with_shingles: bool = False,
     limits: Limits | None = None,
 ) -> Sketches:
-    """Return the sketches of texts.
-
-    with_shingles: keep the sets of shingles too. limits: of queries, if the texts are queries.
-    """
+    """Return the sketches of texts. limits: of queries, if the texts are queries."""
     some = [texts[block] for block in _blocks(texts)] or [[]]
     parts = [_sketch_block(each, scheme, with_shingles, limits) for each in some]
     first = parts[0]
@@ -175,11 +172,7 @@ def normalised_digests(
 
 
 def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
-    """Return the value of the `esdedup` field of each document.
-
-    A text without words has only its digest, indexed as `wordless`; others are found by their
-    tokens.
-    """
+    """Return the value of the `esdedup` field of each document; without words only its digest."""
     return [json.loads(each) for each in token_json(sketches, scheme)]
 
 

@@ -44,14 +44,10 @@ def encode(values: U64, bits: int) -> list[list[str]]:
 def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
     """Write tokens of values, shape (n, m), at positions, shape (m,) or (n, m), below `count`."""
     lead, digits = _form(count, bits)
-    strings: list[list[str]] = []
-    for first in range(0, len(values), _ROWS_AT_ONCE):
-        rows = slice(first, first + _ROWS_AT_ONCE)
-        at = positions if positions.ndim == 1 else positions[rows]
-        # numpy's strings are code points of 32 bits.
-        text = np.empty((*values[rows].shape, lead + digits), np.uint32)
-        _write(text, values[rows], at, lead)
-        strings += text.view(f"U{lead + digits}")[..., 0].tolist()
+    # numpy's strings are code points of 32 bits.
+    text = np.empty((*values.shape, lead + digits), np.uint32)
+    _write(text, values, positions, lead)
+    strings: list[list[str]] = text.view(f"U{lead + digits}")[..., 0].tolist()
     return strings
 
 

@@ -52,10 +52,7 @@ class Buckets:
         return np.frombuffer(b"".join(bands), self.dtype).reshape(-1, self.bands)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Yield a row for each document and bucket: bucket, number.
-
-        batches: number (bigint), bands (binary).
-        """
+        """Yield a row for each document and bucket: bucket, number. batches: number, bands."""
         for batch in batches:
             values = self.values(batch.column("bands").to_pylist())
             bucket = _numbers(values, np.arange(self.bands)).reshape(-1)
@@ -104,10 +101,7 @@ def _numbers(values: Unsigned, at: I64) -> I64:
 
 
 def verified(pairs: DataFrame, documents: DataFrame, scheme: Scheme, threshold: float) -> DataFrame:
-    """Return the pairs of at least a similarity: left, right (bigint), similarity (double).
-
-    pairs: left, right: numbers of documents. documents: number, text.
-    """
+    """Return the pairs of at least a similarity: left, right (bigint), similarity (double)."""
     both = _with(pairs, documents, "text")
     return mapped(both, partial(_verified, scheme, threshold), f"{_PAIR}, similarity double")
 

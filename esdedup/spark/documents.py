@@ -1,7 +1,6 @@
 """Numbers documents in their order of precedence, and sketches them.
 
-A number takes 8 bytes where ids would be shuffled. The first documents of a bucket, and of a group,
-are those of the smallest numbers, as rows are for `esdedup.pairing`.
+A number takes 8 bytes where ids would be shuffled.
 """
 
 from collections.abc import Iterable, Sequence

@@ -82,10 +82,7 @@ def groups(
 
 
 def _components(edges: DataFrame) -> DataFrame:
-    """Return the vertices of edges, each with the smallest of its component: number, root (bigint).
-
-    The driver joins all edges, of 16 bytes each.
-    """
+    """Return the vertices of edges with the smallest of their component."""
     found = edges.select("left", "right").toArrow()
     left, right = (found.column(name).to_numpy() for name in ("left", "right"))
     vertices, one, other = renumbered(left, right)
@@ -126,10 +123,7 @@ def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def _groups(documents: Documents, joined: DataFrame, tables: JobTables) -> DataFrame:
-    """Return the documents with their groups.
-
-    joined: number, head, similarity: of the first document of each text that joined another.
-    """
+    """Return the documents with their groups. joined: first documents of their text, with heads."""
     joined = tables.kept("members", joined)
     of_first = joined.withColumnRenamed("number", "first")
     copies = documents.copies.join(of_first, "first", "left").select(

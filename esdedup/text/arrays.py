@@ -73,10 +73,7 @@ def offsets_of(counts: I64 | Mask) -> I64:
 
 
 def ranges(starts: I64 | int, counts: I64) -> I64:
-    """Join the ranges starts[i], starts[i] + 1, ..., of counts[i] numbers each.
-
-    starts: shape (rows,), or one for all; 0 gives positions within rows. counts: shape (rows,).
-    """
+    """Join the ranges of counts[i] numbers from starts[i], or all from one start."""
     offsets = offsets_of(counts)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
 

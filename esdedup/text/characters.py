@@ -63,10 +63,7 @@ def code_points(text: str) -> U32:
 
 
 def pieces(text: str, before: str = "[ \n]") -> list[str]:
-    """Cut a long text before a character of a pattern, across which no other one acts.
-
-    The arrays for a piece are freed before the next one. No word runs on across white space.
-    """
+    """Cut a long text before a character of a pattern, across which no other one acts."""
     found, start = [], 0
     cuts = re.compile(before)
     while cut := cuts.search(text, start + PIECE):

@@ -167,10 +167,7 @@ def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
 
 @functools.cache
 def _long_runs(form: Form) -> re.Pattern[str]:
-    """Match long runs of characters that decompose into combining marks only.
-
-    `unicodedata` sorts the marks of a run in quadratic time.
-    """
+    """Match long runs of marks, which `unicodedata` sorts in quadratic time."""
     assigned = map(chr, np.flatnonzero(~unassigned()[:_MARKS_TO]).tolist())
     marks = [each for each in assigned if all(map(unicodedata.combining, _decomposed(each, form)))]
     return re.compile(f"[{''.join(marks)}]{{{_LONG_RUN + 1},}}")

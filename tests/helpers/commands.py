@@ -90,7 +90,8 @@ def run_command(
     changes are restored.
     """
     status: Any = 0
-    kept, err = _Output(terminal), _Output(terminal)
+    kept, err = io.StringIO(), io.StringIO()
+    kept.isatty = err.isatty = lambda: terminal  # type: ignore[method-assign]
     with (
         _process_settings_kept(),
         mock.patch.dict(os.environ, environment or {}),
@@ -104,17 +105,6 @@ def run_command(
         except SystemExit as exit:
             status = exit.code
     return Ran(int(status or 0), kept.getvalue(), err.getvalue())
-
-
-class _Output(io.StringIO):
-    """Standard output or error of a command."""
-
-    def __init__(self, terminal: bool) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def isatty(self) -> bool:
-        return self._terminal
 
 
 @contextlib.contextmanager

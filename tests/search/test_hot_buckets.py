@@ -15,7 +15,7 @@ import esdedup
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
 from esdedup.sketch.kinds.minhash import MinHash
-from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
+from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command, words
@@ -209,22 +209,6 @@ def test_the_nearest_expect_no_more_than_is_left(tmp_path: Path, signature: int)
         blind = index.similar(text, threshold=None, k=4)
         found = len(blind.matches), blind.asked, blind.blind
         assert found == ((4, 128, False) if signature else (0, 0, True))
-
-
-STOP = IndexMeta(SCHEME, stop=("minhash:.12345",))
-
-
-def test_the_list_travels_with_the_scheme() -> None:
-    assert IndexMeta.from_json(STOP.to_json()) == STOP
-    assert "stop" not in IndexMeta(SCHEME).to_json()
-    for wrong in ("minhash:.12345", [1], ["simhash:.12345"], {"a": 1}):
-        with pytest.raises(UsageError, match=r"stop|token|another version"):
-            IndexMeta.from_json({**STOP.to_json(), "stop": wrong})
-    other = replace(STOP, stop=("simhash:.123",))
-    mappings = {"a": index_mapping(STOP), "b": index_mapping(other), "c": index_mapping(STOP)}
-    common = common_meta(mappings, "abc")
-    assert common is not None
-    assert common.stop == ("minhash:.12345", "simhash:.123")
 
 
 def test_buckets_of_a_list() -> None:

@@ -199,8 +199,7 @@ def smallest(shingles: Ragged, permutations: int, seed: int, count: int) -> U32:
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
     """Return a hash of each band: shape (n, bands), uint64 below 2**bits.
 
-    It is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
-    signature: shape (n, at least bands * rows).
+    signature: shape (n, at least bands * rows). Its rows are folded as shingles are.
     """
     return _folded(signature[:, : bands * rows].reshape(len(signature), bands, rows), bits)
 

@@ -153,19 +153,13 @@ class Sketch(ABC):
         """Raise UsageError for limits that this kind can't hold."""
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
-        """Return the number of groups, of so many, that a document must share with a query.
-
-        similarity: to find documents at; the threshold by default.
-        """
+        """Return how many of the groups to require at a similarity, or the threshold."""
         return 1
 
     def recall(
         self, limits: Limits, groups: int, least: int, similarity: float | None = None
     ) -> float | None:
-        """Return the expected recall at a similarity, by default the threshold.
-
-        groups: number of groups that are looked up. None: no document within the limits is missed.
-        """
+        """Return the expected recall at a similarity, or the threshold; None if it is complete."""
         return None
 
     def distance(self, limits: Limits) -> int:
@@ -173,10 +167,7 @@ class Sketch(ABC):
         raise NotImplementedError
 
     def masks(self, limits: Limits) -> list[U64]:
-        """Return for each token the masks of the bits that probes flip, if Hamming is the measure.
-
-        They are the fewest that miss no document within the distance.
-        """
+        """Return for each token the fewest bit masks that miss none within the distance."""
         raise NotImplementedError
 
     def for_texts(self, limits: Limits) -> Self:
@@ -202,18 +193,12 @@ class Sketch(ABC):
         """Return the parameters in words."""
 
     def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
-        """Return what queries find and cost at a number of documents, as (name, text).
-
-        chance: the Jaccard similarity of unrelated texts.
-        """
+        """Return what queries find and cost; chance: similarity of unrelated texts."""
         return []
 
 
 def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the arguments of a dataclass from a scheme's JSON. Raises UsageError for unknown ones.
-
-    name: of the part, for messages.
-    """
+    """Return the arguments of a dataclass in a scheme's JSON. Raises UsageError."""
     if unknown := given.keys() - {each.name for each in fields(kind) if each.init}:
         raise UsageError(f"a scheme has no parameter {f'{name}.{min(unknown)}'.lstrip('.')}")
     return dict(given)

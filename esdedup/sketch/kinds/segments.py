@@ -77,10 +77,7 @@ class Segmented(Sketch):
         return np.uint64
 
     def guarantee(self, radius: int = 0) -> int:
-        """Return the Hamming distance up to which two fingerprints always share a probe.
-
-        radius: number of differing bits up to which a segment is probed.
-        """
+        """Return the distance up to which probes of `radius` bits always meet."""
         return self.segments * (radius + 1) - 1
 
     def distance(self, limits: Limits) -> int:
