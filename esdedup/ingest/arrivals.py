@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import MARKS, Query, natural, value_in
+from esdedup.models import MARKS, Document, Match, Query, natural, value_in
 from esdedup.search.buckets import bucket_column
 from esdedup.search.candidates import equal_text_queries
 from esdedup.search.similar import similar, with_texts
@@ -61,10 +61,7 @@ class Originals:
     def find(
         self, ids: Sequence[str], texts: Sequence[str], *, again: bool = False
     ) -> list[Verdict]:
-        """Return a verdict for each document of a batch, in order.
-
-        again: the store holds the documents with verdicts that are wrong by now.
-        """
+        """Return a verdict for each document of a batch. again: the stored verdicts are wrong."""
         if not ids:
             return []
         # Searches must see the batch before, and documents that a killed run wrote.
@@ -174,13 +171,15 @@ class _Arrivals:
             some = wanted[first : first + QUERIES_AT_ONCE]
             for found in self.run.store.candidates(some, self.policy.candidates):
                 for document, text in with_texts(self.meta, found):
-                    ours = self.meta.ours_in(document.source)
-                    digest = ours.get("digest", "")
+                    one = self._stored(document)
                     # Another client may have changed the text, or another text has this digest.
-                    if self.contents.get(digest) == text:
-                        verdict = Verdict.stored(document.id, ours)
-                        near.setdefault(digest, []).append(Original(document.id, digest, verdict))
+                    if self.contents.get(one.digest) == text:
+                        near.setdefault(one.digest, []).append(one)
         return near
+
+    def _stored(self, found: Document | Match, measure: Measure = (None, None)) -> Original:
+        ours = self.meta.ours_in(found.source)
+        return Original(found.id, ours.get("digest", ""), Verdict.stored(found.id, ours), measure)
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
@@ -257,12 +256,9 @@ class _Arrivals:
         near = {}
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
         for text, result in zip(asked, results, strict=True):
-            found = []
-            for match in result.matches:
-                ours = self.meta.ours_in(match.source)
-                verdict = Verdict.stored(match.id, ours)
-                measure = match.similarity, match.distance
-                found.append(Original(match.id, ours.get("digest", ""), verdict, measure))
+            found = [
+                self._stored(each, (each.similarity, each.distance)) for each in result.matches
+            ]
             near[text] = found, result.truncated or result.blind
         return near
 
@@ -270,8 +266,8 @@ class _Arrivals:
 class _Peers:
     """Compares texts of one batch, by their digests, with those that were added.
 
-    Sets are compared if they share a band, each with at most `candidates` others, which share the
-    most bands; fingerprints all. Texts without any shingle are left out.
+    Sets are compared with at most `candidates` others, which share the most bands; fingerprints
+    with all. Texts without any shingle are left out.
     """
 
     def __init__(self, texts: Mapping[str, str], scheme: Scheme, limits: Limits) -> None:

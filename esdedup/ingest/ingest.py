@@ -24,6 +24,7 @@ from esdedup.records.documents import (
     encoded,
     is_ours,
     items_of,
+    without,
 )
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.stores.base import KEPT, Store
@@ -80,10 +81,9 @@ def ingest(
     other fields keeps its group and marks; one with another text loses them.
 
     current: returns the index's meta, which may change during the run. dead_letter: called with
-    every record that is not written. on_batch: called after each batch with the report so far,
-    whose records are acknowledged. ids: receives the ids of all documents.
-
-    Raises the errors of the store, and of `in_order`. The same call again completes the work.
+    every record that is not written. on_batch: called after each batch with the report so far. ids:
+    receives the ids of all documents. Raises the errors of the store, and of `in_order`. The same
+    call again completes the work.
     """
     policy = on_duplicate or DuplicatePolicy()
     originals = Originals(store, current, policy) if policy.action != "keep" else None
@@ -110,10 +110,9 @@ def ingest(
 
 @dataclass(frozen=True)
 class _Batch:
-    """The documents of a chunk, and the records that are not documents.
+    """The documents of a chunk. own: whether the id of each is its own. texts: if needed.
 
-    meta: the index's, when the chunk was read. own: for each document, whether its id is its own.
-    texts: of the documents, if a policy needs them.
+    meta: the index's, when the chunk was read. bad: the records that are not documents.
     """
 
     chunk: Chunk
@@ -247,9 +246,8 @@ class _Writer:
         """Compare a stored document with the new one."""
         stored, source = held.document.source, document.source
         meta = self.batch.meta
-        fields = [*dict.fromkeys([meta.marks_field, *(one.field for one in meta.all)])]
-        names = meta.text_fields
-        if text_at(stored, names) != text_at(source, names):
+        fields = {meta.marks_field, *(one.field for one in meta.all)}
+        if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
             return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
         before = {field: tokens_in(stored, field) for field in fields}
         known = meta.ours_in(stored)
@@ -260,11 +258,7 @@ class _Writer:
             renewed = not self.originals.may_have(held.id, known.get("digest", ""), verdict)
         ours = {field: _kept(before[field], document.tokens_in(field), renewed) for field in fields}
         ours = {field: values for field, values in ours.items() if values}
-        others = [
-            {name: value for name, value in each.items() if name not in fields}
-            for each in (stored, source)
-        ]
-        if same_json(*others) and all(
+        if same_json(without(stored, fields), without(source, fields)) and all(
             before[field].get(name) == ours.get(field, {}).get(name)
             for field in fields
             for name in ("scheme", "digest", *MARKS)

@@ -92,10 +92,7 @@ def _stored(held: Held, meta: IndexMeta) -> tuple[Any, Any]:
 
 
 def _outdated(held: Held, meta: IndexMeta) -> dict[str, Any]:
-    """Return what takes the place of marks that are of another text than a document has.
-
-    A document that had a group gets one of its own, because `collapse` needs a group.
-    """
+    """Return what takes the place of marks that are of another text than a document has."""
     stored, text = _stored(held, meta)[1], text_at(held.document.source, meta.text_fields)
     if stored is None or (text is not None and stored == digests([text], meta)[0]):
         return {}
@@ -103,6 +100,7 @@ def _outdated(held: Held, meta: IndexMeta) -> dict[str, Any]:
     if marks.get("original") is not None:
         gone |= {name: None for name in MARKS if name != "group"}
     if marks.get("group") is not None:
+        # `collapse` needs a group.
         gone["group"] = held.id
     return gone
 

@@ -1,9 +1,7 @@
 """Read tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
 
 Only the requested columns are read, in parts, so memory does not grow with the file. Values become
-those of JSON: dates and times are ISO 8601, in UTC if they have a zone; durations are integers in
-their unit; decimals of at most 15 digits are numbers, longer ones text, so that no digit is lost;
-maps are objects; bytes are UTF-8 text. A row with another value is rejected alone.
+those of JSON (docs/how-to/parquet-and-datasets.md). A row with another value is rejected alone.
 """
 
 import datetime
@@ -39,10 +37,10 @@ _DIGITS_OF_A_FLOAT = 15
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the columns of a file.
+    """Return the columns of a file. Raises MissingExtra without pyarrow.
 
     Raises UsageError if the file can't be opened, is not of the format, lacks one of `columns`, or
-    has two columns of one name; MissingExtra without pyarrow.
+    has two columns of one name.
     """
     with _opened(path, kind) as (schema, _):
         for name in columns:

@@ -67,10 +67,7 @@ def partial_document(
 
 
 def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
-    """Return the value of our field in an update.
-
-    An update merges objects, so nulls remove the values that the new text does not have.
-    """
+    """Return the value of our field in an update, which merges objects: nulls remove old values."""
     return {**dict.fromkeys(("scheme", "digest", "wordless", *scheme.keys)), **tokens}
 
 
@@ -119,10 +116,8 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
 
 
 def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
-    """Return a document without some fields of ours, and without dotted keys ("esdedup.group").
-
-    Servers would index these as further values of ours.
-    """
+    """Return a document without some fields of ours."""
+    # Servers would index dotted keys ("esdedup.group") as further values of ours.
     ours = tuple(f"{field}." for field in fields)
     return {
         name: value
@@ -134,10 +129,7 @@ def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any
 def items_of(
     records: Iterable[Record | BadRecord], text_fields: Sequence[str], id_field: str | None
 ) -> tuple[list[NewDocument], list[BadRecord]]:
-    """Return the records that are documents, and those that are not.
-
-    id_field: None for `id`, or "path:line" without such a field.
-    """
+    """Return the records that are documents, and those that are not. id_field: as in `ingest`."""
     items: list[NewDocument] = []
     bad: list[BadRecord] = []
     for record in records:

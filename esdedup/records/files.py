@@ -260,10 +260,7 @@ def _object(name: str, number: int, raw: str) -> Record | BadRecord:
 
 
 def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[Record | BadRecord]:
-    """Yield the elements of one JSON array. Their lines are their numbers.
-
-    Raises InputError if the array is not valid JSON.
-    """
+    """Yield the elements of one JSON array, by number. Raises InputError if it is not valid."""
     text = stream.read(LONGEST + 1)
     if len(text) > LONGEST:
         raise InputError(
@@ -287,7 +284,7 @@ def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[
 def _read_rows(
     name: str, format: TextFormat, stream: io.TextIOWrapper
 ) -> Iterator[Record | BadRecord]:
-    """Yield the records of a table. Its first row names the fields.
+    """Yield the records of a table, whose first row names the fields.
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read.
     """
