@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
@@ -47,11 +48,8 @@ class Tally:
 
     @staticmethod
     def of(ids: Iterator[str]) -> Tally:
-        count, examples = 0, list[str]()
-        for count, id in enumerate(ids, 1):
-            if count <= _EXAMPLES:
-                examples.append(id)
-        return Tally(count, tuple(examples))
+        first = tuple(islice(ids, _EXAMPLES))
+        return Tally(len(first) + sum(1 for _ in ids), first)
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,6 @@ class IndexMeta:
     def ours_in(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of ours in a document: tokens and marks."""
         tokens, marks = (tokens_in(source, each) for each in (self.field, self.marks_field))
-        if self.field == self.marks_field:
-            return tokens
         return {**tokens, **{name: marks[name] for name in MARKS if name in marks}}
 
     def fields_of(self, tokens: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,8 +25,7 @@ def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) 
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of new files durable: without this, a power failure may lose them."""
-    # Not every system can do it.
+    """Make the names of new files durable, on systems that can."""
     if hasattr(os, "O_DIRECTORY"):
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -113,14 +113,6 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
         index.add([{"id": "copy", "text": words(3)}])
         assert [match.id for match in index.similar(id="3").matches] == ["copy"]
     assert esdedup_command(url, "switch", "-i", name).status == 2
-    # And back.
-    Path("old.json").write_text(json_of(OLD))
-    assert esdedup_command(url, "switch", "-i", name, "--scheme", "old.json").status == 0
-    fill(url, name, {"bare": {"text": words(3)}})
-    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
-    with esdedup.open(url, name) as index:
-        assert (index.scheme, index.meta.field) == (OLD, "esdedup_3")
-        assert {match.id for match in index.similar(id="3").matches} == {"copy", "bare"}
 
 
 def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> None:

@@ -20,6 +20,7 @@ WRONG = [
     f"http://elastic:{SECRET}@a b:9200",
     f"ftp://elastic:{SECRET}@h:9200",
     f"http://elastic:{SECRET}@",
+    "http://user:a?b@host:9200?api_key=s3cret",
     f"http://h:9200,elastic:{SECRET}@h",
     f"http://elastic:{SECRET}@h:9200",
     "http://[",
@@ -95,9 +96,3 @@ def test_any_address(user: str, scheme: str, host: str) -> None:
     except esdedup.UsageError as error:
         shown = str(error)
     assert "hunter2" not in shown
-
-
-def test_a_query_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(esdedup.UsageError) as caught:
-        connection_to("http://user:a?b@host:9200?api_key=s3cret")
-    assert "http://***@host:9200?***" in str(caught.value)

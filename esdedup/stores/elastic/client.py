@@ -128,20 +128,9 @@ class Cluster:
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Return the number of documents that match."""
-
-        def count() -> int:
-            _, answer = self.request("POST", f"{path}/_count", {"query": query} if query else {})
-            shards = answer["_shards"]
-            # OpenSearch does not count a shard without a node as failed.
-            if missing := shards["total"] - shards["successful"]:
-                why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
-                raise StoreUnavailable(
-                    f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']}"
-                    f" shards did not answer{''.join(why[:1])}"
-                )
-            return int(answer["count"])
-
-        return self.retries.until_answered(count)
+        body = {"size": 0, "track_total_hits": True, **({"query": query} if query else {})}
+        _, answer = self.ask("POST", f"{path}/_search", body, _WHOLE)
+        return int(answer["hits"]["total"]["value"])
 
     def searches(
         self, path: str, bodies: Iterable[Mapping[str, Any]], where: str

@@ -11,17 +11,12 @@ RETRIED = frozenset({429, 502, 503, 504})
 # OpenSearch answers 500 until other nodes notice that a node has ended.
 _NODE_GONE = ("node_not_connected_", "node_disconnected_", "node_closed_", "connect_transport_")
 
-# Errors of one item of a multi-get, which has no status, that pass.
-_SHARD_AWAY = (
-    *_NODE_GONE,
-    "no_shard_available_",
-    "shard_not_found_",
-    "illegal_index_shard_state_",
-    "unavailable_shards_",
-    "receive_timeout_",
-    "circuit_breaking_",
-    "rejected_execution",
-)
+# Errors of one item of a multi-get, which has no status; 503 passes.
+_AWAY = (
+    *_NODE_GONE, "no_shard_available_", "shard_not_found_", "illegal_index_shard_state_",
+    "unavailable_shards_", "receive_timeout_", "circuit_breaking_", "rejected_execution",
+)  # fmt: skip
+_ITEM_STATUSES = {"index_not_found": 404, "security_exception": 403, **dict.fromkeys(_AWAY, 503)}
 _SEVERAL = "has more than one ind"  # "index" or "indices"
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
@@ -88,13 +83,10 @@ def item_error(item: Mapping[str, Any], where: str) -> exceptions.EsdedupError |
     if "error" not in item or item["error"].get("type") == NEEDS_ROUTING:
         return None
     reason = reason_of(item)
-    if "index_not_found" in reason:
-        return error_of(404, item, where)
-    if "security_exception" in reason:
-        return error_of(403, item, where)
     if _SEVERAL in reason:
         return SeveralIndices(f"{where}: {reason}")
-    return error_of(503 if any(each in reason for each in _SHARD_AWAY) else 400, item, where)
+    found = (status for text, status in _ITEM_STATUSES.items() if text in reason)
+    return error_of(next(found, 400), item, where)
 
 
 def reason_of(body: Any) -> str:

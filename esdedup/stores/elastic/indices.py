@@ -177,7 +177,16 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
             continue
         if found != before:
             raise _changed(index, found)
-        _put(cluster, index, index_mapping(after, mapping.get("_meta")))
+        try:
+            body = index_mapping(after, mapping.get("_meta"))
+            cluster.ask("PUT", f"{path_of(index)}/_mapping", body)
+        except StoreError as error:
+            reason = str(error)
+            if "Limit of total fields" in reason:
+                reason = f"the mapping is full ({error}): raise index.mapping.total_fields.limit"
+            elif "synthetic source" in reason:
+                reason = f"this version takes no such fields beside a synthetic _source ({error})"
+            raise type(error)(f"index {index!r}: {reason}") from error
         put[index] = after
     time.sleep(SETTLE_SECONDS if put else 0.0)
     for index, wanted in put.items():
@@ -191,15 +200,3 @@ def _changed(index: str, found: IndexMeta | None) -> StoreError:
         f"index {index!r} was changed by another client at the same time, and has {says} now: look"
         " at it (esdedup check), and try again"
     )
-
-
-def _put(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
-    try:
-        cluster.ask("PUT", f"{path_of(index)}/_mapping", mapping)
-    except StoreError as error:
-        reason = str(error)
-        if "Limit of total fields" in reason:
-            reason = f"the mapping has no room ({error}): raise index.mapping.total_fields.limit"
-        elif "synthetic source" in reason:
-            reason = f"this version takes no such fields beside a synthetic _source ({error})"
-        raise type(error)(f"index {index!r}: {reason}") from error

@@ -14,7 +14,7 @@ import json
 import random
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import xxhash
@@ -28,7 +28,6 @@ from esdedup.models import (
     Candidates,
     Document,
     Encoded,
-    tokens_in,
 )
 from esdedup.sketch.scheme import is_token_field
 from esdedup.stores.changes import merged
@@ -45,6 +44,9 @@ _VARIABLES = 500
 
 _OTHERS = f"{FIELD}_"
 """The names of fields for the tokens of other fields than the text begin so."""
+
+_GIVEN = "(SELECT value FROM json_each(?1))"
+"""The values of a JSON array, parameter 1, in SQL."""
 
 NO_MARKS = (None,) * len(MARKS)
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
@@ -100,12 +102,8 @@ class Columns(NamedTuple):
 
     def changed(self, fields: Mapping[str, Any]) -> Columns:
         """Return the document with merged fields. Raises RecordError if it can't be stored."""
-        ours = fields.get(FIELD)
-        if (
-            fields.keys() == {FIELD}
-            and isinstance(ours, Mapping)
-            and all(map(_is_mark, ours, ours.values()))
-        ):
+        ours = fields[FIELD] if fields.keys() == {FIELD} else None
+        if isinstance(ours, Mapping) and all(map(_is_mark, ours, ours.values())):
             # No other value has to be read.
             return self._replace(**ours)
         return columns_of(Document(self.id, merged(self.whole, fields)))
@@ -230,28 +228,26 @@ class Tables:
         return taken
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
-        """Write documents in place of stored ones, which keep their numbers.
-
-        Only what differs is written.
-        """
+        """Write documents in place of stored ones; only what differs is written."""
+        # The source holds the tokens of other fields than the text.
+        first = 1 if any("." in key for key in self._keys) else 2
+        changed = json.dumps([old[0] for old, row in rows if old[1][first:3] != row[first:3]])
+        self._unlist(changed)
         written = [(number, row) for (number, old), row in rows if old[1:3] != row[1:3]]
         self.db.executemany(
             f"UPDATE {self.documents} SET source = ?1, scheme = json_extract(?2, '$.scheme'),"
             " tokens = ?2 WHERE number = ?3",
             [(row.source, row.tokens, number) for number, row in written],
         )
-        # The source holds the tokens of other fields than the text.
-        first = 1 if any("." in key for key in self._keys) else 2
-        listed = [(old, row) for old, row in rows if old[1][first:3] != row[first:3]]
-        self._list([old for old, _ in listed], [(old[0], row) for old, row in listed])
+        self._list(f"number IN {_GIVEN} AND number <= ?2", changed, self._listed())
         self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
     def forget(self, rows: Sequence[Numbered]) -> None:
         """Delete documents with their tokens."""
-        self._list(rows, ())
+        gone = json.dumps([number for number, _ in rows])
+        self._unlist(gone)
         for table in (self.documents, self.groups):
-            gone = [(number,) for number, _ in rows]
-            self.db.executemany(f"DELETE FROM {table} WHERE number = ?", gone)
+            self.db.execute(f"DELETE FROM {table} WHERE number IN {_GIVEN}", (gone,))
 
     def _mark(self, rows: Sequence[Numbered]) -> None:
         marked = [(number, *row[3:]) for number, row in rows if row[3:] != NO_MARKS]
@@ -259,31 +255,25 @@ class Tables:
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
         self.db.executemany(f"DELETE FROM {self.groups} WHERE number = ?", bare)
 
-    def _list(self, old: Iterable[Numbered], new: Iterable[Numbered]) -> None:
-        """Replace the tokens of listed documents in the lists."""
-        gone, added = self._tokens(old), self._tokens(new)
+    def _unlist(self, numbers: str) -> None:
+        """Delete the tokens of documents from the lists. numbers: a JSON array."""
         for key in self._keys:
-            table = self._name(key)
-            before, after = gone.get(key, set()), added.get(key, set())
-            self.db.executemany(
-                f"DELETE FROM {table} WHERE token = ? AND document = ?", sorted(before - after)
-            )
-            self.db.executemany(
-                f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", sorted(after - before)
+            self.db.execute(
+                f"DELETE FROM {self._name(key)} WHERE (token, document) IN"
+                f" (SELECT each.value, number FROM {self.documents}, {_tokens_of(key)} AS each"
+                f" WHERE number IN {_GIVEN})",
+                (numbers,),
             )
 
-    def _tokens(self, rows: Iterable[Numbered]) -> dict[str, set[tuple[str, int]]]:
-        """Return the tokens of listed documents, each with the number, by the name of the list."""
-        found: dict[str, set[tuple[str, int]]] = {}
-        listed = self._listed()
-        for number, row in rows:
-            whole = row.whole if number <= listed else {}
-            for key in self._keys if whole else ():
-                field, _, name = (key if "." in key else f"{FIELD}.{key}").partition(".")
-                value = tokens_in(whole, field).get(name) or ()
-                tokens = (value,) if isinstance(value, str) else value
-                found.setdefault(key, set()).update((token, number) for token in tokens)
-        return found
+    def _list(self, condition: str, *values: Any) -> None:
+        """List the tokens of documents that meet a condition, in SQL."""
+        for key in self._keys:
+            # In the order of the tree, which takes them in faster.
+            self.db.execute(
+                f"INSERT OR IGNORE INTO {self._name(key)} SELECT each.value, number FROM"
+                f" {self.documents}, {_tokens_of(key)} AS each WHERE {condition} ORDER BY 1, 2",
+                values,
+            )
 
     def list_more(self) -> None:
         """List the next documents, at most LISTED_AT_ONCE."""
@@ -291,14 +281,7 @@ class Tables:
         # Past numbers that deleted documents left free.
         first = max(listed, self.next(listed + 1) - 1)
         last = min(self.last(), first + LISTED_AT_ONCE)
-        for key in self._keys:
-            # In the order of the tree, which takes them in faster.
-            self.db.execute(
-                f"INSERT OR IGNORE INTO {self._name(key)} SELECT each.value, number"
-                f" FROM {self.documents}, {_tokens_of(key)} AS each"
-                " WHERE number > ? AND number <= ? ORDER BY 1, 2",
-                (first, last),
-            )
+        self._list("number > ? AND number <= ?", first, last)
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
     def holders(self, key: str, waiting: int) -> str:
@@ -314,7 +297,7 @@ class Tables:
         return (
             f"{found} UNION ALL SELECT number FROM {self.documents}, {_tokens_of(key)} AS each"
             f" WHERE number > {self._listed()}"
-            " AND each.value IN (SELECT value FROM json_each(?1))"
+            f" AND each.value IN {_GIVEN}"
         )
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:

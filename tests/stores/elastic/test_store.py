@@ -35,7 +35,7 @@ def test_a_missing_shard_is_no_smaller_count(
     call(url, "PUT", f"/{name}/_alias/{alias}")
     with esdedup.open(url, alias, retry_for=0.4) as both:
         start = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=f"{alias}: 1 of 2 shards did not"):
+        with pytest.raises(StoreUnavailable, match=r"\(503\)"):
             both.statistics()
         # It was asked again.
         assert time.monotonic() - start >= 0.4
