@@ -65,19 +65,6 @@ def test_equal_documents_are_not_written_and_keep_their_groups(
     assert after["d"][0] == before["d"][0]
 
 
-@pytest.mark.parametrize("action", ["mark", "skip", "group"])
-def test_with_policies(index: esdedup.Index, store: Store, action: Any) -> None:
-    index.add(DOCUMENTS, on_duplicate=action)
-    before = held(store)
-    again = index.add(DOCUMENTS, on_duplicate=action)
-    kept = 3 if action == "skip" else 4
-    assert (again.unchanged, again.updated, again.skipped) == (kept, 0, 4 - kept)
-    assert held(store) == before
-    # Without a policy, the marks stay too.
-    assert index.add(DOCUMENTS[:1]).unchanged == 1
-    assert held(store) == before
-
-
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
 def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store: Store) -> None:
     index.add(DOCUMENTS)

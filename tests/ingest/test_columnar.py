@@ -114,9 +114,7 @@ def test_a_value_becomes_what_json_has(
 
 
 BAD: list[tuple[Any, str]] = [
-    (pa.array([float("nan")]), "the number NaN or Infinity has no place in JSON"),
     (pa.array([[0.5, float("inf")]]), "the number NaN or Infinity has no place in JSON"),
-    (pa.array([b"\xff\x00"]), "the column 'x' holds bytes that are not text in UTF-8"),
     (pa.array([[b"\xff"]]), "the column 'x' holds bytes that are not text in UTF-8"),
     (
         pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xe9")),

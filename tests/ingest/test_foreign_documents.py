@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup import DuplicatePolicy
 from esdedup.models import FIELD, Document, tokens_in
 from tests.helpers.commands import fill, words
 from tests.helpers.documents import with_tokens
@@ -18,7 +17,7 @@ def foreign(index: esdedup.Index) -> dict[str, dict[str, Any]]:
     ours = dict(made.tokens)
     forms: dict[str, Any] = {
         "plain": ours,
-        "array": [ours],
+        "array": [{**ours, "group": "first"}],
         "two": [ours, {"digest": "0"}],
         "few": {**ours, "simhash": ours["simhash"][:2]},
         "twice": {**ours, "simhash": [*ours["simhash"], ours["simhash"][0]]},
@@ -36,18 +35,9 @@ def test_tokens_in_other_forms(place: Place, index: esdedup.Index) -> None:
     assert [(match.id, match.distance) for match in result.matches] == [("array", 0), ("plain", 0)]
     assert result.candidates == len(documents)
     assert {match.id for match in index.similar(words(1)).matches} == documents.keys()
-    report = index.add([{"id": "copy", "text": words(1)}], on_duplicate=DuplicatePolicy("skip"))
-    assert report.skipped == 1
-
-
-@clusters
-def test_the_group_is_read_in_an_array(place: Place, index: esdedup.Index) -> None:
-    source = foreign(index)["plain"]
-    grouped = {"text": source["text"], FIELD: [{**source[FIELD], "group": "first"}]}
-    fill(str(place.target), place.index, {"second": grouped})
-    index.add([{"id": "third", "text": words(1)}], on_duplicate=DuplicatePolicy("mark"))
-    tokens = index.get("third").tokens
-    assert (tokens["original"], tokens["group"]) == ("second", "first")
+    index.add([{"id": "copy", "text": words(1)}], on_duplicate="mark")
+    tokens = index.get("copy").tokens
+    assert (tokens["original"], tokens["group"]) == ("array", "first")
 
 
 def test_what_is_no_object_holds_no_tokens() -> None:
