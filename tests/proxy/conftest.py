@@ -1,5 +1,6 @@
 """An index with tokens, and requests to it through the proxy."""
 
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -32,6 +33,12 @@ def name(elasticsearch_url: str) -> Iterator[str]:
 
 def post(url: str, body: Any, **headers: str) -> httpx.Response:
     return httpx.post(url, content=body, headers={**NDJSON, **headers}, timeout=600)
+
+
+def connect(proxy: Enriching, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(proxy.address, timeout=60)
+    connection.sendall(sent)
+    return connection
 
 
 def items(answer: httpx.Response) -> list[dict[str, Any]]:
