@@ -26,8 +26,8 @@ from tests.servers.provide import (
     ELASTICSEARCH,
     ONLY_WITH_ALL,
     OPENSEARCH,
-    NodeFactory,
     Provider,
+    Server,
     connected,
     names_of,
     refusing,
@@ -246,16 +246,25 @@ def url(request: pytest.FixtureRequest) -> str:
 KILLABLE_SETTINGS = {"http.max_content_length": "10mb"}
 
 
+@contextlib.contextmanager
+def private_node(server: Server, home: Path) -> Iterator[Node]:
+    """A node from jars, which tests may kill."""
+    with refusing():
+        node = Node.start(server.product, server.version, home, settings=KILLABLE_SETTINGS)
+    yield node
+    node.kill()
+
+
 @pytest.fixture(scope="session")
 def _elasticsearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with NodeFactory(tmp_path_factory.mktemp("elasticsearch")) as factory:
-        yield factory(ELASTICSEARCH, settings=KILLABLE_SETTINGS)
+    with private_node(ELASTICSEARCH, tmp_path_factory.mktemp("elasticsearch")) as node:
+        yield node
 
 
 @pytest.fixture(scope="session")
 def _opensearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with NodeFactory(tmp_path_factory.mktemp("opensearch")) as factory:
-        yield factory(OPENSEARCH, settings=KILLABLE_SETTINGS)
+    with private_node(OPENSEARCH, tmp_path_factory.mktemp("opensearch")) as node:
+        yield node
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         assert (index.scheme, index.meta.next) == (OLD, None)
     with Proxy(url) as proxy:
-        proxy.stop_mappings_after(1)
+        proxy.mappings_left = 1
         ran = esdedup_command(proxy.url, "switch", "-i", name, "--scheme", "new.json")
     assert ran.status == 1
     with esdedup.open(url, name) as index:
@@ -126,7 +126,7 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
     stages = []
     for allowed in range(20):
         with Proxy(url) as proxy:
-            proxy.stop_mappings_after(allowed)
+            proxy.mappings_left = allowed
             ran = esdedup_command(proxy.url, "switch", "-i", alias, "--scheme", "new.json")
         with esdedup.open(url, alias) as index:
             found = index.similar(id=f"{parts[0]}3").matches

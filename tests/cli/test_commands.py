@@ -32,9 +32,8 @@ from tests.helpers.processes import (
     input_without_end,
     start_command,
 )
-from tests.servers.credentials import Credentials
 from tests.servers.node import Node
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, credentials
 
 ESDEDUP = str(Path(sys.executable).parent / "esdedup")
 ROOT = Path(__file__).parents[2]
@@ -560,8 +559,12 @@ def json_lines(text: str) -> list[Any]:
 @pytest.mark.on_every_server
 def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
     product = "opensearch" if "OpenSearch" in store_of(url, name) else "elasticsearch"
-    credentials = Credentials(("ann", "pa:ss word"), ("key", "hidden1"), "hidden2")
-    with Proxy(url, product, tls=True, credentials=credentials) as proxy:
+    accepted = (
+        credentials("ann", "pa:ss word"),
+        credentials("key", "hidden1", "ApiKey"),
+        "Bearer hidden2",
+    )
+    with Proxy(url, product, tls=True, accepted=accepted) as proxy:
         here = ["stats", "--index", name, "--url", proxy.url]
         trusted = [*here, "--ca-certs", proxy.ca_file]
         run(*trusted, "--username", "ann", "--password", "pa:ss word")
@@ -596,7 +599,7 @@ def test_rejected_and_broken_requests_are_sent_again(url: str, name: str) -> Non
     write_lines(Path("lines.txt"), [f"some text of line {n}" for n in range(2_500)])
     with Proxy(url, product) as proxy:
         proxy.fail_next(1, 429)
-        proxy.drop_after(2)
+        proxy.drop_after = 2
         here = ("--url", proxy.url, "--index", name)
         done = run("index", "lines.txt", *here)
         (report,) = rows(done)

@@ -21,9 +21,8 @@ from esdedup.proxy.upstream import Upstream
 from tests.conftest import delete_index
 from tests.helpers.http import HTTP
 from tests.proxy.conftest import GZIP, JSON, MB, NDJSON, items, metric, post, source
-from tests.servers.credentials import Credentials
 from tests.servers.enriching import Enriching
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, credentials
 
 SHORT = b'{"index":{}}\n{"text":"one two three four five six seven eight nine ten"}\n'
 LONG = SHORT.replace(b"text", b'x":"' + b"y" * 5_000 + b'","text')
@@ -214,12 +213,12 @@ def test_a_slow_cluster_takes_no_more_memory_and_leaves_short_bodies_their_turn(
         Enriching(guard.url, tmp_path, "--max-memory", "128MB") as proxy,
         ThreadPoolExecutor(40) as clients,
     ):
-        guard.delay_bulks(3.0)
+        guard.bulk_seconds = 3.0
         sent = [clients.submit(post, f"{proxy.url}/{name}/_bulk", body) for _ in range(30)]
         begun = time.monotonic()
         assert post(f"{proxy.url}/{name}/_bulk", SHORT).status_code == 200
         assert time.monotonic() - begun < 15
-        guard.delay_bulks(0)
+        guard.bulk_seconds = 0
         assert {each.result().status_code for each in sent} <= {200, 429}
         assert proxy.peak_mb < 128
 
@@ -247,7 +246,7 @@ def test_a_wrong_password_is_tried_once_and_is_the_clients(
 ) -> None:
     body = b"".join(b'{"index":{"_index":"i%d"}}\n{"text":"a b c"}\n' % n for n in range(20))
     with (
-        Proxy(elasticsearch_url, credentials=Credentials(basic=("u", "p"))) as guard,
+        Proxy(elasticsearch_url, accepted=[credentials("u", "p")]) as guard,
         Enriching(guard.url, tmp_path) as proxy,
     ):
         for path, sent in (("_bulk", body), (f"{name}/_doc/1", b'{"text":"a b c"}')):

@@ -66,7 +66,7 @@ def test_failures_of_the_upstream_are_the_answer(
             assert answer.content == direct.content
             assert answer.headers["x-elastic-product"] == "Elasticsearch"
         assert metric(proxy, "documents_total") == 0
-        guard.drop_after(1)
+        guard.drop_after = 1
         with pytest.raises(httpx.RemoteProtocolError):
             post(f"{proxy.url}/_bulk", lines(name, count))
         await_true("logged", lambda: "an answer broke off" in proxy.log, 30)

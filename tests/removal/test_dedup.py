@@ -393,11 +393,11 @@ def test_an_answer_that_was_lost(
     before = whole(store)
     with Proxy(str(place.target), product_of(store)) as proxy:
         far = Place(proxy.url, place.index).open()
-        proxy.drop_after(1)
+        proxy.drop_after = 1
         report = apply(action, by=far)
         assert (report.done, report.failures) == (12 if action == "mark" else 8, [])
         assert proxy.bulk_requests >= 2
-        proxy.drop_after(1)
+        proxy.drop_after = 1
         back = undone(far, others, Path("log.jsonl.zst"))
         assert (back.restored + back.present, back.failures) == (report.done, [])
         far.close()

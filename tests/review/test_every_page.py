@@ -15,8 +15,7 @@ from tests.review.crawl import Form, Parsed, changes, crawl
 from tests.review.documents import articles, hostile, index
 from tests.review.reviewing import Reviewing
 from tests.review.visitor import OWN, Visitor
-from tests.servers.credentials import Credentials
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, credentials
 
 Crawled = dict[str, Parsed]
 
@@ -141,8 +140,8 @@ def test_texts_are_shown_as_they_are(crawled: Crawled) -> None:
 @clusters
 def test_credentials_are_never_shown(place: Place, target: list[str], tmp_path: Path) -> None:
     index(tmp_path, target, articles())
-    accepted = Credentials(basic=("anna", "s3cret"))
-    with Proxy(str(place.target), credentials=accepted) as proxy:
+    accepted = [credentials("anna", "s3cret")]
+    with Proxy(str(place.target), accepted=accepted) as proxy:
         address = proxy.url.replace("://", "://anna:s3cret@")
         with Reviewing(tmp_path, "--url", address, "--index", place.index) as app:
             with httpx.Client(timeout=30, follow_redirects=True) as client:

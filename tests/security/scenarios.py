@@ -35,6 +35,12 @@ class Scenario:
         other = f"{name}-to" if "other" in ROLES[self.role] else None
         return role(self.role, server.product, name, other)
 
+    def make(self, server: Secured, name: str) -> None:
+        """Make the index, and a judgement if the role reads them."""
+        self.prepare(server, name)
+        if "judgements" in ROLES[self.role]:
+            server.judge(name)
+
     def run(self, server: Secured, name: str, user: str) -> Ran:
         """Run the commands as a user. Returns the first that fails, or the last."""
         for command in self.commands:

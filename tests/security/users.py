@@ -2,12 +2,12 @@
 
 import json
 import ssl
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urldefrag
+
+import httpx
 
 import esdedup
 from esdedup.admin.roles import ROLES_PATHS, Product
@@ -33,25 +33,20 @@ class Secured:
         return urldefrag(self.address).fragment
 
     @cached_property
-    def _context(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self.ca_file)
+    def _client(self) -> httpx.Client:
+        context = ssl.create_default_context(cafile=self.ca_file)
+        no_idle = httpx.Limits(max_keepalive_connections=0)
+        return httpx.Client(base_url=self.url, verify=context, limits=no_idle, timeout=60)
 
     def request(
         self, method: str, path: str, body: Any = None, user: str = ADMIN
     ) -> tuple[int, Any]:
         """Return the status and the body of the answer. body: a list is sent as lines."""
-        data = None
-        if isinstance(body, list):
-            data = "".join(json.dumps(line) + "\n" for line in body).encode()
-        elif body is not None:
-            data = json.dumps(body).encode()
+        lines = body if isinstance(body, list) else [] if body is None else [body]
+        data = "".join(json.dumps(line) + "\n" for line in lines)
         headers = {"content-type": "application/json", **basic(user)}
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, context=self._context) as answer:
-                return answer.status, json.loads(answer.read() or b"{}")
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read() or b"{}")
+        answer = self._client.request(method, path, content=data or None, headers=headers)
+        return answer.status_code, json.loads(answer.content or b"{}")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The body of the answer to the administrator, who may do everything."""

@@ -15,7 +15,6 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +45,6 @@ NETWORK_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 NOT_TO_RUN = {"jmods", "src.zip", "ct.sym", "include", "man", "legal", "demo"}
 
 NODE_USER = "1000:0"
-
-
-@dataclass(frozen=True)
-class NodeRecipe:
-    """What start_node.py must know of a node."""
-
-    home: str
-    java: str
-    arguments: list[str]
-    settings: dict[str, Any]
-    settings_file: str
-    options_variable: str
-    unknown_settings: list[str]
 
 
 def provide_image(engine: Engine, name: str) -> bool:
@@ -97,41 +83,43 @@ def _make_server(engine: Engine, name: str, server: Installation) -> None:
     if not _exists(engine, JAVA):
         _build(engine, JAVA, f"FROM {BASE}\nCOPY java /opt/java\n", {"java": server.jdk.home})
     recipe = _recipe(server)
+    home = recipe["home"]
     # Readable for the user that the node runs as; it writes its settings, data and logs.
     lines = [
         f"FROM {JAVA}",
-        f"COPY node {recipe.home}",
-        f"RUN cd {recipe.home} && mkdir -p data logs && chown {NODE_USER} config data logs",
+        f"COPY node {home}",
+        f"RUN cd {home} && mkdir -p data logs && chown {NODE_USER} config data logs",
         f"USER {NODE_USER}",
         f"EXPOSE {PORT}",
-        f'ENTRYPOINT ["python3", "{recipe.home}/start_node.py"]',
+        f'ENTRYPOINT ["python3", "{home}/start_node.py"]',
     ]
     files: dict[str, Path | bytes] = {
         "node/lib": server.folder / "lib",
         "node/launcher.jar": server.folder / "launcher.jar",
         "node/config/log4j2.properties": HERE / "log4j2.properties",
         "node/start_node.py": HERE / "start_node.py",
-        "node/node.json": json.dumps(asdict(recipe)).encode(),
+        "node/node.json": json.dumps(recipe).encode(),
     }
     if server.modules is not None:
         files["node/modules"] = server.modules
     _build(engine, name, "\n".join(lines), files)
 
 
-def _recipe(server: Installation) -> NodeRecipe:
+def _recipe(server: Installation) -> dict[str, Any]:
+    """What start_node.py must know of a node."""
     elasticsearch = server.product == "elasticsearch"
     home = f"/usr/share/{server.product}"
     flags = [*QUICK_START, *(ELASTICSEARCH_FLAGS if elasticsearch else ())]
     flags += [f"-D{'es' if elasticsearch else 'opensearch'}.path.home={home}"]
-    return NodeRecipe(
-        home=home,
-        java="/opt/java/bin/java",
-        arguments=[*flags, "-cp", f"{home}/launcher.jar:{home}/lib/*", server.launcher, home],
-        settings={**COMMON_SETTINGS, "network.host": "0.0.0.0", "http.port": PORT},
-        settings_file=f"{server.product}.yml",
-        options_variable="ES_JAVA_OPTS" if elasticsearch else "OPENSEARCH_JAVA_OPTS",
-        unknown_settings=["xpack.", "ingest.geoip."],
-    )
+    return {
+        "home": home,
+        "java": "/opt/java/bin/java",
+        "arguments": [*flags, "-cp", f"{home}/launcher.jar:{home}/lib/*", server.launcher, home],
+        "settings": {**COMMON_SETTINGS, "network.host": "0.0.0.0", "http.port": PORT},
+        "settings_file": f"{server.product}.yml",
+        "options_variable": "ES_JAVA_OPTS" if elasticsearch else "OPENSEARCH_JAVA_OPTS",
+        "unknown_settings": ["xpack.", "ingest.geoip."],
+    }
 
 
 def _need(engine: Engine, base: str) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +27,17 @@ def find_jdk() -> Jdk:
     """The JDK to compile and run with: the first of those that the environment names, or else the
     oldest that serves, because servers are released against it and seldom against the newest."""
     chosen = os.environ.get("ESDEDUP_TEST_JAVA_HOME")
-    homes = [Path(chosen)] if chosen else [*_named_homes()]
+    named = [chosen] if chosen else [os.environ.get("JAVA_HOME", "")]
+    if not chosen and (on_path := shutil.which("java")):
+        named.append(str(Path(on_path).resolve().parent.parent))
+    for home in filter(None, named):
+        if jdk := _inspected(Path(home)):
+            return jdk
     installed = [] if chosen else Path("/usr/lib/jvm").glob("*")
-    for jdk in filter(None, map(_inspected, homes)):
-        return jdk
     found = [jdk for jdk in map(_inspected, installed) if jdk is not None]
     if not found:
-        named = f"{chosen} is not one" if chosen else "set ESDEDUP_TEST_JAVA_HOME to one"
-        raise Unavailable(f"no JDK {OLDEST_JAVA} or later with javac was found ({named})")
+        reason = f"{chosen} is not one" if chosen else "set ESDEDUP_TEST_JAVA_HOME to one"
+        raise Unavailable(f"no JDK {OLDEST_JAVA} or later with javac was found ({reason})")
     return min(found, key=lambda jdk: (jdk.version, str(jdk.home)))
 
 
@@ -44,13 +46,6 @@ def find_maven() -> str:
     if maven is None:
         raise Unavailable("Maven (mvn) was not found on the PATH")
     return maven
-
-
-def _named_homes() -> Iterator[Path]:
-    if os.environ.get("JAVA_HOME"):
-        yield Path(os.environ["JAVA_HOME"])
-    if on_path := shutil.which("java"):
-        yield Path(on_path).resolve().parent.parent
 
 
 def _inspected(home: Path) -> Jdk | None:

@@ -3,7 +3,6 @@
 import atexit
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import shutil
@@ -12,7 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urldefrag
 
+import httpx
+
+from tests.helpers.http import HTTP
 from tests.servers.jars import Installation, install
 from tests.servers.ports import free_port
 
@@ -44,23 +47,15 @@ COMMON_SETTINGS: dict[str, Any] = {
 }
 
 
-def servers_required() -> bool:
-    """Tells if a test whose server is missing must fail, as in CI."""
-    return os.environ.get(REQUIRE_VARIABLE, "") not in ("", "0")
-
-
 class NodeFailed(RuntimeError):
     """A node died or did not become ready; the message ends with the tail of its log."""
-
-
-class PortTaken(NodeFailed):
-    """Another process took the port between our choice and the start."""
 
 
 class Node:
     """One node and its home folder, which keeps the data across kill() and restart()."""
 
     secured = False
+    _headers: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -100,15 +95,8 @@ class Node:
         single = {"discovery.type": "single-node", **(settings or {})}
         installation = install(product, version, cls.secured)
         node = cls(installation, home, heap=heap, settings=single, jvm_flags=jvm_flags)
-        for attempts_left in (2, 1, 0):
-            try:
-                node.launch()
-                node.await_ready()
-                break
-            except PortTaken:
-                if not attempts_left:
-                    raise
-                node.http_port, node.transport_port = free_port(), free_port()
+        node.launch()
+        node.await_ready()
         return node
 
     @property
@@ -153,10 +141,7 @@ class Node:
         deadline = time.monotonic() + START_SECONDS
         while not self._ready(nodes):
             if not self.running:
-                tail = self._log_tail()
-                taken = "BindHttpException" in tail or "BindTransportException" in tail
-                kind = PortTaken if taken else NodeFailed
-                raise kind(f"{self._title()} died while starting:\n{tail}")
+                raise NodeFailed(f"{self._title()} died while starting:\n{self._log_tail()}")
             if time.monotonic() > deadline:
                 self.kill()
                 raise NodeFailed(
@@ -248,30 +233,16 @@ class Node:
         ]
 
     def _ready(self, nodes: int) -> bool:
-        health = self._health()
+        address = f"{urldefrag(self.url).url}/_cluster/health"
+        try:
+            health = HTTP.get(address, headers=self._headers, timeout=5).json()
+        except (httpx.TransportError, ValueError):
+            return False
         return (
-            health is not None
-            and health.get("cluster_name") == self._cluster_name
+            health.get("cluster_name") == self._cluster_name
             and health.get("status") in ("yellow", "green")
             and health.get("number_of_nodes", 0) >= nodes
         )
-
-    def _health(self) -> dict[str, Any] | None:
-        connection = self._connection()
-        try:
-            connection.request("GET", "/_cluster/health", headers=self._headers())
-            answer = json.loads(connection.getresponse().read())
-        except (OSError, http.client.HTTPException, ValueError):
-            return None
-        finally:
-            connection.close()
-        return answer if isinstance(answer, dict) else None
-
-    def _connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
-
-    def _headers(self) -> dict[str, str]:
-        return {}
 
     def _log_tail(self, size: int = 4000) -> str:
         with contextlib.suppress(OSError):

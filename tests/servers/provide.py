@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, Self
+from typing import NoReturn
 
 import pytest
 
 from tests.servers.containers import engine_answers, start_container
 from tests.servers.jdk import Unavailable
-from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed, servers_required
+from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed
 from tests.servers.secured import SecuredNode
 
 
@@ -65,10 +65,8 @@ Address = tuple[str, bytes]
 """Of the provider of the main process, and the key that it requires."""
 
 
-@dataclass
-class Running:
-    url: str
-    stop: Callable[[], None]
+Running = tuple[str, Callable[[], None]]
+"""The address of a server, and what ends it."""
 
 
 class Provider:
@@ -94,7 +92,7 @@ class Provider:
     def url(self, fixture: str) -> str:
         """Return the address of a server. Raises Unavailable or NodeFailed."""
         self.start([fixture])
-        return self._started[fixture].result().url
+        return self._started[fixture].result()[0]
 
     def share(self) -> Address:
         """Return the address at which `connected` finds this provider."""
@@ -107,7 +105,7 @@ class Provider:
     def stop(self) -> None:
         """End all servers concurrently."""
         started = [each for each in self._started.values() if each.exception() is None]
-        list(self._threads.map(lambda each: each.result().stop(), started))
+        list(self._threads.map(lambda each: each.result()[1](), started))
         self._threads.shutdown()
         self._home.cleanup()
 
@@ -131,13 +129,13 @@ def provide(server: Server, home: Path) -> Running:
     """Start this server, from the first source that has it."""
     url = os.environ.get(server.variable)
     if url:
-        return Running(url.rstrip("/"), lambda: None)
+        return url.rstrip("/"), lambda: None
     reasons = []
     if server.secured:
         reasons.append("container: their certificates and users are not ours")
     elif engine_answers():
         try:
-            return Running(*start_container(server.product, server.version))
+            return start_container(server.product, server.version)
         except Exception as error:  # Whatever a container library throws, jars may still work.
             reasons.append(f"container: {type(error).__name__}: {error}")
     else:
@@ -150,34 +148,7 @@ def provide(server: Server, home: Path) -> Running:
         raise Unavailable(
             f"no {server} server: {'; '.join(reasons)}; or set {server.variable}"
         ) from None
-    return Running(node.url, node.kill)
-
-
-class NodeFactory:
-    """Starts nodes that tests may kill, which only nodes from jars allow, and ends them."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._nodes: list[Node] = []
-
-    def __call__(self, server: Server, **options: Any) -> Node:
-        """A running node; `options` are those of Node.start."""
-        home = self._home / f"node-{len(self._nodes) + 1}"
-        with refusing():
-            try:
-                node = Node.start(server.product, server.version, home, **options)
-            except Unavailable as error:
-                raise Unavailable(f"no private {server} server: jars: {error}") from None
-        self._nodes.append(node)
-        return node
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Nobody looks at their data again, so they need not end in order.
-        for node in self._nodes:
-            node.kill()
+    return node.url, node.kill
 
 
 @contextlib.contextmanager
@@ -193,7 +164,7 @@ def refusing() -> Iterator[None]:
 
 
 def refuse(reason: str) -> NoReturn:
-    if not servers_required():
+    if os.environ.get(REQUIRE_VARIABLE, "") in ("", "0"):
         pytest.skip(reason)
     raise pytest.fail.Exception(f"{reason} ({REQUIRE_VARIABLE} is set)", pytrace=False) from None
 

@@ -4,6 +4,7 @@ The servers from jars have no security module; in production, too, something in 
 it. Apart from the faults a test asks for, every answer that passes is the server's own.
 """
 
+import base64
 import hashlib
 import http.client
 import json
@@ -11,6 +12,7 @@ import ssl
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,8 +21,6 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import trustme
-
-from tests.servers.credentials import Credentials
 
 # These speak about one connection, and the proxy has two.
 HOP_HEADERS = frozenset(
@@ -38,6 +38,11 @@ class Answer:
     cut: bool = False
 
 
+def credentials(first: str, second: str, kind: str = "Basic") -> str:
+    """The Authorization header of a user and a password, or of an API key."""
+    return f"{kind} {base64.b64encode(f'{first}:{second}'.encode()).decode()}"
+
+
 class Proxy:
     """Listens from construction on; the end of the `with` block ends it."""
 
@@ -47,23 +52,27 @@ class Proxy:
         product: str = "elasticsearch",
         *,
         tls: bool = False,
-        credentials: Credentials | None = None,
+        accepted: Collection[str] = (),
     ) -> None:
+        """accepted: Authorization headers, of which a request needs one if there are any."""
         parts = urlsplit(upstream)
         if parts.hostname is None or parts.port is None:
             raise ValueError(f"an address needs a host and a port: {upstream}")
         self.upstream = (parts.hostname, parts.port)
         self.product = product
-        self.credentials = credentials or Credentials()
+        self._accepted = accepted
         # How many requests came so far, refused ones included.
         self.requests = self.bulk_requests = 0
         self.failures_left = 0
         self._lock = threading.Lock()
         self._failure: Answer | None = None
         self._failing = ""
-        self._passes_until_drop = 0
-        self._mappings_left: int | None = None
-        self._bulk_seconds = 0.0
+        # Break off the answer to this _bulk request from now, which the server has done.
+        self.drop_after = 0
+        # Mappings to be put, after which every one is refused.
+        self.mappings_left: int | None = None
+        # Before a _bulk request is passed on.
+        self.bulk_seconds = 0.0
         # With TLS: the certificate of the authority, and the SHA-256 of the proxy's own.
         self.ca_file = self.fingerprint = ""
         self._server = _Server(("127.0.0.1", 0), _Handler, self)
@@ -76,10 +85,6 @@ class Proxy:
         )
         self._thread.start()
 
-    def delay_bulks(self, seconds: float) -> None:
-        """Answer _bulk requests so much later, from now on."""
-        self._bulk_seconds = seconds
-
     def fail_next(self, n: int, status: int) -> None:
         """Answer the next n _bulk requests with this status; the server does not see them."""
         kind = "es_rejected_execution_exception"
@@ -91,23 +96,15 @@ class Proxy:
         with self._lock:
             self.failures_left, self._failure, self._failing = n, answer, path
 
-    def drop_after(self, n: int) -> None:
-        """Break off the answer to the n-th _bulk request from now, which the server has done."""
-        self._passes_until_drop = n
-
-    def stop_mappings_after(self, n: int) -> None:
-        """Refuse every mapping that is put after the next n."""
-        self._mappings_left = n
-
     def answer(self, method: str, path: str, authorization: str | None) -> Answer | None:
         """Count a request. Return the answer if it must not be passed on."""
         with self._lock:
             self.requests += 1
-            if not self.credentials.accept(authorization):
+            if self._accepted and authorization not in self._accepted:
                 return _unauthorized(self.product, path)
-            if self._mappings_left is not None and (method, path[-9:]) == ("PUT", "/_mapping"):
-                self._mappings_left -= 1
-                if self._mappings_left < 0:
+            if self.mappings_left is not None and (method, path[-9:]) == ("PUT", "/_mapping"):
+                self.mappings_left -= 1
+                if self.mappings_left < 0:
                     return _error(self.product, 500, "fault", "a fault that the test asked for")
             self.bulk_requests += path.endswith("/_bulk")
             if not self.failures_left or not path.endswith(self._failing):
@@ -117,10 +114,10 @@ class Proxy:
 
     def drops(self) -> bool:
         """Wait before a _bulk request is passed on. Return whether to break off its answer."""
-        time.sleep(self._bulk_seconds)
+        time.sleep(self.bulk_seconds)
         with self._lock:
-            self._passes_until_drop -= 1
-            return self._passes_until_drop == 0
+            self.drop_after -= 1
+            return self.drop_after == 0
 
     def __enter__(self) -> Self:
         return self

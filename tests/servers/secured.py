@@ -1,10 +1,7 @@
 """A node with security: TLS, users and roles, as its makers publish it."""
 
-import base64
-import http.client
 import json
 import shutil
-import ssl
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.servers.node import Node
+from tests.servers.proxy import credentials
 
 ADMIN = "admin"
 PASSWORD = "admin-secret"
@@ -64,10 +62,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+def basic(user: str) -> dict[str, str]:
+    """The header that names a user, whose password is PASSWORD."""
+    return {"authorization": credentials(user, PASSWORD)}
+
+
 class SecuredNode(Node):
     """A node that speaks TLS only and knows one user, the administrator."""
 
     secured = True
+    _headers = basic(ADMIN)
 
     @property
     def url(self) -> str:
@@ -98,18 +102,6 @@ class SecuredNode(Node):
         # whole cluster, which hides those that a role lacks.
         mapping = {"all_access": {"backend_roles": [ADMIN]}}
         _write_security(security, "roles_mapping", "rolesmapping", mapping)
-
-    def _connection(self) -> http.client.HTTPConnection:
-        context = ssl.create_default_context(cafile=self._authority)
-        return http.client.HTTPSConnection("127.0.0.1", self.http_port, timeout=5, context=context)
-
-    def _headers(self) -> dict[str, str]:
-        return basic(ADMIN)
-
-
-def basic(user: str) -> dict[str, str]:
-    """The header that names a user, whose password is PASSWORD."""
-    return {"authorization": "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()}
 
 
 def _write_security(folder: Path, file: str, kind: str, entries: dict[str, Any]) -> None:

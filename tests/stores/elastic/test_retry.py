@@ -150,7 +150,7 @@ def test_a_create_whose_answer_was_lost(request: pytest.FixtureRequest, url: str
     request.addfinalizer(lambda: delete_index(url, name))
     with Proxy(url) as proxy, esdedup.open(proxy.url, name) as index:
         index.create()
-        proxy.drop_after(1)
+        proxy.drop_after = 1
         # It conflicts with itself, and is compared.
         assert index.add(records).unchanged == 1
         assert index.get("1").source["text"] == "one two"
