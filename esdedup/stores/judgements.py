@@ -57,6 +57,8 @@ class Judgement:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.left == self.right:
+            raise UsageError(f"{self.left!r} is given twice: judge two documents")
         if self.verdict not in VERDICTS:
             raise UsageError(f"verdict {self.verdict!r}: use {', '.join(VERDICTS)}")
         if self.similarity is not None and not 0 <= self.similarity <= 1:
@@ -74,14 +76,11 @@ class Judgement:
             digest_words([left, right])
             given |= {"digests": (left, right)}
             given["normalisation"] = Normalisation(**given["normalisation"])
-            made = Judgement(**given)
+            return Judgement(**given)
         except KeyError as error:
             raise UsageError(f"it has no {error.args[0]}") from error
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from error
-        if made.left == made.right:
-            raise UsageError(f"it is about {made.left!r} alone")
-        return made
 
 
 _PATHS = [*(each.name for each in fields(Judgement)), "representative"]
@@ -174,9 +173,6 @@ def judge(
     Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
     """
     sorted_pairs = [sorted(pair, key=natural) for pair in pairs]
-    for left, right in sorted_pairs:
-        if left == right:
-            raise UsageError(f"{left!r} is given twice: judge two documents")
     normalisation, now = meta.scheme.normalisation, _now()
     ids = dict.fromkeys(id for pair in sorted_pairs for id in pair)
     digest_of = _digests(store, meta, ids, normalisation)

@@ -389,7 +389,7 @@ def test_what_is_no_judgement_is_named(local: esdedup.Index) -> None:
     for wrong, said in (
         ({"digests": ["zz", "yy"]}, "'zz' is not a digest"),
         ({"verdict": "same"}, "use duplicate, different"),
-        ({"right": "a"}, "about 'a' alone"),
+        ({"right": "a"}, "'a' is given twice"),
     ):
         update(beside, [esdedup.Document(good.id, wrong)])
         with pytest.raises(esdedup.StoreError, match=said) as caught:

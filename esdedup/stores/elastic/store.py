@@ -130,13 +130,11 @@ class ClusterStore:
             self.refresh()
             if len(found) > 1 or self.cluster.count(self._path):
                 stored.require(meta, self.where)
-        if named.kind != "index":
-            # Put the same template first: without the right to, nothing must change.
-            renew_template(self.cluster, named, stored)
+        # Put the same template first: without the right to, nothing must change.
+        renew_template(self.cluster, named, stored)
         changes = {state.name: (meta_of(state.mapping), meta) for state in found}
         indices.put_metas(self.cluster, changes)
-        if named.kind != "index":
-            renew_template(self.cluster, named, meta)
+        renew_template(self.cluster, named, meta)
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False

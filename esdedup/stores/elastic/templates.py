@@ -6,7 +6,6 @@ The user's own index templates are never changed; messages show what to add to t
 import json
 from typing import Any
 
-from esdedup.exceptions import PermissionDenied
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import Named, path_of
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
@@ -28,21 +27,14 @@ def put_template(cluster: Cluster, name: str, meta: IndexMeta) -> None:
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
-    """Replace the component template of a name, if there is one; a data stream always gets one.
-
-    Raises PermissionDenied if the user can't see it, but not for an index, which rarely has one.
-    """
-    if named.kind != "data stream":
+    """Replace the component template of an alias, if it has one; a data stream always gets one."""
+    if named.kind == "alias":
         path = f"/_component_template{path_of(template_name(named.name))}"
-        try:
-            status, answer = cluster.ask("GET", path, allowed=frozenset({404}))
-        except PermissionDenied:
-            if named.kind == "index":
-                return
-            raise
+        status, answer = cluster.ask("GET", path, allowed=frozenset({404}))
         if status == 404 or not answer["component_templates"]:
             return
-    put_template(cluster, named.name, meta)
+    if named.kind != "index":
+        put_template(cluster, named.name, meta)
 
 
 def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | None:

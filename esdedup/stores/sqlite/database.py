@@ -233,10 +233,8 @@ def _code(error: Exception) -> int | None:
 
 
 def _when_free(db: sqlite3.Connection, statement: str) -> None:
-    """Run a statement, and retry it while another connection holds a lock.
-
-    SQLite itself does not wait when several connections turn a new file's journal into a WAL.
-    """
+    """Run a statement, and retry it while another connection holds a lock."""
+    # SQLite itself does not wait when several connections turn a new file's journal into a WAL.
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -254,15 +252,13 @@ def _is_busy(error: Exception) -> bool:
 
 @contextmanager
 def held_alone(file: Path, otherwise: str) -> Iterator[None]:
-    """Hold a lock file exclusively, among all processes.
+    """Hold a lock file exclusively, among all processes. otherwise: advice for the message.
 
-    It is SQLite's lock, which every system has, and which always ends with the process. otherwise:
-    advice for the message. Raises StoreUnavailable if another run holds it, and StoreError if it
-    can't be created.
+    Raises StoreUnavailable if another run holds it, and StoreError if it can't be created.
     """
     with ExitStack() as stack:
         with suppress(OSError):
-            # SQLite would make a file that others can read.
+            # SQLite's lock ends with the process, but it would make a file that others can read.
             open_private(file, "xb").close()
         try:
             lock = sqlite3.connect(file, timeout=0, isolation_level=None)

@@ -285,10 +285,9 @@ class Tables:
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
     def holders(self, key: str, waiting: int) -> str:
-        """Return an SQL query for the documents that hold any token of a JSON array, parameter 1.
+        """Return an SQL query for the documents with each token of a JSON array, parameter 1.
 
-        It yields a document once for each token; the array has no token twice. waiting: the number
-        of documents that are not listed yet.
+        waiting: the number of documents that are not listed yet.
         """
         # By IN, SQLite would sort the tokens first.
         found = f"SELECT document FROM json_each(?1) CROSS JOIN {self._name(key)} ON token = value"
@@ -331,10 +330,8 @@ class Tables:
 
 
 def listed_as(field: str, key: str) -> str:
-    """Return the name of the list of tokens of a key below a field of ours.
-
-    Tokens of other fields than the text are part of `Columns.source`, and so are their marks.
-    """
+    """Return the name of the list of tokens of a key below a field of ours."""
+    # Tokens of other fields than the text are part of `Columns.source`, and so are their marks.
     return key if field == FIELD else f"{field}.{key}"
 
 
