@@ -17,15 +17,14 @@ from starlette.staticfiles import StaticFiles
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.index import Index
-from esdedup.review.compare import Compare
 from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
+from esdedup.review.documents import DocumentPages
 from esdedup.review.found import FoundGroups
 from esdedup.review.groups import GroupPages
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Judge
 from esdedup.review.pages import Review
-from esdedup.review.search import Search
 from esdedup.review.security import guarded
 from esdedup.stores.connection import Connection
 from esdedup.stores.place import Place
@@ -62,7 +61,6 @@ def review_of(
     found = FoundGroups(index, opened, grouping, jobs, work)
     return Review(
         index=index,
-        scheme=index.scheme.id,
         open=opened,
         write=write,
         show=tuple(show),
@@ -75,22 +73,17 @@ def review_of(
 
 def application(review: Review) -> Starlette:
     """Return the application, without the guard that it needs (`security.guarded`)."""
-    search, compare, groups = Search(review), Compare(review), GroupPages(review)
+    documents, groups = DocumentPages(review), GroupPages(review)
     judge, decide = Judge(review), Decide(review)
     get, post = review.get, review.post
-    # The style is shared with the reports.
-    folders: list[str | tuple[str, str]] = [
-        ("esdedup.review", "static"),
-        ("esdedup.analysis", "html"),
-    ]
     routes = [
-        get("/", search.form),
-        get("/search", search.show),
-        post("/search", search.show, changes=False),
-        get("/document", compare.document),
-        get("/compare", compare.pair),
-        post("/verdict", compare.judge),
-        post("/undo", compare.undo),
+        get("/", documents.form),
+        get("/search", documents.show),
+        post("/search", documents.show, changes=False),
+        get("/document", documents.one),
+        get("/compare", documents.pair),
+        post("/verdict", documents.judge),
+        post("/undo", documents.undo),
         get("/groups", groups.browse),
         post("/groups/find", groups.find, changes=False),
         get("/group", groups.one),
@@ -108,7 +101,11 @@ def application(review: Review) -> Starlette:
         post("/decide/run", decide.run),
         post("/decide/undo", decide.undo),
         get("/progress", review.working),
-        Mount("/static", StaticFiles(packages=folders)),
+        # The style is shared with the reports.
+        Mount(
+            "/static",
+            StaticFiles(packages=[("esdedup.review", "static"), ("esdedup.analysis", "html")]),
+        ),
     ]
     return Starlette(
         routes=[Mount(review.root, routes=routes)],

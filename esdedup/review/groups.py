@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from starlette.responses import Response
 
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping
+from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.keep_rule import rows_of
 from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, NotThere, Review
 from esdedup.review.texts import ShownPair, alone, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
-from esdedup.stores.judgements import Judgements
 
 _GROUPS = 20
 """Groups on a page."""
@@ -25,15 +23,6 @@ _MEMBERS = 10
 """Members on a page."""
 _MOST_APART = 5_000
 """Pairs that are judged different by one decision: those of 100 documents."""
-
-
-class GroupRow(NamedTuple):
-    """A group in the list."""
-
-    id: str
-    size: int
-    farthest: str
-    snippet: str
 
 
 @dataclass(frozen=True)
@@ -79,25 +68,37 @@ class GroupPages:
             return review.page(
                 "document.html",
                 shown=alone(review.document(id), review.index.meta),
-                known=rows_of(listed.groups.ids, [id]).size > 0,
                 made=made,
                 back=back,
             )
-        judgements, rows, head = review.index.judgements(), listed.members(at), listed.head(at)
+        index, groups = review.index, listed.groups
+        judgements, rows, head = index.judgements(), listed.members(at), listed.head(at)
         pages = -(-len(rows) // _MEMBERS)
         page = min(given.whole("page", 1, 1 << 30), pages)
         some = rows[(page - 1) * _MEMBERS : page * _MEMBERS]
-        found = in_group(
-            review.index.store, review.index.meta, listed.groups, int(listed.heads[at])
-        )
+        found = in_group(index.store, index.meta, groups, int(listed.heads[at]))
         template = [warning_of(head, len(rows) + 1, found)] if found else []
+        ids = [head, *(groups.ids[row] for row in some)]
+        documents = {each.id: each for each in index.store.get(ids)}
+        members: list[tuple[int, str, ShownPair | None]] = []
+        for row in some:
+            id, pair = groups.ids[row], None
+            if head in documents and id in documents:
+                pair = pair_of(
+                    (documents[head], documents[id]),
+                    index.meta,
+                    review.show,
+                    **measure(groups, row),
+                    judgement=judgements.between(head, id),
+                )
+            members.append((row, id, pair))
         # The keys go on at the member that took the place of the one that was judged.
         focus = min(given.whole("at", 1, _MEMBERS), len(some)) if "at" in given else 0
         return review.page(
             "group.html",
             head=head,
             size=len(rows) + 1,
-            members=self._members(head, listed, some, judgements),
+            members=members,
             focus=focus,
             number=page,
             pages=pages,
@@ -108,11 +109,7 @@ class GroupPages:
         )
 
     def split(self, given: Given) -> Response:
-        """Judge many pairs of one group different.
-
-        how: "all" of its documents are different; "selected" ones are from the others, each named
-        by its row; or they fill a "template" differently.
-        """
+        """Judge all pairs of a group different, those of selected rows with others, or of forms."""
         review, id, how = self.review, given.id(), given.get("how", "")
         at, listed = self._group(id)
         if str(review.found.state) != given.get("state"):
@@ -167,45 +164,27 @@ class GroupPages:
         """Show the progress while groups are found, which this starts, or why it failed."""
         return self.review.page("groups.html", listed=None, error=self.review.found.ready())
 
-    def _members(
-        self, head: str, listed: Listed, rows: Sequence[int], judgements: Judgements
-    ) -> list[tuple[int, str, ShownPair | None]]:
-        """Return the row, the id and the pair with the representative of some duplicates.
 
-        No pair if a document is gone.
-        """
-        index, groups = self.review.index, listed.groups
-        ids = [groups.ids[row] for row in rows]
-        documents = {each.id: each for each in index.store.get([head, *ids])}
-        found: list[tuple[int, str, ShownPair | None]] = []
-        for row, id in zip(rows, ids, strict=True):
-            pair, value = None, float(groups.value[row])
-            if head in documents and id in documents:
-                pair = pair_of(
-                    (documents[head], documents[id]),
-                    index.meta,
-                    self.review.show,
-                    similarity=None if groups.grouping.by_distance else value,
-                    distance=int(value) if groups.grouping.by_distance else None,
-                    judgement=judgements.between(head, id),
-                )
-            found.append((row, id, pair))
-        return found
+def measure(groups: Groups, row: int) -> dict[str, Any]:
+    """Return the similarity or the distance of a duplicate and its representative, by name."""
+    if groups.grouping.by_distance:
+        return {"distance": int(groups.value[row])}
+    return {"similarity": float(groups.value[row])}
 
 
-def described(review: Review, listed: Listed, positions: Sequence[int]) -> list[GroupRow]:
-    """Return some groups, each with the beginning of its representative's text."""
+def described(
+    review: Review, listed: Listed, positions: Sequence[int]
+) -> list[tuple[str, int, str, str]]:
+    """Return the representative, size, greatest difference and beginning of some groups."""
     index, groups, rows = review.index, listed.groups, []
     heads = [listed.head(at) for at in positions]
     documents = {each.id: each for each in index.store.get(heads, [*index.meta.text_fields])}
     for at, id in zip(positions, heads, strict=True):
         text = snippet(documents[id], index.meta) if id in documents else "It no longer exists"
         least = listed.members(at)[0]
-        value, equal = groups.value[least], groups.digest(least) == groups.digest(listed.heads[at])
-        far = measured(float(value), None, equal=equal)
-        if groups.grouping.by_distance:
-            far = measured(None, int(value))
-        rows.append(GroupRow(id, int(listed.sizes[at]), far, text))
+        equal = groups.digest(least) == groups.digest(listed.heads[at])
+        far = measured(**measure(groups, least), equal=equal)
+        rows.append((id, int(listed.sizes[at]), far, text))
     return rows
 
 

@@ -16,7 +16,6 @@ from starlette.routing import Route
 from esdedup.analysis.html import environment
 from esdedup.exceptions import (
     EsdedupError,
-    IndexNotFound,
     RecordError,
     StoreError,
     StoreUnavailable,
@@ -28,7 +27,6 @@ from esdedup.models import Document
 from esdedup.review.decisions import Decisions
 from esdedup.review.found import FoundGroups
 from esdedup.review.jobs import Jobs
-from esdedup.stores.fields import text_of
 from esdedup.text.characters import message_of
 
 NAV = (
@@ -53,7 +51,6 @@ _STATUS: dict[type[EsdedupError], int] = {
     ReadOnly: 403,
     UsageError: 400,
     RecordError: 400,
-    IndexNotFound: 404,
     StoreUnavailable: 503,
     StoreError: 502,
     EsdedupError: 500,
@@ -95,13 +92,11 @@ Handler = Callable[[Given], Response]
 class Review:
     """The state that all pages share.
 
-    index: for the pages; threads may use it concurrently. scheme: its id. open: opens the index
-    once more, for long work in a job. write: changes are allowed. show: fields that are shown
-    beside texts. folder: of the logs. root: the path of all pages, which no other program knows.
+    open: opens the index once more, for long work in a job. show: fields that are shown beside
+    texts. folder: of the logs. root: the path of all pages, which no other program knows.
     """
 
     index: Index
-    scheme: str
     open: Callable[[], Index]
     write: bool
     show: tuple[str, ...]
@@ -147,7 +142,7 @@ class Review:
             "section": "",
             "name": self.index.place.index,
             "where": self.index.store.address,
-            "scheme": self.scheme,
+            "scheme": self.index.scheme.id,
             "write": self.write,
             "url": self.address,
             "job": self.jobs.current,
@@ -187,13 +182,6 @@ class Review:
         if not (found := self.index.store.get([id])):
             raise NotThere(f"{self.index.store.where} has no document {id!r}")
         return found[0]
-
-    def text_of(self, id: str) -> str:
-        """Return the text of a document. Raises NotThere if there is none, StoreError without."""
-        try:
-            return text_of(self.document(id).source, self.index.meta.text_fields)
-        except RecordError as error:
-            raise StoreError(f"document {id!r}: {error}") from error
 
 
 def _endpoint(handler: Handler) -> Callable[[Request], Any]:

@@ -117,7 +117,9 @@ def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta
     return any(judged[id] != digest for id, digest in zip(known, digests, strict=True))
 
 
-def measured(similarity: float | None, distance: int | None, *, equal: bool = False) -> str:
+def measured(
+    similarity: float | None = None, distance: int | None = None, *, equal: bool = False
+) -> str:
     """Return a similarity or a distance as text. equal: so are the normalised texts."""
     if similarity is None:
         return "" if distance is None else f"{distance} bit{'' if distance == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""The page Search: the documents most similar to a text or to a document."""
+"""The pages of documents: search, one document, and two side by side with a verdict."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from starlette.responses import Response
 
@@ -9,9 +9,11 @@ from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.decide import logs_of
 from esdedup.review.pages import Given, NotThere, Review
-from esdedup.review.texts import pair_of
+from esdedup.review.texts import alone, pair_of
 from esdedup.search.warnings import lacking
 from esdedup.sketch.limits import LOOKING, Limits
+from esdedup.stores.fields import text_at
+from esdedup.stores.judgements import Verdict
 from esdedup.text.characters import message_of
 
 _MOST = 100
@@ -20,8 +22,8 @@ _NUMBER = 10
 
 
 @dataclass(frozen=True)
-class Search:
-    """The page."""
+class DocumentPages:
+    """The pages."""
 
     review: Review
 
@@ -43,9 +45,10 @@ class Search:
         text, id = given.get("text", "").replace("\r\n", "\n"), given.get("id", "")
         try:
             if id:
-                text = self.review.text_of(id)
-            elif not text.strip():
-                raise UsageError("enter a text, or the id of a document")
+                fields = self.review.index.meta.text_fields
+                text = text_at(self.review.document(id).source, fields) or ""
+            if not text.strip():
+                raise UsageError("enter a text, or the id of a document that has one")
             return self._results(given, Query(text, id or None))
         except (UsageError, NotThere) as error:
             status = 404 if isinstance(error, NotThere) else 400
@@ -81,7 +84,6 @@ class Search:
         return answer
 
     def _page(self, given: Given, **values: Any) -> Response:
-        """Show the forms, with results or an error."""
         return self.review.page(
             "search.html",
             **{"results": None, "warnings": [], "error": None, "steps": None} | values,
@@ -91,3 +93,50 @@ class Search:
             number=given.get("number", "").strip() or str(_NUMBER),
             by_distance=self.review.by_distance,
         )
+
+    def one(self, given: Given) -> Response:
+        """Show a document with its text and all of its fields."""
+        shown = alone(self.review.document(given.id()), self.review.index.meta)
+        return self.review.page("document.html", shown=shown, back=None)
+
+    def pair(self, given: Given) -> Response:
+        """Show two documents side by side, with their shared bands and the judgement on them."""
+        review, index = self.review, self.review.index
+        left, right = review.document(given.id("left")), review.document(given.id("right"))
+        found = index.explain(left.id, right.id)
+        pair = pair_of(
+            (left, right),
+            index.meta,
+            review.show,
+            similarity=found.similarity,
+            judgement=index.judgements().between(left.id, right.id),
+            whole="whole" in given,
+        )
+        made, back = review.decisions.of(given.get("made")), {"left": left.id, "right": right.id}
+        return review.page("compare.html", explained=found, pair=pair, made=made, back=back)
+
+    def judge(self, given: Given) -> Response:
+        """Keep a judgement, and show the page that it came from."""
+        left, right = (self.review.document(given.id(each)).id for each in ("left", "right"))
+        verdict = given.get("verdict", "")
+        similarity = self.review.index.explain(left, right).similarity
+        # The page Judge only shows pairs whose turn it is.
+        drawn = given.get("from") == "judge"
+        decision = self.review.decisions.judge(
+            [(left, right)], cast(Verdict, verdict), similarity, drawn=drawn
+        )
+        return self._back(given, decision.time)
+
+    def undo(self, given: Given) -> Response:
+        """Undo a decision of this session, and show the page that the form was on."""
+        self.review.decisions.undo(given.get("made"))
+        return self._back(given, None)
+
+    def _back(self, given: Given, made: str | None) -> Response:
+        if given.get("from") == "judge":
+            return self.review.redirect("/judge", made=made)
+        left = given.id("left")
+        if given.get("from") == "group":
+            place = {name: given.get(name) for name in ("page", "at")}
+            return self.review.redirect("/group", id=left, made=made, **place)
+        return self.review.redirect("/compare", left=left, right=given.id("right"), made=made)
