@@ -3,7 +3,6 @@
 import csv
 import glob
 import io
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.marks import differing
 from esdedup.index import Index
 from esdedup.models import MARKS
-from esdedup.removal.log import LogReader, RunHeader
+from esdedup.removal.log import LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
@@ -40,9 +39,8 @@ _IN_WORDS = {"delete": "deleted", "mark": "marked", "move": "moved"}
 class Run:
     """A run of this session, or what undoes one.
 
-    counted: the counts of its report, in words by their names. total: documents to look at, 0 if
-    unknown. log: its file. job: None before it starts. damage: the reason for which the rest of a
-    log could not be read, if any.
+    counted: the counts of its report, in words by their names. total: documents, 0 if unknown.
+    damage: the reason for which the rest of a log could not be read, if any.
     """
 
     title: str
@@ -64,9 +62,8 @@ class RunLog:
     """Log of a run.
 
     reader: None if its first line can't be read. fault: why it can't be undone here, or None.
-    changed: documents that it changed, or may have changed if it was interrupted; None if they were
-    not counted. left: those of them that are still removed, or marked. whole: it was not
-    interrupted.
+    changed: documents that it may have changed; None if they were not counted. left: those of them
+    that are still removed, or marked. whole: it was not interrupted.
     """
 
     path: Path
@@ -76,11 +73,6 @@ class RunLog:
     left: int = 0
     whole: bool = True
 
-    @property
-    def header(self) -> RunHeader | None:
-        """Return the description of the run, if it can be read."""
-        return None if self.reader is None else self.reader.header
-
 
 @dataclass(frozen=True)
 class Decide:
@@ -88,7 +80,6 @@ class Decide:
 
     review: Review
     runs: list[Run] = field(default_factory=list)
-    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, given: Given) -> Response:
         """Show the plan, the last run of this session, and all runs whose logs are here."""
@@ -96,11 +87,9 @@ class Decide:
         listed, error, plan = found.listed(), None, {}
         if listed is not None:
             largest = range(min(_EXAMPLES, len(listed)))
-            farthest = listed.by_likeness[:_EXAMPLES].tolist()
-            plan = self._plan(listed) | {
-                "largest": described(review, listed, largest),
-                "farthest": described(review, listed, farthest),
-            }
+            plan = self._plan(listed)
+            plan["largest"] = described(review, listed, largest)
+            plan["farthest"] = described(review, listed, listed.by_likeness[:_EXAMPLES].tolist())
         elif not self.runs:
             error = found.ready()
         logs, ends = [*logs_of(review)], time.monotonic() + _SECONDS
@@ -146,11 +135,7 @@ class Decide:
         if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
-        counted = {
-            "done": _IN_WORDS[action],
-            "unchanged": "had the marks already",
-            "gone": "gone before",
-        }
+        counted = {"done": _IN_WORDS[action], "unchanged": "marked already", "gone": "gone before"}
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
         run = Run(f"{action.capitalize()} {what}", counted, total)
 
@@ -190,20 +175,17 @@ class Decide:
                 # The documents are others now.
                 self.review.found.forget()
 
-        with self.turn:
-            if self.runs and (last := self.runs[-1].job) is not None and not last.ended:
-                raise UsageError("a run is under way: wait for its end")
-            run.job = self.review.jobs.start(name, reporting)
-            self.runs.append(run)
+        if self.runs and (last := self.runs[-1].job) is not None and not last.ended:
+            raise UsageError("a run is under way: wait for its end")
+        run.job = self.review.jobs.start(name, reporting)
+        self.runs.append(run)
         return self.review.redirect("/decide")
 
     def _listed(self, state: str | None = None) -> Listed:
         """Return the groups, if they show all decisions, and are still those of a state."""
         found = self.review.found
         if (listed := found.listed()) is None:
-            if found.finding:
-                raise UsageError("groups are being found: wait for them")
-            raise UsageError("the documents have changed since: find groups again")
+            raise UsageError("there are no groups, or documents have changed since: find them")
         if found.outdated is not None:
             raise UsageError("decisions were made that these groups do not show: find groups again")
         if state not in (None, str(found.state)):

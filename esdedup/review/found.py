@@ -24,11 +24,10 @@ FINDING = "Finding groups"
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Groups of two documents or more.
+    """Groups of two documents or more, the largest first.
 
-    heads: row of each representative, the largest group first, shape (g,). sizes: documents of each
-    group, shape (g,). farthest: similarity, or distance, of the duplicate that is least similar to
-    the representative, shape (g,).
+    heads: row of each representative, shape (g,). sizes: documents of each group, shape (g,).
+    farthest: greatest distance, or least similarity, of a duplicate in each group, shape (g,).
     """
 
     groups: Groups
@@ -80,8 +79,8 @@ class Listed:
 class FoundGroups:
     """Find groups in the background, and form those again that decisions touch.
 
-    grouping: how. state: a number that changes with the groups. statistics: of the index when
-    groups were found. templates: warnings of groups that look like templates.
+    state: a number that changes with the groups. statistics: of the index when they were found.
+    templates: warnings of groups that look like templates.
     """
 
     def __init__(
@@ -155,10 +154,7 @@ class FoundGroups:
             return self._listed
 
     def _area(self, groups: Groups, ids: Sequence[str]) -> list[str]:
-        """Return the documents of all groups, now or as found, that share some with these.
-
-        A decision that is undone may give a group back to documents that lost theirs by it.
-        """
+        """Return the documents of all groups, now or as found, that share some with these."""
         assert self._found is not None
         rows, before = rows_of(groups.ids, ids), 0
         while rows.size > before:

@@ -20,11 +20,10 @@ class _Stopped(Exception):
 
 @dataclass(eq=False)
 class Job:
-    """One piece of work.
+    """One piece of work, which calls `on_step`.
 
-    name: in words, such as "Finding groups". work: gets the job, and calls its `on_step`. step: its
-    current step. done, total: documents of the step. error: the reason for which it failed, or
-    None. over: set when it ends.
+    name: in words, such as "Finding groups". done, total: documents of the step. error: the reason
+    for which it failed, or None. over: set when it ends.
     """
 
     name: str
@@ -106,10 +105,7 @@ class Jobs:
             return next((each for each in self._jobs.values() if not each.ended), None)
 
     def stop(self, seconds: float) -> Job | None:
-        """End the jobs at their next step, and wait up to this time.
-
-        Return the job that was stopped, or that is still at work.
-        """
+        """End the jobs at their next step; return the one that was stopped, or still works."""
         self._stopping.set()
         job = self.current
         for each in [*self._jobs.values()]:

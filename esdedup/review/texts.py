@@ -1,9 +1,8 @@
 """Texts of documents for a page: differences marked, long ones cut, fields beside them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from esdedup.analysis.explain import MOST_ON_PAGE
 from esdedup.models import FIELD, Document
@@ -17,15 +16,11 @@ from esdedup.text.normalise import normalise
 _SNIPPET = 200
 _EXCERPT = 1_500
 """Characters of a text in a list of them."""
-_LONGEST_VALUE = 500
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A document on a page.
-
-    pieces: of its text. fields: name and value of each field beside it.
-    """
+    """A document on a page: its text in pieces, and fields with their values beside it."""
 
     id: str
     pieces: tuple[TextPiece, ...]
@@ -41,8 +36,7 @@ class Shown:
 class ShownPair:
     """Two documents side by side, the differences between their texts marked.
 
-    measure: similarity or distance, as text. note: how the texts differ if no word does; "" if one
-    does. judgement: on both, or None. outdated: a text has changed since the judgement.
+    note: how the texts differ if no word does. outdated: a text has changed since the judgement.
     """
 
     left: Shown
@@ -63,11 +57,7 @@ def pair_of(
     judgement: Judgement | None = None,
     whole: bool = False,
 ) -> ShownPair:
-    """Return two documents as a pair.
-
-    whole: up to 200,000 characters of each text; else, of more than 1,500, the parts around the
-    differences.
-    """
+    """Return two documents as a pair. whole: long texts are not cut to 1,500 characters."""
     texts = [text_at(each.source, meta.text_fields) or "" for each in two]
     found = differences(texts[0], texts[1], meta.scheme)
     if found is None:
@@ -84,7 +74,11 @@ def pair_of(
     )
     one, other = normalise(texts, meta.scheme.normalisation)
     measure = measured(similarity, distance, equal=one == other)
-    outdated = judgement is not None and changed(judgement, two, meta)
+    outdated = False
+    if judgement is not None:
+        judged = dict(zip((judgement.left, judgement.right), judgement.digests, strict=True))
+        now = normalised_digests(texts, judgement.normalisation)[1]
+        outdated = [*now] != [judged[each.id] for each in two]
     return ShownPair(left, right, measure, note, judgement, outdated)
 
 
@@ -102,19 +96,6 @@ def snippet(document: Document, meta: IndexMeta) -> str:
     line = " ".join(text[: 2 * _SNIPPET].split())
     whole = len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET
     return line if whole else f"{line[:_SNIPPET]}…"
-
-
-def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta) -> bool:
-    """Return whether one of two judged documents has another text than the one that was judged.
-
-    documents: those of the judgement, as they are now, and any others. One that is gone, or has no
-    text any more, is not counted as changed.
-    """
-    judged = dict(zip((judgement.left, judgement.right), judgement.digests, strict=True))
-    texts = {each.id: text_at(each.source, meta.text_fields) for each in documents}
-    known = {id: text for id, text in texts.items() if id in judged and text is not None}
-    _, digests = normalised_digests([*known.values()], judgement.normalisation)
-    return any(judged[id] != digest for id, digest in zip(known, digests, strict=True))
 
 
 def measured(
@@ -135,13 +116,10 @@ def _shown(
     whole: bool,
 ) -> Shown:
     some = pieces(text, spans, MOST_ON_PAGE if whole else _EXCERPT, whole=whole)
-    beside = tuple((name, _in_words(value_at(document.source, name))) for name in fields)
-    return Shown(document.id, some, beside)
-
-
-def _in_words(value: Any) -> str:
-    """Return the value of a field as text, cut after 500 characters."""
-    if value is None:
-        return "–"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    beside = []
+    for name in fields:
+        value = value_at(document.source, name)
+        if value is not None and not isinstance(value, str):
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        beside.append((name, value or "–"))
+    return Shown(document.id, some, tuple(beside))

@@ -1,18 +1,15 @@
-"""A browser, and `esdedup review` over the place of a test."""
+"""A browser."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.review.browser import Watch, running_browser
-from tests.review.reviewing import Reviewing
 from tests.servers.provide import refusing
 
-Review = Callable[..., Reviewing]
 OpenPage = Callable[..., Page]
 
 
@@ -25,25 +22,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def review(tmp_path: Path, target: list[str]) -> Iterator[Review]:
-    """Start `esdedup review` over the place of the test, with more options; it ends with it."""
-    with ExitStack() as running:
-
-        def start(*options: str) -> Reviewing:
-            return running.enter_context(Reviewing(tmp_path, *target, *options))
-
-        yield start
-
-
-@pytest.fixture
-def watch() -> Watch:
-    """The faults on the pages of a test, which fails if it leaves any here."""
-    return Watch()
-
-
-@pytest.fixture
-def open_page(browser: Browser, watch: Watch) -> Iterator[OpenPage]:
+def open_page(browser: Browser) -> Iterator[OpenPage]:
     """Open an address in a browser that has visited nothing; options of `Browser.new_context`."""
+    watch = Watch()
     with ExitStack() as opened:
 
         def open_one(address: str, **options: Any) -> Page:
