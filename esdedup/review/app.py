@@ -61,6 +61,7 @@ def review_of(
     found = FoundGroups(index, opened, grouping, jobs, work)
     return Review(
         index=index,
+        scheme=index.scheme.id,
         open=opened,
         write=write,
         show=tuple(show),

@@ -64,8 +64,8 @@ class Decisions:
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""
         with self._turn:
-            pairs = self._index.judgements().pairs
-            known = {(each.left, each.right): each.judged for each in pairs}
+            stored = self._index.judgements().pairs
+            known = {(each.left, each.right): each.judged for each in stored}
             newer = [
                 each for each in judgements if each.judged > known.get((each.left, each.right), "")
             ]
@@ -75,25 +75,18 @@ class Decisions:
         return len(newer)
 
     def undo(self, time: str | None = None) -> None:
-        """Undo the decision of a time, or the last one: judgements that it replaced hold again.
-
-        Raises UsageError if there is none, or if another client has judged one of the pairs since.
-        """
+        """Undo the decision of a time, or the last one. Raises UsageError if there is none."""
         store = self._index.store
         with self._turn:
             last = self.of(time or next(reversed(self._made), None))
             if last is None:
-                raise UsageError(
-                    "there is nothing to undo: it was undone, or made before the start"
-                )
+                raise UsageError("there is nothing to undo: it was undone, or made before")
             pairs = [(each.left, each.right) for each in last.made]
             if {*stored_judgements(store, pairs)} != {*last.made}:
                 del self._made[last.time]
                 one, other = pairs[0]
-                raise UsageError(
-                    f"{one!r} and {other!r} were judged again by another client, so that nothing"
-                    " was undone: look at them again"
-                )
+                again = f"{one!r} and {other!r} were judged again by another client"
+                raise UsageError(f"{again}, so that nothing was undone: look at them again")
             keep_judgements(store, last.earlier)
             forget_judgements(store, {*pairs} - {(one.left, one.right) for one in last.earlier})
             del self._made[last.time]
@@ -113,10 +106,10 @@ class Decisions:
 
     def _note_change(self, before: Sequence[Judgement], after: Sequence[Judgement]) -> None:
         """Note the documents of judgements in place of others, if that may change groups."""
-        acts = [
+        old, new = (
             {(each.left, each.right, each.verdict, each.digests) for each in some}
             for some in (before, after)
-        ]
-        changed = [each for each in acts[0] ^ acts[1] if each[2] != "unsure"]
-        if ids := {id for left, right, *_ in changed for id in (left, right)}:
-            self._found.note(*sorted(ids))
+        )
+        changed = {id for *two, verdict, _ in old ^ new if verdict != "unsure" for id in two}
+        if changed:
+            self._found.note(*sorted(changed))

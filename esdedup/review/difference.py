@@ -7,7 +7,7 @@ it, because a symbol may be a part of a word.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -85,7 +85,7 @@ def differences(
 
 
 def _edges(text: str) -> list[int]:
-    """The starts of the units of a text, and its end: a word, or another character with marks."""
+    """Return the starts of the words and other characters of a text, and its end."""
     kinds = character_classes()[code_points(text)]
     behind = (kinds == MARK) | (kinds == IGNORED)
     at = np.arange(kinds.size)
@@ -124,9 +124,21 @@ def pieces(
 
     spans: its differences. whole: only the end is left out, not the middles of long pieces too.
     """
+    parts: list[Difference] = []
+    at = 0
+    for span in [*spans, Difference(len(text), len(text), "")]:
+        for each in (Difference(at, span.start, ""), span):
+            edge = _EDGES[each.kind]
+            long = each.end - each.start >= 2 * edge + _FEWEST_LEFT_OUT
+            if spans and long and not whole and len(text) > most:
+                parts.append(each._replace(end=each.start + edge))
+                parts.append(each._replace(start=each.end - edge))
+            else:
+                parts.append(each)
+        at = span.end
     found: list[TextPiece] = []
     at = kept = 0
-    for start, end, kind in _kept(text, spans, whole or len(text) <= most):
+    for start, end, kind in parts:
         end = min(end, start + most - kept)
         if start < end:
             if at < start:
@@ -136,18 +148,3 @@ def pieces(
     if at < len(text):
         found.append(TextPiece("", left_out=len(text) - at))
     return tuple(found)
-
-
-def _kept(text: str, spans: Sequence[Difference], whole: bool) -> Iterator[Difference]:
-    """The parts of a text that are shown, the differences among them."""
-    at = 0
-    for start, end, kind in [*spans, Difference(len(text), len(text), "")]:
-        for each in (Difference(at, start, ""), Difference(start, end, kind)):
-            edge = _EDGES[each.kind]
-            size = each.end - each.start
-            if whole or not spans or size - 2 * edge < _FEWEST_LEFT_OUT:
-                yield each
-            else:
-                yield Difference(each.start, each.start + edge, each.kind)
-                yield Difference(each.end - edge, each.end, each.kind)
-        at = end

@@ -110,7 +110,7 @@ class GroupPages:
 
     def split(self, given: Given) -> Response:
         """Judge all pairs of a group different, those of selected rows with others, or of forms."""
-        review, id, how = self.review, given.id(), given.get("how", "")
+        review, index, id, how = self.review, self.review.index, given.id(), given.get("how", "")
         at, listed = self._group(id)
         if str(review.found.state) != given.get("state"):
             raise UsageError("the group has changed since you saw it: look at it again")
@@ -121,17 +121,15 @@ class GroupPages:
         elif how == "selected":
             part = np.array([f"row{row}" in given for row in rows.tolist()]).astype(np.int64)
         else:
+            texts = texts_in(index.store, index.meta.text_fields)
             part = split_templates(
                 np.zeros(rows.size, np.int64),
-                lambda some: texts_in(review.index.store, review.index.meta.text_fields)(
-                    [ids[row] for row in some.tolist()]
-                ),
-                review.index.scheme,
+                lambda some: texts([ids[row] for row in some.tolist()]),
+                index.scheme,
             )
         counts = np.unique(part, return_counts=True)[1]
         if counts.size == 1:
-            none = {"selected": "no document is selected: select some"}
-            raise UsageError(none.get(how, "these documents do not look like a template"))
+            raise UsageError("nothing to split: select documents, or the group is no template")
         if (pairs := int(counts.sum() ** 2 - (counts**2).sum()) // 2) > _MOST_APART:
             raise UsageError(
                 f"these are {pairs:,} pairs, and at most {_MOST_APART:,} are judged together:"

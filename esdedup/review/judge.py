@@ -6,7 +6,6 @@ estimates of precision and recall at each threshold.
 
 import functools
 import json
-from functools import partial
 
 import numpy as np
 from starlette.responses import Response
@@ -20,7 +19,7 @@ from esdedup.analysis.judging import (
     estimates,
     more_wanted,
 )
-from esdedup.analysis.sampling import SampledPair, draw
+from esdedup.analysis.sampling import draw
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
@@ -39,7 +38,7 @@ _STEP = 0.02
 _TOO_WIDE = 0.9
 """An interval of this width says nothing."""
 _FIRST = 20
-"""Judgements on one side of the threshold before the number of further ones is estimated."""
+"""Judgements on one side before the number of further ones is estimated."""
 _MOST_PAIRS = 30
 """Pairs on the page that would change sides."""
 
@@ -67,8 +66,12 @@ class Judge:
             self._start()
         return self._pool
 
+    def draw(self, given: Given) -> Response:
+        """Start to draw pairs from the documents as they are now."""
+        self._start()
+        return self.review.redirect("/judge")
+
     def _start(self) -> None:
-        """Start to draw, unless that is under way."""
         self._pool = None
         if self.of_groups and self.review.found.listed() is None:
             # Jobs run in turn: the groups are there when pairs are drawn.
@@ -83,8 +86,8 @@ class Judge:
 
     def _draw(self, job: Job) -> None:
         with self.review.open() as index:
-            on_drawn = partial(job.on_step, "Documents compared")
-            sample = draw(index.store, index.meta, on_drawn=on_drawn)
+            step = functools.partial(job.on_step, "Documents compared")
+            sample = draw(index.store, index.meta, on_drawn=step)
         listed = self.review.found.listed() if self.of_groups else None
         self._pool = Pool.of(sample, None if listed is None else listed.groups)
 
@@ -105,20 +108,15 @@ class Judge:
         )
 
     def _said(self, given: Given) -> str:
-        """Return what was done just now. The page hides the similarity before the verdict."""
+        """Return what was done just now."""
         if (made := self.review.decisions.of(given.get("made"))) is not None:
             judged = made.made[0]
-            similarity = measured(judged.similarity, None)
+            similarity = measured(judged.similarity)
             return f"{_IN_WORDS[judged.verdict]}, similarity {similarity}. "
         if "kept" in given:
             kept, read = given["kept"], given.get("read", "")
             return f"{kept} of {read} judgements were kept; the others have newer ones. "
         return ""
-
-    def draw(self, given: Given) -> Response:
-        """Start to draw pairs from the documents as they are now."""
-        self._start()
-        return self.review.redirect("/judge")
 
     def export(self, given: Given) -> Response:
         """Return all judgements as JSON lines."""
@@ -142,7 +140,7 @@ class Judge:
         # A pair that was judged on another page is shown in its turn: only then does it count.
         judged = {(each.left, each.right) for each in judgements.pairs if each.drawn}
         index = self.review.index
-        for left, right, *_ in _turns(pool, self.threshold):
+        for left, right, *_ in _turns(pool, self.threshold, ()):
             if (left, right) in judged:
                 continue
             found = {each.id: each for each in index.store.get([left, right])}
@@ -170,7 +168,11 @@ class Judge:
         here = at[round(now, 6)]
         sides = [] if other is None else changing(pool, judgements, now, other)
         low, high = sorted((now, now if other is None else other))
-        listed = review.found.listed() if self.of_groups else None
+        listed, note = review.found.listed() if self.of_groups else None, None
+        if not self.of_groups:
+            note = "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
+        elif self.threshold < pool.sample.floor:
+            note = f"Pairs less similar than {pool.sample.floor:g} are too many to be estimated"
         return review.page(
             "threshold.html",
             estimated=found,
@@ -178,17 +180,16 @@ class Judge:
             there=None if other is None else at[round(other, 6)],
             counted=here.above + here.below,
             judged=len(judgements.pairs),
-            note=self._note(pool),
+            note=note,
             advice=_advice(here, pool, judgements),
             pool=pool,
-            sample=pool.sample,
             sides=sides,
-            most=_MOST_PAIRS,
             between=pool.total(low, high),
             usable=self.of_groups,
             exact=None if listed is None else listed.groups.duplicates,
             share=in_percent,
             measured=measured,
+            most=_MOST_PAIRS,
         )
 
     def use(self, given: Given) -> Response:
@@ -201,19 +202,9 @@ class Judge:
         self.review.found.use(threshold)
         return self.review.redirect("/groups")
 
-    def _note(self, pool: Pool) -> str | None:
-        """Return how the threshold of the groups differs from that of this page, if it does."""
-        if not self.of_groups:
-            return "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
-        if self.threshold < pool.sample.floor:
-            return f"Pairs less similar than {pool.sample.floor:g} are too many to be estimated"
-        return None
 
-
-@functools.lru_cache(maxsize=1)
-def _turns(pool: Pool, threshold: float) -> list[SampledPair]:
-    """Return all pairs in turn, sorted once for all of their pages."""
-    return pool.in_turn(threshold, ())
+_turns = functools.lru_cache(maxsize=1)(Pool.in_turn)
+"""All pairs in turn, sorted once for all of their pages."""
 
 
 def in_percent(found: Interval | None) -> tuple[str, str]:

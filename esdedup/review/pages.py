@@ -97,6 +97,7 @@ class Review:
     """
 
     index: Index
+    scheme: str
     open: Callable[[], Index]
     write: bool
     show: tuple[str, ...]
@@ -142,7 +143,7 @@ class Review:
             "section": "",
             "name": self.index.place.index,
             "where": self.index.store.address,
-            "scheme": self.index.scheme.id,
+            "scheme": self.scheme,
             "write": self.write,
             "url": self.address,
             "job": self.jobs.current,
