@@ -11,7 +11,7 @@ from esdedup.cli import options
 from esdedup.cli.command import option_of
 from esdedup.cli.output import count, message
 from esdedup.exceptions import UsageError
-from esdedup.records.dead_letters import DeadLetterFile
+from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding
@@ -174,7 +174,8 @@ class Reasons:
             message(shown if self.count <= _SHOWN else self._more)
 
 
-def dead_letters(path: Path) -> DeadLetterFile:
-    """Return a dead-letter file that shows the first reasons as messages."""
+def dead_letters(path: Path | None, index: str) -> DeadLetterFile:
+    """Return a dead-letter file, by default that of an index, that shows the first reasons."""
+    path = path or dead_letter_path(index)
     reasons = Reasons(f"... more in {path}")
     return DeadLetterFile(path, lambda record: reasons.show(record, record.reason))

@@ -137,14 +137,6 @@ def check_page(option: str, path: Path) -> None:
         raise UsageError(f"{option} {path}: there is no folder {path.parent}")
 
 
-def first_bytes(path: Path, size: int) -> bytes:
-    """Return the beginning of a file; empty if the file is missing."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(size)
-
-
 def write_page(option: str, path: Path, page: str) -> None:
     """Write a page of HTML, which only its owner may read if it is new.
 
@@ -152,20 +144,24 @@ def write_page(option: str, path: Path, page: str) -> None:
     else than such a page.
     """
     try:
-        begin = first_bytes(path, 10)
-        if begin and begin != page[:10].encode():
-            raise UsageError(f"{option} {path}: it exists, and holds something else: name another")
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(10) not in (b"", page[:10].encode()):
+                    other = "it exists, and holds something else: name another"
+                    raise UsageError(f"{option} {path}: {other}")
         with open_private(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
             file.write(page)
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror}") from error
 
 
-def message(text: str) -> None:
-    """Print a message to standard error."""
+def message(*texts: str | None) -> None:
+    """Print the messages that there are to standard error."""
     # Progress may be shown on this line.
     clear = _CLEAR if sys.stderr.isatty() else ""
-    typer.echo(clear + message_of(text), err=True)
+    for text in texts:
+        if text is not None:
+            typer.echo(clear + message_of(text), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
@@ -198,13 +194,6 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def warn(*sentences: str | None) -> None:
-    """Print the warnings that there are to standard error."""
-    for sentence in sentences:
-        if sentence is not None:
-            message(sentence)
-
-
 def warn_before(index: Index, limits: Limits) -> None:
     """Warn of documents without tokens, and of the stop list, before a comparison.
 
@@ -218,7 +207,7 @@ def warn_before(index: Index, limits: Limits) -> None:
             f"none of the {found.documents:,} documents of {index.store.where} has tokens of its"
             f" scheme: run `esdedup backfill -i {index.store.index}`"
         )
-    warn(without_tokens(found))
+    message(without_tokens(found))
     if stopped := stopped_tokens(index.meta.stop, chosen.key):
         message(
             f"{len(stopped):,} tokens are in the stop list of the index: documents that share only"
@@ -232,7 +221,7 @@ def warn_after(
     """Warn of pairs that can be missing, and report which judgements were respected."""
     if counted := str(judged or ""):
         message(f"Judged pairs: {counted}")
-    warn(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
+    message(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
 
 
 def can_answer() -> bool:
@@ -240,17 +229,19 @@ def can_answer() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def agreed(question: str, yes: bool) -> bool:
-    """Ask a question on a terminal, and return the answer; True without asking if `yes` is set."""
+def confirm(question: str, yes: bool) -> None:
+    """Ask a question on a terminal, unless `yes` is set. End with status 1 if it is declined."""
     if yes:
-        return True
+        return
     if not can_answer():
         message(f"{question} Not a terminal: pass --yes to confirm")
-        return False
     try:
-        return typer.confirm(message_of(question), err=True)
+        if can_answer() and typer.confirm(message_of(question), err=True):
+            return
     except typer.Abort as error:
         raise KeyboardInterrupt from error
+    message("Nothing was changed")
+    raise typer.Exit(1)
 
 
 @contextmanager
@@ -285,12 +276,12 @@ def totalling(
 
     most: documents of the whole work. done: those of a report. otherwise: as in `resumable`.
     """
-    with steps() as on_step, resumable(lambda: in_words(total), otherwise):
+    with Progress() as progress, resumable(lambda: in_words(total), otherwise):
 
         def on_report(report: _Report) -> None:
             nonlocal total
             total += report
-            on_step(title, min(done(total), most), most)
+            progress.step(title, min(done(total), most), most)
 
         yield on_report
 
@@ -346,7 +337,8 @@ class Progress:
         line += f" documents, {documents / passed:,.0f}/s"
         if self._total and self._steps:
             left = passed * max(0, self._total / self._steps - 1)
-            line += f", {min(1, self._steps / self._total):.0%}, about {_duration(left)} left"
+            time_left = f"{math.ceil(left / 60)} min" if left < 6000 else f"{left / 3600:.1f} h"
+            line += f", {min(1, self._steps / self._total):.0%}, about {time_left} left"
         if self._in_place:
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(f"{_CLEAR}{visible(line)[:width]}\r")
@@ -357,15 +349,3 @@ class Progress:
     def _begin(self, title: str, total: int | None) -> None:
         self._title, self._total, self._steps, self._counted = title, total, 0, 0
         self._begun = self._shown = time.monotonic()
-
-
-def _duration(seconds: float) -> str:
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
-
-
-@contextmanager
-def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of each step. Yields a function of its name, done, and total."""
-    with Progress() as progress:
-        yield progress.step

@@ -22,7 +22,7 @@ class Reviewing:
     def __init__(self, folder: Path, *options: str) -> None:
         """folder: where it runs. options: the place, and others of `esdedup review`."""
         self._log_file = folder / f"review-{uuid.uuid4().hex}.log"
-        arguments = ["review", *options, "--port", "0", "--no-browser"]
+        arguments = ["review", *options, "--port", "0"]
         with self._log_file.open("wb") as log:
             self._process = start_command(*arguments, stdout=log, stderr=log, cwd=folder)
         try:

@@ -56,7 +56,7 @@ def attach_command(
                 echo(f"{change.index}: attached already")
             else:
                 _show_request(f"{change.index}/_mapping", change.mapping)
-            output.warn(*map(str, change.obstacles))
+            message(*map(str, change.obstacles))
         if plan.named.kind == "data stream":
             _show_template(plan, as_json)
         # The change is seen before it is made.
@@ -82,7 +82,7 @@ def _show_template(plan: AttachPlan, as_json: bool) -> None:
 
 def _warn_of_next(cluster: Cluster, plan: AttachPlan) -> None:
     if not next_has_fields(cluster, plan.named, plan.meta):
-        output.warn(advice(plan.named.name))
+        message(advice(plan.named.name))
 
 
 def _show_request(path: str, body: Any) -> None:
@@ -143,7 +143,14 @@ def check_command(
     """
     as_json = output.wants_json(as_json)
     if role is not None:
-        _show_role(target, role, to, product, as_json)
+        if product is None:
+            if not target.url and not target.cloud_id:
+                raise UsageError("name the product (--product), or the cluster (--url)")
+            with target.connected() as cluster:
+                product = "opensearch" if cluster.is_opensearch else "elasticsearch"
+        made = role_of(role, product, target.index, to)
+        echo(json.dumps(made, indent=None if as_json else 2, ensure_ascii=output.only_plain()))
+        message(f"To create it: PUT /{ROLES_PATHS[product]}/NAME")
         return
     if to is not None or product is not None:
         raise UsageError("--to and --product require --role")
@@ -157,22 +164,6 @@ def check_command(
     _advise(found, target.index)
     if not found.good:
         raise Exit(1)
-
-
-def _show_role(
-    target: ClusterTarget, name: str, to: str | None, product: Product | None, as_json: bool
-) -> None:
-    if product is None:
-        if not target.url and not target.cloud_id:
-            raise UsageError("name the product (--product), or the cluster (--url)")
-        with target.connected() as cluster:
-            product = "opensearch" if cluster.is_opensearch else "elasticsearch"
-    made = role_of(name, product, target.index, to)
-    if as_json:
-        output.print_json(made)
-    else:
-        echo(json.dumps(made, indent=2, ensure_ascii=False))
-    message(f"To create it: PUT /{ROLES_PATHS[product]}/NAME")
 
 
 def _as_json(check: IndexCheck) -> dict[str, Any]:

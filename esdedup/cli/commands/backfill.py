@@ -13,7 +13,7 @@ from esdedup.cli.files import dead_letters
 from esdedup.cli.options import ClusterTarget, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.exceptions import StoreError
-from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
+from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.files import BadRecord
 from esdedup.stores import Cluster
 from esdedup.stores.changes import ChangeReport
@@ -46,8 +46,7 @@ def backfill_command(
         if dry_run:
             output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
-        path = dead_letter or dead_letter_path(target.index)
-        with dead_letters(path) as letters:
+        with dead_letters(dead_letter, target.index) as letters:
             report = _fill(cluster, plan, effort, letters)
         now = 0 if stale else plan_backfill(cluster, target.index).waiting
     # Documents without a text never get tokens.
@@ -56,7 +55,7 @@ def backfill_command(
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.whole.id}"
     _show(report, title, len(left_out), target, as_json)
     if report.failures:
-        message(f"{count(report.failed, 'document')} not updated: see {path}")
+        message(f"{count(report.failed, 'document')} not updated: see {letters.path}")
     if left and not plan.left_out:
         message(f"{count(left, 'document')} without tokens came meanwhile: run this again")
     if report.failures or plan.left_out or left:
@@ -79,8 +78,7 @@ def switch_command(
     same command again to resume an interrupted run.
     """
     wanted, effort = scheme_in(scheme), Effort(workers, max_rate)
-    path = dead_letter_path(target.index)
-    with target.connected() as cluster, dead_letters(path) as letters:
+    with target.connected() as cluster, dead_letters(None, target.index) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.whole.id} already")

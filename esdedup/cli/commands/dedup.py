@@ -62,8 +62,8 @@ def dedup_command(
     as_json = output.wants_json(as_json)
     with target.open() as index:
         output.warn_before(index, grouping.limits)
-        with output.steps() as on_step:
-            plan = index.dedup(wanted, to=to, log=log, on_step=on_step, grouping=grouping)
+        with output.Progress() as progress:
+            plan = index.dedup(wanted, to=to, log=log, on_step=progress.step, grouping=grouping)
         groups = plan.groups
         output.warn_after(groups.recall, groups.capped, groups.grouping.limits, groups.judged)
         if not as_json:
@@ -80,7 +80,7 @@ def dedup_command(
             return
         if groups.duplicates:
             into = f" to {to!r}" if to is not None else ""
-            _ask(f"{capital(wanted)} these{into}, in {index.store.where}?", yes)
+            output.confirm(f"{capital(wanted)} these{into}, in {index.store.where}?", yes)
         with output.totalling(
             DedupReport(),
             capital(wanted),
@@ -100,8 +100,7 @@ def dedup_command(
     }
     if as_json or done.log is not None:
         more = {"judged": asdict(groups.judged), "log": done.log and str(done.log)}
-        _print_counts(index, counts, report.failures, as_json, more)
-    _report_failures(report.failures, f"all in {done.log}")
+        _report(index, counts, report.failures, as_json, more, f"all in {done.log}")
     if done.log is not None:
         message(f"To restore them: esdedup undo {done.log}")
     if report.failures:
@@ -142,7 +141,7 @@ def undo_command(
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
         if reader.damage is not None:
             message(f"{reader.damage}; what follows can't be restored")
-        _ask(f"Restore them, in {index.store.where}?", yes)
+        output.confirm(f"Restore them, in {index.store.where}?", yes)
         with output.totalling(
             UndoReport(),
             "Restoring",
@@ -156,8 +155,8 @@ def undo_command(
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
     counts = {"restored": report.restored, "present": report.present}
     more = {"log": str(log), "damage": reader.damage, "failures": left}
-    _print_counts(index, counts, report.failures, output.wants_json(as_json), more)
-    _report_failures(report.failures, "listed by --json")
+    as_json = output.wants_json(as_json)
+    _report(index, counts, report.failures, as_json, more, "listed by --json")
     if header.scheme != scheme:
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
     if report.failures or report.damage:
@@ -176,7 +175,7 @@ def _show_groups(groups: Groups, where: str, k: int) -> None:
     farthest = "most distant" if by_distance else "least similar"
     columns: list[tuple[str, output.Kind]] = [("duplicates", "number"), (farthest, "number")]
     output.print_groups(columns, some, capital(where))
-    output.warn(output.shown(len(some), len(groups), "group", "-k N shows more, --json all"))
+    message(output.shown(len(some), len(groups), "group", "-k N shows more, --json all"))
     # The duplicates are seen before they are changed.
     sys.stdout.flush()
 
@@ -191,7 +190,7 @@ def _summarise(index: Index, groups: Groups) -> None:
     message(f"{duplicates} of {documents}")
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
-    output.warn(*template_warnings(index.store, index.meta_of(groups.grouping.limits), groups))
+    message(*template_warnings(index.store, index.meta_of(groups.grouping.limits), groups))
 
 
 def _require_answer(yes: bool, what: str) -> None:
@@ -200,28 +199,19 @@ def _require_answer(yes: bool, what: str) -> None:
         raise UsageError(f"{what} asks before it changes anything; not a terminal: pass --yes")
 
 
-def _ask(question: str, yes: bool) -> None:
-    if not output.agreed(question, yes):
-        message("Nothing was changed")
-        raise Exit(1)
-
-
-def _print_counts(
+def _report(
     index: Index,
     counts: dict[str, int],
     failures: Sequence[Failure],
     as_json: bool,
     more: dict[str, Any],
+    others: str,
 ) -> None:
-    """Print counts, with those of skipped documents: changed meanwhile, and for other reasons."""
+    """Print counts, and some of the skipped documents. others: where the rest is."""
     conflicts = sum(each.conflict for each in failures)
     counts |= {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
     title = capital(index.store.where)
     output.print_counts(counts, as_json, title=title, more={**output.place_of(index), **more})
-
-
-def _report_failures(failures: Sequence[Failure], others: str) -> None:
-    """Report some of the skipped documents. others: where the rest is."""
     for each in failures[:_FAILURES_SHOWN]:
         message(f"{each.id}: {each.reason}")
     if len(failures) > _FAILURES_SHOWN:

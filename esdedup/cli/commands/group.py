@@ -15,7 +15,6 @@ from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.exceptions import StoreError
 from esdedup.groups.groups import Grouping, Groups
-from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.files import BadRecord
 
 _LARGEST = 10
@@ -40,17 +39,23 @@ def group_command(
     command again to resume an interrupted run.
     """
     results.check()
-    path = dead_letter or dead_letter_path(target.index)
-    with target.open() as index, dead_letters(path) as letters, output.steps() as on_step:
+    with (
+        target.open() as index,
+        dead_letters(dead_letter, target.index) as letters,
+        output.Progress() as progress,
+    ):
         output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)
         folder = work or index.place.work_folder("group")
         if dry_run:
-            groups, marks = index.groups(work=folder, on_step=on_step, grouping=grouping), None
+            groups, marks = (
+                index.groups(work=folder, on_step=progress.step, grouping=grouping),
+                None,
+            )
             missed = index.missed(groups)
         else:
             report = index.group(
-                collapse_ready=collapse_ready, work=folder, on_step=on_step, grouping=grouping
+                collapse_ready=collapse_ready, work=folder, on_step=progress.step, grouping=grouping
             )
             groups, marks, missed = report.groups, report.marks, report.missed
             for failure in marks.failures:
@@ -118,4 +123,4 @@ def _show(groups: Groups, sizes: list[tuple[int, int]], where: str) -> None:
         for group in itertools.islice(groups, _LARGEST)
     ]
     output.print_groups([("documents", "number")], largest)
-    output.warn(output.shown(len(largest), len(groups), "group", "--output writes all"))
+    message(output.shown(len(largest), len(groups), "group", "--output writes all"))

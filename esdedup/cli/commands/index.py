@@ -12,7 +12,6 @@ from esdedup.cli.options import Target, as_json, scheme_in, sketch_of, typed
 from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
-from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
@@ -51,10 +50,9 @@ def index_command(
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
     scheme = scheme_in(reading.scheme)
     last, ids = IngestReport(), RepeatedIds()
-    path = reading.dead_letter or dead_letter_path(target.index)
     with (
         target.open(scheme, reading.text_field) as opened,
-        dead_letters(path) as letters,
+        dead_letters(reading.dead_letter, target.index) as letters,
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is created, because it keeps the name of the field.
@@ -100,7 +98,7 @@ def index_command(
         limits = Limits(sketch, threshold, distance)
         chosen = sketch_of(used, limits)
         expected = chosen.recall(limits, chosen.tokens, 1)
-        output.warn(None if expected is None else lacking_recall(expected, limits))
+        output.message(None if expected is None else lacking_recall(expected, limits))
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

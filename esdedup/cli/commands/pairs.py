@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated
 
 from typer import Exit
@@ -84,8 +83,8 @@ def pairs_command(
     results.check()
     with target.open() as index:
         output.warn_before(index, limits)
-        with output.steps() as on_step:
-            found = index.pairs(limits=limits, on_step=on_step)
+        with output.Progress() as progress:
+            found = index.pairs(limits=limits, on_step=progress.step)
         show(found, texts_in(index.store, index.meta_of(limits).text_fields))
 
 
@@ -98,8 +97,7 @@ def _in_files(
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme = scheme_in(of.scheme) or Scheme().for_texts(limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"])).of(limits.sketch)
-    dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
-    with dead_letters(dead_letter) as letters, WorkFolder.temporary() as folder:
+    with dead_letters(of.dead_letter, "pairs") as letters, WorkFolder.temporary() as folder:
         with output.Progress("Sketching", total_bytes(files)) as progress:
             found, read = pairs_in_files(
                 of.chunks(files, meta.text_fields, progress.advance, columns=()),
@@ -137,4 +135,4 @@ def _show_table(pairs: Iterator[Pair], texts_of: TextsOf, measure: str, most: in
     total = len(rows) + sum(1 for _ in pairs)
     columns: list[tuple[str, output.Kind]] = [(measure, "number"), ("documents", "key")]
     output.print_table([*columns, ("text", "line")], rows, count(total, "near-duplicate pair"))
-    output.warn(output.shown(len(rows), total, "pair", "-k N shows more, --json all"))
+    message(output.shown(len(rows), total, "pair", "-k N shows more, --json all"))

@@ -6,11 +6,11 @@ from esdedup.analysis.report import EXAMPLES, HOT
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json, work
 from esdedup.cli.output import (
+    Progress,
     check_page,
     message,
     print_json,
     print_table,
-    steps,
     wants_json,
     write_page,
 )
@@ -41,12 +41,12 @@ def report_command(
     """
     file = output or Path(f"{file_name(target.index)}.report.html")
     check_page("--output", file)
-    with target.open() as index, steps() as on_step:
+    with target.open() as index, Progress() as progress:
         found = index.report(
             examples=examples,
             hot=hot,
             work=work or index.place.work_folder("report"),
-            on_step=on_step,
+            on_step=progress.step,
             grouping=grouping,
         )
     write_page("--output", file, found.html(target.index))

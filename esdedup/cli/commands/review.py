@@ -1,11 +1,7 @@
 """esdedup review: open a local page to look at duplicates, judge and remove them."""
 
 import sys
-import threading
-import webbrowser
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import typer
 
@@ -25,7 +21,6 @@ def review_command(
         None, "Field to show beside each text; may be repeated.", metavar="FIELD"
     ),
     work: Path | None = work(),
-    browser: bool = setting(True, "Open a browser, on a terminal."),
 ) -> None:
     """Open a page to look at duplicates, judge them, and undo.
 
@@ -43,23 +38,12 @@ def review_command(
         place = index.place
     review = review_of(place, grouping, write=write, show=show or (), work=work)
 
-    with ExitStack() as stack:
+    def started(url: str) -> None:
+        typer.echo(url)
+        sys.stdout.flush()
+        message("Ctrl-C ends it")
 
-        def started(url: str) -> None:
-            typer.echo(url)
-            sys.stdout.flush()
-            message("Ctrl-C ends it")
-            if browser and sys.stdout.isatty():
-                # Other users of the machine see the arguments of a browser, but not this file.
-                page = Path(stack.enter_context(TemporaryDirectory())) / "esdedup.html"
-                page.write_text(f'<meta http-equiv="refresh" content="0;url={url}">', "utf-8")
-                # Some browsers return when they are closed.
-                opening = threading.Thread(
-                    target=webbrowser.open, args=[page.as_uri()], daemon=True
-                )
-                opening.start()
-
-        job = serve(review, port, started)
+    job = serve(review, port, started)
     if job is None:
         message("Ended")
     elif job.ended:

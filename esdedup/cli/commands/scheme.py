@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,11 @@ from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json, scheme_in
 from esdedup.cli.output import (
     Kind,
+    Progress,
     message,
     only_plain,
     print_json,
     print_table,
-    steps,
     wants_json,
     write_page,
 )
@@ -83,10 +84,24 @@ def scheme_command(
     base = scheme_in(scheme) or Scheme()
     neighbours, drawn = unrelated(documents or 1e6, CHANCE_SIMILARITY), None
     if sample is not None:
-        base, drawn = _drawn(target, sample)
+        with target.open() as index, Progress() as progress:
+            base = index.scheme
+            on_drawn = partial(progress.step, "Sampling")
+            drawn = draw(index.store, index.meta, sample, on_drawn=on_drawn)
+        if drawn.without_text:
+            message(f"{drawn.without_text:,} sampled documents have no text and are skipped")
+        if drawn.truncated:
+            message(
+                f"{drawn.truncated:,} sampled documents have more candidates than were verified:"
+                " there are more neighbours of low similarity than shown"
+            )
         neighbours = neighbours_in(drawn).of(documents or drawn.documents)
     if shingle is not None:
-        base = replace(base, shingling=_shingling(shingle, base.shingling.stop_words))
+        unit, colon, size = shingle.partition(":")
+        if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
+            raise UsageError(f"--shingle {shingle}: use word:N, char:N or jieba:N")
+        shingling = Shingling(unit, int(size), base.shingling.stop_words)  # type: ignore[arg-type]
+        base = replace(base, shingling=shingling)
     if seed is not None:
         base = replace(base, seed=seed)
     base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
@@ -115,14 +130,6 @@ def scheme_command(
         _show_sample(drawn, neighbours, found, threshold)
 
 
-def _shingling(shingle: str, stop_words: tuple[str, ...]) -> Shingling:
-    """Parse a shingling. Raises UsageError."""
-    unit, colon, size = shingle.partition(":")
-    if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
-        raise UsageError(f"--shingle {shingle}: use word:N, char:N or jieba:N")
-    return Shingling(unit, int(size), stop_words)  # type: ignore[arg-type]
-
-
 def _sketches(base: Scheme, shingle: str | None, signature: int | None) -> Iterator[Sketch]:
     """Yield the sketches of a scheme, with the requested single values."""
     for each in base.sketches:
@@ -142,22 +149,6 @@ def _wide_enough(base: Scheme, threshold: float, recall: float) -> Scheme:
     while permutations < min(needed or 0, MOST_PERMUTATIONS):
         permutations *= 2
     return base.replaced(base.banded.wide(min(permutations, MOST_PERMUTATIONS)))
-
-
-def _drawn(target: Target, count: int) -> tuple[Scheme, Sample]:
-    with target.open() as index, steps() as on_step:
-        drawn = draw(
-            index.store, index.meta, count, on_drawn=lambda *done: on_step("Sampling", *done)
-        )
-        scheme = index.scheme
-    if drawn.without_text:
-        message(f"{drawn.without_text:,} sampled documents have no text and are skipped")
-    if drawn.truncated:
-        message(
-            f"{drawn.truncated:,} sampled documents have more candidates than were verified:"
-            " there are more neighbours of low similarity than shown"
-        )
-    return scheme, drawn
 
 
 def _show_sample(

@@ -106,7 +106,7 @@ def similar_command(
         text_fields = index.meta_of(limits).text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
     wordless = not result.asked and not result.stopped
-    output.warn(
+    message(
         f"More than {limits.candidates} candidates: the best {limits.candidates} were verified, and"
         " a match may be missing. Raise --candidates"
         if result.truncated
@@ -132,7 +132,7 @@ def similar_command(
     ]
     output.print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows)
     total = len(rows) if result.total is None else result.total
-    output.warn(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
+    message(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
 
 
 def query_command(

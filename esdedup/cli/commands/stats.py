@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from typer import Exit
-
 from esdedup.analysis.describe import describe
 from esdedup.arguments import setting
 from esdedup.cli import output
@@ -111,13 +109,18 @@ def stop_command(
         scheme, before = index.scheme, index.meta.stop
         after = set() if clear else {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
-            found = _large(index, over, sketch, as_json)
-            question = (
-                f"Leave {count(len(found), 'bucket')} out of all searches of {target.index!r}?"
-            )
-            if found and not output.agreed(question, yes):
-                return
-            after |= {bucket.entry for bucket in found}
+            found = index.hot_buckets(None, over=over, sketches=[scheme.sketch(sketch).name])
+            fresh = [bucket for bucket in found.buckets if bucket.entry not in before]
+            larger = f"more than {count(over, 'document')}"
+            _show_buckets(found, fresh, f"Buckets of {larger}", as_json=as_json)
+            # The buckets are seen before they are stopped.
+            sys.stdout.flush()
+            if fresh:
+                buckets = count(len(fresh), "bucket")
+                output.confirm(f"Leave {buckets} out of all searches of {target.index!r}?", yes)
+            else:
+                message(f"No bucket of {larger} that is not stopped was found")
+            after |= {bucket.entry for bucket in fresh}
         if after != set(before):
             index.stop(sorted(after))
             now = count(len(after), "token")
@@ -130,19 +133,6 @@ def stop_command(
                     f"Segments of {each.name} are stopped: no Hamming distance is guaranteed any"
                     " more"
                 )
-
-
-def _large(index: Index, over: int, sketch: str | None, as_json: bool) -> list[HotBucket]:
-    """Show and return the buckets that are over a size and not yet stopped."""
-    found = index.hot_buckets(None, over=over, sketches=[index.scheme.sketch(sketch).name])
-    fresh = [bucket for bucket in found.buckets if bucket.entry not in index.meta.stop]
-    more = f"more than {count(over, 'document')}"
-    _show_buckets(found, fresh, f"Buckets of {more}", as_json=as_json)
-    # The buckets are seen before they are stopped.
-    sys.stdout.flush()
-    if not fresh:
-        message(f"No bucket of {more} that is not stopped was found")
-    return fresh
 
 
 def _show_list(index: Index, as_json: bool) -> None:
@@ -196,8 +186,6 @@ def drop_command(target: Target, yes: bool = yes()) -> None:
     with target.open() as index:
         where, documents = capital(index.store.where), index.statistics().documents
         message(f"{where}: {count(documents, 'document')}, scheme {index.scheme.id}")
-        if not output.agreed("Delete it with all its documents?", yes):
-            message("Nothing was changed")
-            raise Exit(1)
+        output.confirm("Delete it with all its documents?", yes)
         index.drop()
     message(f"Deleted {where}")
