@@ -47,7 +47,7 @@ COMMANDS = [
     ("group", "--dry-run"),
     ("explain", *(document["id"] for document in DOCUMENTS)),
     ("stats", "--hot", "3"),
-    ("stop", "--over", "1"),
+    ("stop", "--over", "1", "--yes"),
 ]
 
 
