@@ -86,7 +86,11 @@ app = get_group(_app)
 
 def main() -> None:
     """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
-    _set_up()
+    if sys.argv[1:] and sys.argv[1] not in ("-h", "--help", "--version"):
+        # The list of commands is shown without it.
+        from esdedup.ingest.parallel import be_a_program
+
+        be_a_program()
     if sys.stdout is None:
         _fail("standard output is closed", 1)
     plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
@@ -122,15 +126,6 @@ def main() -> None:
             # The reader of the output has gone, as `head` does.
             sys.exit(1)
         _fail(f"standard output: {error.strerror}", 1)
-
-
-def _set_up() -> None:
-    """Set up the process, unless it only shows the list of commands."""
-    if not sys.argv[1:] or sys.argv[1] in ("-h", "--help", "--version"):
-        return
-    from esdedup.ingest.parallel import be_a_program
-
-    be_a_program()
 
 
 @contextmanager

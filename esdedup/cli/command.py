@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import MISSING, Field, is_dataclass
@@ -153,6 +154,8 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
     def run(context: typer.Context, **values: Any) -> None:
         CONTEXT.set(context)
         values.pop("quiet", None)
+        if values.get("as_json", False) is None:
+            values["as_json"] = not sys.stdout.isatty()
         given = {
             option: value for option, value in values.items() if source_of(option) != "DEFAULT"
         }

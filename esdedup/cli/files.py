@@ -2,13 +2,12 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from esdedup.arguments import setting
 from esdedup.cli import options
-from esdedup.cli.command import option_of
 from esdedup.cli.output import count, message
 from esdedup.exceptions import UsageError
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
@@ -25,27 +24,6 @@ FORMATS = (
 )
 _ENOUGH = 1_000
 """Records without a text, after which the name of the field must be wrong."""
-
-
-def named_files(
-    arguments: list[str],
-    format: Format | None = None,
-    encoding: str | None = None,
-    columns: Sequence[str] = (),
-) -> list[str]:
-    """Return the files that arguments name, also by a folder or a pattern.
-
-    columns: those that each file must have, as a table. Raises UsageError if a file can't be read,
-    before the first document is sent.
-    """
-    check_encoding(encoding)
-    files, left_out = files_named(arguments, format)
-    for file in files:
-        check_file(file, format, encoding, columns)
-    if left_out:
-        some = count(len(left_out), "file is", "files are")
-        message(f"{some} skipped, a link or of unknown ending: first {left_out[0]}")
-    return files
 
 
 def total_bytes(files: list[str]) -> int | None:
@@ -72,8 +50,19 @@ class FileOptions:
     workers: int = options.workers()
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
-        """Return the files that arguments name, as `named_files` does."""
-        return named_files(arguments, self.format, self.encoding, columns)
+        """Return the files that arguments name, also by a folder or a pattern.
+
+        columns: those that each file must have, as a table. Raises UsageError if a file can't be
+        read, before the first document is sent.
+        """
+        check_encoding(self.encoding)
+        files, left_out = files_named(arguments, self.format)
+        for file in files:
+            check_file(file, self.format, self.encoding, columns)
+        if left_out:
+            some = count(len(left_out), "file is", "files are")
+            message(f"{some} skipped, a link or of unknown ending: first {left_out[0]}")
+        return files
 
     def chunks(
         self,
@@ -98,12 +87,6 @@ class FileOptions:
         )
         chunks = itertools.chain.from_iterable(map(read, files))
         return checked(chunks, text_fields, self.id_field)
-
-    def refuse(self) -> None:
-        """Raise UsageError if an option is given, for a command without files."""
-        for option in fields(self):
-            if getattr(self, option.name) != option.default:
-                raise UsageError(f"{option_of(option.name)} requires FILES")
 
 
 def warn_of_records(repeated: int, first: str | None, without_words: int) -> None:

@@ -1,7 +1,7 @@
 """Options that several commands share: the index, its cluster, and files of schemes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -126,9 +126,7 @@ class Target(_Cluster):
         both are variables.
         """
         if not (address := self.url or self.cloud_id):
-            for each in fields(_Cluster):
-                if typed(each.name):
-                    raise UsageError(f"{option_of(each.name)} requires a cluster (--url)")
+            refuse([each.name for each in fields(_Cluster)], "requires a cluster (--url)")
             return self.db or Path(DEFAULT_FILE)
         if self.db is not None:
             both = ("db", "url" if address == self.url else "cloud_id")
@@ -143,6 +141,13 @@ class Target(_Cluster):
     def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
         """Open the index that the options name."""
         return open(self.where, self.index, scheme=scheme, text_field=text_field)
+
+
+def refuse(names: Iterable[str], reason: str) -> None:
+    """Raise UsageError if one of some arguments is given on the command line."""
+    for name in names:
+        if typed(name):
+            raise UsageError(f"{option_of(name)} {reason}")
 
 
 def typed(name: str) -> bool:

@@ -47,11 +47,6 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def wants_json(choice: bool | None) -> bool:
-    """Return the choice; without one, True unless standard output is a terminal."""
-    return not sys.stdout.isatty() if choice is None else choice
-
-
 def print_json(document: dict[str, Any]) -> None:
     """Print one line of JSON."""
     line = _ENCODERS[only_plain()].encode(document)

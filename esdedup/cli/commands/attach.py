@@ -35,7 +35,7 @@ def attach_command(
     scheme: Path | None = options.scheme(),
     field: str | None = options.field(),
     dry_run: bool = options.dry_run(),
-    as_json: bool | None = options.as_json(),
+    as_json: bool = options.as_json(),
 ) -> None:
     """Add the token fields to an index that exists.
 
@@ -44,7 +44,7 @@ def attach_command(
     An alias or a data stream means all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
-    wanted, as_json = scheme_in(scheme), output.wants_json(as_json)
+    wanted = scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
@@ -99,7 +99,7 @@ def template_command(
     scheme: Path | None = options.scheme(),
     field: str | None = options.field(),
     install: bool = setting(False, "Install it, and do not only show it."),
-    as_json: bool | None = options.as_json(),
+    as_json: bool = options.as_json(),
 ) -> None:
     """Show or install the template for the next indices of a name.
 
@@ -111,7 +111,7 @@ def template_command(
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_next(cluster, target.index, wanted, text_field, field)
-        _show_template(plan, output.wants_json(as_json))
+        _show_template(plan, as_json)
         if install:
             put_template(cluster, target.index, plan.meta)
             name = template_name(target.index)
@@ -129,7 +129,7 @@ def check_command(
     product: Product | None = setting(
         None, "With --role: the product.", show_default="the cluster's"
     ),
-    as_json: bool | None = options.as_json(),
+    as_json: bool = options.as_json(),
 ) -> None:
     """Find documents of an index without tokens.
 
@@ -141,7 +141,6 @@ def check_command(
     With --role, prints the least rights of a command as a role, to send to the server. --index is a
     name there, or a pattern such as logs-*.
     """
-    as_json = output.wants_json(as_json)
     if role is not None:
         if product is None:
             if not target.url and not target.cloud_id:

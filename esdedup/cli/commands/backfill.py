@@ -27,7 +27,7 @@ def backfill_command(
     max_rate: float | None = options.max_rate(),
     dry_run: bool = options.dry_run(),
     dead_letter: Path | None = options.dead_letter(),
-    as_json: bool | None = options.as_json(),
+    as_json: bool = options.as_json(),
 ) -> None:
     """Give the documents of an attached index their tokens.
 
@@ -68,7 +68,7 @@ def switch_command(
     text_field: list[str] | None = options.text_field(),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
-    as_json: bool | None = options.as_json(),
+    as_json: bool = options.as_json(),
 ) -> None:
     """Change the scheme or text field of an index in use.
 
@@ -129,11 +129,11 @@ def _fill(
 
 
 def _show(
-    report: ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool | None
+    report: ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool
 ) -> None:
     """Print the report on standard output."""
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
     counts = {name: getattr(report, name) for name in names} | {"left_out": left_out}
     place = {"index": target.index, "address": target.address}
     title = f"{title} at {target.address}"
-    output.print_counts(counts, output.wants_json(as_json), title=title, more=place)
+    output.print_counts(counts, as_json, title=title, more=place)

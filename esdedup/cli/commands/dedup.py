@@ -43,7 +43,7 @@ def dedup_command(
     ),
     k: int = setting(20, "Maximum number of groups to show.", "-k", min=1),
     yes: bool = yes(),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Show the duplicates of an index, or remove them.
 
@@ -59,7 +59,6 @@ def dedup_command(
         raise UsageError("--to and --log require --apply")
     _require_answer(yes or not apply, "--apply")
     wanted: Action = action if apply and action is not None else "delete"
-    as_json = output.wants_json(as_json)
     with target.open() as index:
         output.warn_before(index, grouping.limits)
         with output.Progress() as progress:
@@ -115,7 +114,7 @@ def undo_command(
         None, "Index to restore into, in place of the log's.", metavar="INDEX"
     ),
     yes: bool = yes(),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Restore what a run of esdedup dedup removed.
 
@@ -155,7 +154,6 @@ def undo_command(
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
     counts = {"restored": report.restored, "present": report.present}
     more = {"log": str(log), "damage": reader.damage, "failures": left}
-    as_json = output.wants_json(as_json)
     _report(index, counts, report.failures, as_json, more, "listed by --json")
     if header.scheme != scheme:
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")

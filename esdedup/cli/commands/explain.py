@@ -23,7 +23,7 @@ def explain_command(
     left: str = setting(..., "The id of a document.", argument=True, metavar="ID1"),
     right: str = setting(..., "The id of another.", argument=True, metavar="ID2"),
     html: Path | None = setting(None, "Write a page with the texts too.", metavar="FILE"),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Show why two documents are similar, or not.
 
@@ -37,7 +37,7 @@ def explain_command(
     if html is not None:
         output.write_page("--html", html, pair.html())
         _warn_of_rest(f"the page {html}", pair, MOST_ON_PAGE)
-    if output.wants_json(as_json):
+    if as_json:
         output.print_json(pair.to_json())
     else:
         _show(pair)

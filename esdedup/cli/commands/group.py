@@ -28,7 +28,7 @@ def group_command(
     work: Path | None = options.work(),
     dry_run: bool = options.dry_run(),
     dead_letter: Path | None = options.dead_letter(),
-    as_json: bool | None = options.as_json(),
+    as_json: bool = options.as_json(),
 ) -> None:
     """Group similar documents, and write the groups.
 
@@ -70,7 +70,7 @@ def group_command(
             # The index may have been changed already, which is reported first.
             unwritten = error
     sizes = sorted(Counter(groups.sizes.tolist()).items())
-    if output.wants_json(as_json):
+    if as_json:
         made = () if marks is None else ("written", "unchanged", "stale", "failed")
         output.print_json(
             {

@@ -6,10 +6,8 @@ from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.command import option_of
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
-from esdedup.cli.options import Target, as_json, scheme_in, sketch_of, typed
-from esdedup.exceptions import UsageError
+from esdedup.cli.options import Target, as_json, refuse, scheme_in, sketch_of
 from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.records.documents import RepeatedIds
@@ -34,7 +32,7 @@ def index_command(
     distance: int | None = setting(
         None, "Maximum Hamming distance in bits, for a sketch of fingerprints.", "-d"
     ),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Index documents with their near-duplicate tokens.
 
@@ -43,9 +41,9 @@ def index_command(
     The index is created if there is none. A document with the id of an indexed one replaces it. One
     that is indexed already is not written, so the same command again completes an interrupted run.
     """
-    for name in ("sketch", "threshold", "distance") if on_duplicate == "keep" else ():
-        if typed(name):
-            raise UsageError(f"{option_of(name)} requires --on-duplicate mark, skip, fail or group")
+    if on_duplicate == "keep":
+        acting = "requires --on-duplicate mark, skip, fail or group"
+        refuse(["sketch", "threshold", "distance"], acting)
     files = reading.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
     scheme = scheme_in(reading.scheme)
@@ -88,7 +86,7 @@ def index_command(
         used = opened.scheme
     output.print_counts(
         asdict(report),
-        output.wants_json(as_json),
+        as_json,
         of="Records",
         title=output.capital(opened.store.where),
         more=output.place_of(opened),

@@ -9,12 +9,10 @@ from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.command import option_of
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
-from esdedup.cli.options import Target, as_json, scheme_in, typed
+from esdedup.cli.options import Target, as_json, refuse, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.exceptions import UsageError
 from esdedup.models import Pair
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.pairs import SimilarPairs
@@ -37,7 +35,7 @@ def pairs_command(
     ),
     all_equal: bool = setting(False, "List every pair of equal texts."),
     k: int = setting(100, "Maximum number of pairs in a table.", "-k", min=1, rare=True),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Find all pairs of similar documents, each once.
 
@@ -47,7 +45,6 @@ def pairs_command(
     With FILES no index is created, and the bands are chosen for --threshold and --recall, unless
     --scheme sets them.
     """
-    as_json = output.wants_json(as_json)
 
     def show(found: SimilarPairs, texts_of: TextsOf) -> None:
         output.warn_after(found.recall, found.capped, limits)
@@ -72,14 +69,12 @@ def pairs_command(
                 output.print_json({**line, "equal": pair.equal})
 
     if files:
-        for option in fields(Target):
-            if typed(option.name):
-                raise UsageError(f"{option_of(option.name)} can't be combined with FILES")
+        refuse([each.name for each in fields(Target)], "can't be combined with FILES")
         files = of_files.named(files)
         results.check(files)
         _in_files(files, of_files, limits, show)
         return
-    of_files.refuse()
+    refuse([each.name for each in fields(FileOptions)], "requires FILES")
     results.check()
     with target.open() as index:
         output.warn_before(index, limits)

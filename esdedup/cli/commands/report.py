@@ -11,7 +11,6 @@ from esdedup.cli.output import (
     message,
     print_json,
     print_table,
-    wants_json,
     write_page,
 )
 from esdedup.groups.groups import Grouping
@@ -30,7 +29,7 @@ def report_command(
     examples: int = setting(EXAMPLES, "Maximum number of examples.", min=0, max=_MOST_EXAMPLES),
     hot: int = setting(HOT, "Maximum number of hot buckets.", min=0, max=MOST_COUNTED),
     work: Path | None = work(),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Write a page on the duplicates of an index.
 
@@ -50,7 +49,7 @@ def report_command(
             grouping=grouping,
         )
     write_page("--output", file, found.html(target.index))
-    if wants_json(as_json):
+    if as_json:
         print_json({"index": target.index, **found.to_json()})
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]

@@ -22,7 +22,6 @@ from esdedup.cli.output import (
     only_plain,
     print_json,
     print_table,
-    wants_json,
     write_page,
 )
 from esdedup.exceptions import UsageError
@@ -66,7 +65,7 @@ def scheme_command(
         None, "Single values as tokens, for similar --nearest: 128.", show_default="none"
     ),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Choose the parameters of an index, and show their recall and cost.
 
@@ -111,7 +110,7 @@ def scheme_command(
     if output is not None:
         page = json.dumps(made.to_json(), ensure_ascii=False) + "\n"
         write_page("--output", output, page)
-    if wants_json(as_json):
+    if as_json:
         answer = made.to_json()
         if drawn is not None:
             wanted = {"threshold": threshold, "recall": recall, "documents": neighbours.documents}

@@ -14,7 +14,7 @@ from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.files import Reasons, named_files
+from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
 from esdedup.exceptions import RecordError, UsageError
@@ -88,7 +88,7 @@ def similar_command(
         None, "Many texts: a file, folder or pattern, as index reads it.", metavar="FILE"
     ),
     source: bool = setting(False, "With JSON: include the fields of each match."),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Find the documents most similar to a text.
 
@@ -115,7 +115,7 @@ def similar_command(
         _stopped(result, chosen),
         None if result.matches else _too_short(query.text, scheme),
     )
-    if output.wants_json(as_json):
+    if as_json:
         print_json(_as_json(result, search.id, source))
         return
     if not result.matches:
@@ -212,7 +212,7 @@ def _answer_all(
     found: Counter[str] = Counter()
     answered, scheme, text_fields = 0, index.scheme, index.meta_of(limits).text_fields
     sketch_of(scheme, limits)
-    files, filters = named_files([file], encoding=search.encoding), search.filters()
+    files, filters = FileOptions(encoding=search.encoding).named([file]), search.filters()
     read = partial(read_records, encoding=search.encoding, columns=[*text_fields, "id"])
     records = itertools.chain.from_iterable(map(read, files))
     while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):

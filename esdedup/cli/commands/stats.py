@@ -21,7 +21,7 @@ def stats_command(
     hot: int | None = setting(
         None, "Also the N largest buckets.", metavar="N", min=1, max=MOST_COUNTED
     ),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Show the documents, scheme and size of an index.
 
@@ -30,7 +30,7 @@ def stats_command(
     with target.open() as index:
         found, meta, where = index.statistics(), index.meta, index.store.where
         largest = index.hot_buckets(hot) if hot is not None else None
-    if output.wants_json(as_json):
+    if as_json:
         document = {
             **asdict(found),
             "index": target.index,
@@ -93,7 +93,7 @@ def stop_command(
     ),
     clear: bool = setting(False, "Remove all tokens."),
     yes: bool = yes(),
-    as_json: bool | None = as_json(),
+    as_json: bool = as_json(),
 ) -> None:
     """Show or change the stop list of an index.
 
@@ -104,7 +104,6 @@ def stop_command(
     """
     if sum(map(bool, (tokens, over, clear))) > 1:
         raise UsageError("use one of tokens to add, --over and --clear")
-    as_json = output.wants_json(as_json)
     with target.open() as index:
         scheme, before = index.scheme, index.meta.stop
         after = set() if clear else {*before, *stop_entries(tokens or (), scheme)}
@@ -152,7 +151,7 @@ def _show_list(index: Index, as_json: bool) -> None:
         message("The stop list is empty")
 
 
-def list_command(target: Target, as_json: bool | None = as_json()) -> None:
+def list_command(target: Target, as_json: bool = as_json()) -> None:
     """List the indices of a file or a cluster.
 
     Example: esdedup list --db news.db
@@ -160,7 +159,7 @@ def list_command(target: Target, as_json: bool | None = as_json()) -> None:
     Shows the documents and the scheme of each index that has esdedup's fields.
     """
     found = indices(target.where)
-    if output.wants_json(as_json):
+    if as_json:
         for each in found:
             line = {"index": each.name, "documents": each.documents, "scheme_id": each.scheme}
             output.print_json(line)
