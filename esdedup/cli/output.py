@@ -3,12 +3,13 @@
 Texts and ids of documents may hold anything: control characters are shown, not sent.
 """
 
+import itertools
 import json
 import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -19,6 +20,7 @@ from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
 from esdedup.exceptions import EsdedupError, InputError, StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
+from esdedup.groups.groups import Groups
 from esdedup.index import Index
 from esdedup.models import Counts
 from esdedup.search.buckets import Capped
@@ -99,15 +101,22 @@ def print_table(
     console.print(table)
 
 
-def print_groups(
-    columns: list[tuple[str, Kind]],
-    groups: Iterable[tuple[tuple[str, ...], str, Sequence[str]]],
-    title: str | None = None,
-) -> None:
-    """Print groups, if any: own columns, the representative, and the ids of some duplicates."""
-    if rows := [(*own, kept, ", ".join(ids[:_IDS])) for own, kept, ids in groups]:
-        shown: list[tuple[str, Kind]] = [("representative", "key"), ("ids of duplicates", "line")]
-        print_table([*columns, *shown], rows, title)
+def print_groups(groups: Groups, most: int, more: str, title: str | None = None) -> None:
+    """Print groups, if any, and how many of them are shown. more: how to see the rest."""
+    by_distance, rows = groups.grouping.by_distance, []
+    for each in itertools.islice(groups, most):
+        if by_distance:
+            farthest = str(max(member.distance or 0 for member in each.members))
+        else:
+            farthest = f"{min(member.similarity or 0 for member in each.members):.3f}"
+        ids = ", ".join(member.id for member in each.members[:_IDS])
+        rows.append((f"{len(each.members):,}", farthest, each.representative, ids))
+    farthest = "most distant" if by_distance else "least similar"
+    columns: list[tuple[str, Kind]] = [("duplicates", "number"), (farthest, "number")]
+    columns += [("representative", "key"), ("ids of duplicates", "line")]
+    if rows:
+        print_table(columns, rows, title)
+    message(shown(len(rows), len(groups), "group", more))
 
 
 def only_plain() -> bool:

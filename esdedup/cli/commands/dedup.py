@@ -1,6 +1,5 @@
 """esdedup dedup, undo: remove the duplicates of an index, and restore them."""
 
-import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -66,7 +65,10 @@ def dedup_command(
         groups = plan.groups
         output.warn_after(groups.recall, groups.capped, groups.grouping.limits, groups.judged)
         if not as_json:
-            _show_groups(groups, index.store.where, k)
+            title = capital(index.store.where)
+            output.print_groups(groups, k, "-k N shows more, --json all", title)
+            # The duplicates are seen before they are changed.
+            sys.stdout.flush()
         elif not apply:
             measure = "distance" if groups.grouping.by_distance else "similarity"
             for group in groups:
@@ -159,23 +161,6 @@ def undo_command(
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
     if report.failures or report.damage:
         raise Exit(1)
-
-
-def _show_groups(groups: Groups, where: str, k: int) -> None:
-    by_distance, some = groups.grouping.by_distance, []
-    for each in itertools.islice(groups, k):
-        if by_distance:
-            farthest = str(max(member.distance or 0 for member in each.members))
-        else:
-            farthest = f"{min(member.similarity or 0 for member in each.members):.3f}"
-        own = f"{len(each.members):,}", farthest
-        some.append((own, each.representative, [member.id for member in each.members]))
-    farthest = "most distant" if by_distance else "least similar"
-    columns: list[tuple[str, output.Kind]] = [("duplicates", "number"), (farthest, "number")]
-    output.print_groups(columns, some, capital(where))
-    message(output.shown(len(some), len(groups), "group", "-k N shows more, --json all"))
-    # The duplicates are seen before they are changed.
-    sys.stdout.flush()
 
 
 def _summarise(index: Index, groups: Groups) -> None:

@@ -1,6 +1,5 @@
 """esdedup group: write the groups of similar documents into the index."""
 
-import itertools
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.exceptions import StoreError
-from esdedup.groups.groups import Grouping, Groups
+from esdedup.groups.groups import Grouping
 from esdedup.records.files import BadRecord
 
 _LARGEST = 10
@@ -87,7 +86,13 @@ def group_command(
             }
         )
     else:
-        _show(groups, sizes, where)
+        output.print_table(
+            [("documents per group", "number"), ("groups", "number")],
+            [(f"{size:,}", f"{number:,}") for size, number in sizes],
+            f"{output.capital(where)}: {count(groups.duplicates, 'duplicate')} in"
+            f" {count(len(groups), 'group')}, of {count(len(groups.ids), 'document')}",
+        )
+        output.print_groups(groups, _LARGEST, "--output writes all")
     if marks is not None:
         message(f"{count(marks.written, 'document')} written, {marks.unchanged:,} unchanged")
         if marks.stale:
@@ -104,23 +109,3 @@ def group_command(
         raise unwritten
     if marks is not None and (marks.failed or (marks.stale and not marks.written)):
         raise Exit(1)
-
-
-def _show(groups: Groups, sizes: list[tuple[int, int]], where: str) -> None:
-    """Print the numbers of groups by their size, and the largest groups."""
-    output.print_table(
-        [("documents per group", "number"), ("groups", "number")],
-        [(f"{size:,}", f"{number:,}") for size, number in sizes],
-        f"{output.capital(where)}: {count(groups.duplicates, 'duplicate')} in"
-        f" {count(len(groups), 'group')}, of {count(len(groups.ids), 'document')}",
-    )
-    largest = [
-        (
-            (f"{len(group.members) + 1:,}",),
-            group.representative,
-            [each.id for each in group.members],
-        )
-        for group in itertools.islice(groups, _LARGEST)
-    ]
-    output.print_groups([("documents", "number")], largest)
-    message(output.shown(len(largest), len(groups), "group", "--output writes all"))
