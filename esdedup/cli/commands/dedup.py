@@ -15,7 +15,7 @@ from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
+from esdedup.groups.groups import Grouping, joined_though_unlike
 from esdedup.index import Index
 from esdedup.models import Failure
 from esdedup.removal.log import Action, LogReader
@@ -74,7 +74,14 @@ def dedup_command(
             for group in groups:
                 found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
                 output.print_json({"keep": group.representative, "duplicates": found})
-        _summarise(index, groups)
+        summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
+        documents = count(len(groups.ids), "document")
+        message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
+        if unlike := int(groups.unlike.sum()):
+            rule = joined_though_unlike(groups.grouping, groups.judged)
+            message(f"{unlike:,} of them are {rule}")
+        meta = index.meta_of(groups.grouping.limits)
+        message(*template_warnings(index.store, meta, groups))
         if not apply:
             if groups.duplicates:
                 message("Nothing was changed. To do so: --apply --action delete, mark or move")
@@ -161,19 +168,6 @@ def undo_command(
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
     if report.failures or report.damage:
         raise Exit(1)
-
-
-def _summarise(index: Index, groups: Groups) -> None:
-    """Report how many duplicates there are, and those to look at before."""
-    documents = count(len(groups.ids), "document")
-    if not groups.duplicates:
-        message(f"No duplicates among {documents}")
-        return
-    duplicates = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')}"
-    message(f"{duplicates} of {documents}")
-    if unlike := int(groups.unlike.sum()):
-        message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
-    message(*template_warnings(index.store, index.meta_of(groups.grouping.limits), groups))
 
 
 def _require_answer(yes: bool, what: str) -> None:

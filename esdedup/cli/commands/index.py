@@ -12,7 +12,7 @@ from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
-from esdedup.sketch.limits import ACTING, Limits
+from esdedup.sketch.limits import ACTING
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
@@ -93,10 +93,9 @@ def index_command(
     )
     warn_of_records(ids.count, ids.first, report.without_words)
     if policy.action != "keep":
-        limits = Limits(sketch, threshold, distance)
-        chosen = sketch_of(used, limits)
-        expected = chosen.recall(limits, chosen.tokens, 1)
-        output.message(None if expected is None else lacking_recall(expected, limits))
+        chosen = sketch_of(used, policy.limits)
+        expected = chosen.recall(policy.limits, chosen.tokens, 1)
+        output.message(None if expected is None else lacking_recall(expected, policy.limits))
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

@@ -104,7 +104,12 @@ def scheme_command(
     if seed is not None:
         base = replace(base, seed=seed)
     base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
-    base = _wide_enough(base, threshold, recall)
+    needed = bands_needed(threshold, recall, 1) if 0 < threshold < 1 and 0 < recall < 1 else None
+    permutations = base.banded.permutations
+    # Signatures long enough for the recall, if any length is.
+    while permutations < min(needed or 0, MOST_PERMUTATIONS):
+        permutations *= 2
+    base = base.replaced(base.banded.wide(min(permutations, MOST_PERMUTATIONS)))
     found = choices(threshold, recall, neighbours, base)
     made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
     if output is not None:
@@ -139,15 +144,6 @@ def _sketches(base: Scheme, shingle: str | None, signature: int | None) -> Itera
             yield each
     if signature:
         yield Signature(signature)
-
-
-def _wide_enough(base: Scheme, threshold: float, recall: float) -> Scheme:
-    """Return the scheme with signatures long enough for the recall, if any length is."""
-    needed = bands_needed(threshold, recall, 1) if 0 < threshold < 1 and 0 < recall < 1 else None
-    permutations = base.banded.permutations
-    while permutations < min(needed or 0, MOST_PERMUTATIONS):
-        permutations *= 2
-    return base.replaced(base.banded.wide(min(permutations, MOST_PERMUTATIONS)))
 
 
 def _show_sample(

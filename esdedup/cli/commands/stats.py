@@ -11,7 +11,7 @@ from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
-from esdedup.index import Index, indices
+from esdedup.index import indices
 from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
 from esdedup.stores.stop_list import stop_entries, stopped_tokens
 
@@ -124,31 +124,25 @@ def stop_command(
             index.stop(sorted(after))
             now = count(len(after), "token")
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
-        if over is None:
-            _show_list(index, as_json)
+        meta = index.meta
+        if over is None and not meta.stop and not as_json:
+            message("The stop list is empty")
+        for each in scheme.sketches if over is None else ():
+            own = sorted(stopped_tokens(meta.stop, each.key))
+            sizes = index.store.bucket_sizes(each.key, own, meta.of(each.name))
+            listed = [(f"{each.key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
+            if as_json:
+                for entry, size in listed:
+                    output.print_json({"token": entry, "documents": size})
+            elif listed:
+                shown = [(entry, f"{size:,}") for entry, size in listed]
+                output.print_table([("token", "key"), ("documents", "number")], shown)
         for each in scheme.sketches:
-            if each.metric == "hamming" and stopped_tokens(index.meta.stop, each.key):
+            if each.metric == "hamming" and stopped_tokens(meta.stop, each.key):
                 message(
                     f"Segments of {each.name} are stopped: no Hamming distance is guaranteed any"
                     " more"
                 )
-
-
-def _show_list(index: Index, as_json: bool) -> None:
-    """Show the list as it is now, with the number of documents that hold each token."""
-    meta = index.meta
-    for sketch in meta.whole.sketches:
-        key, own = sketch.key, sorted(stopped_tokens(meta.stop, sketch.key))
-        sizes = index.store.bucket_sizes(key, own, meta.of(sketch.name))
-        rows = [(f"{key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
-        if as_json:
-            for entry, size in rows:
-                output.print_json({"token": entry, "documents": size})
-        elif rows:
-            shown = [(entry, f"{size:,}") for entry, size in rows]
-            output.print_table([("token", "key"), ("documents", "number")], shown)
-    if not meta.stop and not as_json:
-        message("The stop list is empty")
 
 
 def list_command(target: Target, as_json: bool = as_json()) -> None:
