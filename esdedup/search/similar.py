@@ -7,8 +7,8 @@ missed. Bawa, Condie, Ganesan, "LSH Forest: self-tuning indexes for similarity s
 find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
 from esdedup.text.normalise import normalise
 
@@ -133,8 +132,8 @@ def _answers(
         # Free the candidates before the next level fetches its own.
         del found, matches, each, near
     results = [answer.result() for answer in answers]
-    for row, result in _of_equal_texts(store, meta, queries, sketches, limits):
-        results[row] = result
+    for row in np.flatnonzero(~sketches.filled).tolist():
+        results[row] = _of_equal_text(store, meta, queries[row], sketches.digests[row], limits)
     return results
 
 
@@ -147,55 +146,54 @@ def _matches(
     limits: Limits,
 ) -> list[list[Match]]:
     """Return the verified candidates of each query of `rows` within the limits, unordered."""
+    matches: list[list[Match]] = [[] for _ in rows]
+    every = [(at, each) for at, some in enumerate(candidates) for each in some]
     if (sets := sketches.shingles) is None:
-        own = sketches.values[level.name][rows]
-        return [
-            _hamming_matches(meta, level, values, some, limits)
-            for values, some in zip(own, candidates, strict=True)
-        ]
+        ours = [each.document.tokens_in(meta.field) for _, each in every]
+        # Another client may have written other tokens.
+        stored, whole = stored_values([tokens.get(level.key) for tokens in ours], level)
+        kept = np.flatnonzero(whole).tolist()
+        own = sketches.values[level.name][[rows[every[row][0]] for row in kept]]
+        for row, distance in zip(kept, hamming(stored, own).tolist(), strict=True):
+            if distance <= level.distance(limits):
+                at, each = every[row]
+                others = {name: value for name, value in ours[row].items() if name != level.key}
+                source = {**each.document.source, meta.field: others}
+                matches[at].append(Match(each.document.id, None, distance, each.matched, source))
+        return matches
     # Without a threshold, any shared shingle counts.
     least = limits.threshold or np.finfo(np.float64).tiny
     # Other clients may have removed a text and left its tokens.
-    sources = [each.document.source for some in candidates for each in some]
-    stored = shingle_sets([text_at(each, meta.text_fields) or "" for each in sources], meta.scheme)
-    matches, first = [], 0
-    for row, some in zip(rows, candidates, strict=True):
-        similarities = jaccard_with(sets[row], stored.slice(first, first + len(some))).tolist()
+    texts = [text_at(each.document.source, meta.text_fields) or "" for _, each in every]
+    found, first = shingle_sets(texts, meta.scheme), 0
+    for at, some in enumerate(candidates):
+        similarities = jaccard_with(sets[rows[at]], found.slice(first, first + len(some))).tolist()
         first += len(some)
-        matches.append(
-            [
-                Match(each.document.id, value, None, each.matched, each.document.source)
-                for each, value in zip(some, similarities, strict=True)
-                if value >= least
-            ]
-        )
+        matches[at] = [
+            Match(each.document.id, value, None, each.matched, each.document.source)
+            for each, value in zip(some, similarities, strict=True)
+            if value >= least
+        ]
     return matches
 
 
-def _of_equal_texts(
-    store: Store, meta: IndexMeta, queries: Sequence[Query], sketches: Sketches, limits: Limits
-) -> Iterator[tuple[int, Result]]:
-    """Yield the row and the result of queries without any shingle: documents of the same text."""
-    rows = np.flatnonzero(~sketches.filled).tolist()
+def _of_equal_text(
+    store: Store, meta: IndexMeta, query: Query, digest: str, limits: Limits
+) -> Result:
+    """Return the documents of the same text, which has no shingle; none for an empty text."""
     by_sets = limits.chosen(meta.scheme).metric == "jaccard"
     similarity, distance = (1.0, None) if by_sets else (None, 0)
-    empty = Result([], 0, False, similarity, total=0)
-    yield from ((row, empty) for row in rows)
-    rows = [row for row in rows if sketches.digests[row] != NO_TEXT]
-    if not rows:
-        return
-    asking, digests = [queries[row] for row in rows], [sketches.digests[row] for row in rows]
-    found = store.candidates(wordless_queries(meta, digests, asking), limits.candidates)
-    own = normalise([query.text for query in asking], meta.scheme.normalisation)
-    for row, text, each in zip(rows, own, found, strict=True):
-        matches = [
-            Match(document.id, similarity, distance, 0, document.source)
-            for document, stored in with_texts(meta, each)
-            if stored == text
-        ]
-        matches.sort(key=_order)
-        result = replace(empty, matches=matches[: limits.k], total=len(matches))
-        yield row, replace(result, candidates=len(each.found), truncated=each.truncated)
+    if digest == NO_TEXT:
+        return Result([], 0, False, similarity, total=0)
+    (found,) = store.candidates(wordless_queries(meta, [digest], [query]), limits.candidates)
+    (own,) = normalise([query.text], meta.scheme.normalisation)
+    matches = [
+        Match(document.id, similarity, distance, 0, document.source)
+        for document, text in with_texts(meta, found)
+        if text == own
+    ]
+    near, total = sorted(matches, key=_order)[: limits.k], len(matches)
+    return Result(near, len(found.found), found.truncated, similarity, total=total)
 
 
 def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:
@@ -236,21 +234,3 @@ def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
 def _order(match: Match) -> tuple[float, int, str]:
     """Sort matches by similarity or distance, the nearest first, ties by id."""
     return -(match.similarity or 0.0), match.distance or 0, match.id
-
-
-def _hamming_matches(
-    meta: IndexMeta, chosen: Sketch, own: U64, candidates: Sequence[Candidate], limits: Limits
-) -> list[Match]:
-    """Return the candidates within the distance of `own`, shape (words,), unordered."""
-    rows = [each.document.tokens_in(meta.field).get(chosen.key) for each in candidates]
-    stored, whole = stored_values(rows, chosen)
-    found = [each for each, fits in zip(candidates, whole.tolist(), strict=True) if fits]
-    most = chosen.distance(limits)
-    matches = []
-    for each, value in zip(found, hamming(stored, own[None, :]).tolist(), strict=True):
-        if value <= most:
-            ours = {**each.document.tokens_in(meta.field)}
-            ours.pop(chosen.key, None)
-            source = {**each.document.source, meta.field: ours}
-            matches.append(Match(each.document.id, None, value, each.matched, source))
-    return matches

@@ -1,11 +1,9 @@
 """Pairs and groups on Spark are those of one process, for the same documents."""
 
 import json
-import os
 import random
-import signal
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.files import chunks_in
 from esdedup.spark import candidates, groups, report_of, similar_pairs
-from esdedup.spark.tables import JobTables
 from esdedup.stores.mapping import IndexMeta
 
 # One process starts Spark.
@@ -155,48 +152,6 @@ def test_large_buckets_are_paired_in_slices(
     report = report_of(found)
     assert (report.documents, report.capped) == (len(rows), local.capped)
     assert (report.basis, report.recall) == (local.basis, local.recall)
-
-
-def dying_once(flag: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that kills its executor with SIGKILL the first time that it is called."""
-    name = str(flag)
-
-    def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            try:
-                os.close(os.open(name, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                yield batch
-                continue
-            with open(f"/proc/{os.getppid()}/stat") as stat:  # noqa: PTH123
-                os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
-            signal.pause()
-
-    return mapped
-
-
-@pytest.mark.parametrize(
-    "table", ["candidates", pytest.param("sketched", marks=pytest.mark.nightly)]
-)
-def test_an_executor_is_killed_in_the_midst(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
-) -> None:
-    rows = numbered(planted(300)[0])
-    before = similar_pairs(frame(spark, rows), threshold=0.8)
-    kept = JobTables.kept
-
-    def killed(self: JobTables, name: str, df: DataFrame) -> DataFrame:
-        # What the tasks of this table read passes through executors of which one dies.
-        dies = name == table
-        return kept(
-            self, name, df.mapInArrow(dying_once(tmp_path / "dead"), df.schema) if dies else df
-        )
-
-    monkeypatch.setattr(JobTables, "kept", killed)
-    after = similar_pairs(frame(spark, rows), threshold=0.8)
-    assert (tmp_path / "dead").exists()
-    assert rounded(after.collect()) == rounded(before.collect())
-    assert report_of(after) == report_of(before)
 
 
 def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
