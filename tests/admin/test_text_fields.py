@@ -49,12 +49,6 @@ def test_strings_of_arrays_and_fields(url: str, name: str) -> None:
     (shown,) = esdedup_command(url, "similar", "-i", name, "--id", "array").json
     assert sorted(match["id"] for match in shown["matches"]) == ["body", "string"]
     assert len(esdedup_command(url, "pairs", "-i", name, "--all-equal").json) == 3
-    # An update of one field only, by others: its tokens are stale, and found.
-    call(url, "POST", f"/{name}/_update/array?refresh=true", {"doc": {"title": words(7)}})
-    assert esdedup_command(url, "check", "-i", name).json[0]["stale"]["examples"] == ["array"]
-    assert esdedup_command(url, "backfill", "-i", name, "--stale").json[0]["written"] == 1
-    expected = digest("\n".join([words(7), words(1), words(2)]))
-    assert all_documents(url, name)["array"]["esdedup"]["digest"] == expected
 
 
 def test_a_missing_field_is_told(url: str, name: str) -> None:
