@@ -16,13 +16,11 @@ import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
-from esdedup.sketch.tokens import MAX_TOKENS
 from esdedup.text.arrays import U64
 
 if TYPE_CHECKING:
     from esdedup.sketch.limits import Limits
 
-MAX_SEGMENT_BITS = 60
 _RADII = 3
 MAX_PROBES = 65_536
 """The maximum number of terms that servers accept in one query by default."""
@@ -40,18 +38,6 @@ class Segmented(Sketch):
 
     size: int
     segments: int
-
-    def check_layout(self) -> None:
-        """Raise UsageError for segments that are too many, too few or too wide."""
-        words = self.size // 64
-        if not words <= self.segments <= min(self.size // 2, MAX_TOKENS) or self.segments % words:
-            even = f"a multiple of {words}, " if words > 1 else ""
-            raise UsageError(f"segments {self.segments}: use {even}{words} to {self.size // 2}")
-        if self.bits > MAX_SEGMENT_BITS:
-            raise UsageError(
-                f"{self.segments} segments of {self.size} bits have {self.bits} bits; use more"
-                f" segments, so that each has at most {MAX_SEGMENT_BITS}"
-            )
 
     @property
     def tokens(self) -> int:

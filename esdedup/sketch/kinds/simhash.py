@@ -28,6 +28,7 @@ _LANES = np.array(
 )
 """The eight bits of each byte value, spread to eight counters of eight bits."""
 _LANE_CAPACITY = 255
+_MAX_SEGMENT_BITS = 60
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,15 @@ class SimHash(Segmented):
         super().__post_init__()
         if self.size not in (64, 128):
             raise UsageError(f"fingerprint size {self.size}: use 64 or 128 bits")
-        self.check_layout()
+        words = self.width
+        if not words <= self.segments <= self.size // 2 or self.segments % words:
+            even = f"a multiple of {words}, " if words > 1 else ""
+            raise UsageError(f"segments {self.segments}: use {even}{words} to {self.size // 2}")
+        if self.bits > _MAX_SEGMENT_BITS:
+            raise UsageError(
+                f"{self.segments} segments of {self.size} bits have {self.bits} bits; use more"
+                f" segments, so that each has at most {_MAX_SEGMENT_BITS}"
+            )
         if not 1 <= self.feature_size <= 64:
             raise UsageError(f"feature size {self.feature_size}: use 1 to 64")
         if self.weighting not in get_args(Weighting):
@@ -68,9 +77,10 @@ class SimHash(Segmented):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        if document.get("table") is not None:
-            raise UsageError(f"a scheme's {cls.kind}.table: weights of features are not supported")
-        return super().from_json({k: v for k, v in document.items() if k != "table"})
+        given = {
+            name: value for name, value in document.items() if (name, value) != ("table", None)
+        }
+        return super().from_json(given)
 
 
 def fingerprints(features: Ragged, simhash: SimHash) -> U64:
