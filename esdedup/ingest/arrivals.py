@@ -221,7 +221,7 @@ class _Arrivals:
 
     def _may_follow(self, id: str, text: str, near: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
-        if near.id == id or near.verdict.follows(id):
+        if id in (near.id, near.verdict.group, near.verdict.original):
             return False
         if self.last.get(near.id, near.digest) != near.digest:
             return False  # The batch replaces that text.

@@ -63,7 +63,7 @@ def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> It
     waiting: Future[list[Any]] = Future()
     waiting.set_result([])
     with ThreadPoolExecutor(1) as pool:
-        while batch := [*map(_parsed, itertools.islice(actions, _BATCH))]:
+        while batch := [*itertools.islice(actions, _BATCH)]:
             coming = pool.submit(_with_tokens, batch, current())
             yield from waiting.result()
             waiting = coming
@@ -98,6 +98,10 @@ def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
 
 def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
     """Return a copy of an action, and the documents in it, each with True for a `doc`."""
+    if isinstance(action, (str, bytes)):
+        # The helpers index it as it is.
+        with suppress(ValueError):
+            action = {"_source": json.loads(action)}
     if not isinstance(action, Mapping):
         return action, []
     body = copy = dict(action)
@@ -138,12 +142,3 @@ def warn_of_parts(count: int) -> None:
             " tokens: esdedup check counts them, and esdedup backfill --stale renews them",
             count,
         )
-
-
-def _parsed(action: Action) -> Any:
-    """Parse a document given as JSON text, which the helpers index as it is."""
-    document = None
-    if isinstance(action, (str, bytes)):
-        with suppress(ValueError):
-            document = json.loads(action)
-    return {"_source": document} if isinstance(document, dict) else action

@@ -93,7 +93,3 @@ class Verdict:
         """Return the marks to add to our field."""
         marks = {name: getattr(self, name) for name in MARKS}
         return {name: value for name, value in marks.items() if value is not None}
-
-    def follows(self, id: str) -> bool:
-        """Return True if this is "a duplicate of `id`", which then can't be its duplicate."""
-        return id in (self.group, self.original)
