@@ -47,7 +47,7 @@ class Service:
 
         Raises UsageError if the memory does not suffice.
         """
-        self._upstream = upstream
+        self.upstream = upstream
         self._body_seconds = body_seconds
         self._schemes = Schemes(upstream)
         self._rewriter = Rewriter(self._schemes, memory)
@@ -63,14 +63,10 @@ class Service:
                 loop.add_reader(parent.sentinel, _end_without_parent, parent.sentinel)
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            await self._upstream.close()
+            await self.upstream.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
             await self._http(http.Request(scope, receive, send, self._body_seconds))
-
-    def renew(self) -> None:
-        """Read the authorities of the upstream again. Raises UsageError."""
-        self._upstream.renew()
 
     async def _http(self, request: http.Request) -> None:
         begun = time.monotonic()
@@ -96,18 +92,18 @@ class Service:
             self.metrics.request(kind, request.status or _GONE, seconds, request.received)
 
     async def _answer(self, request: http.Request, kind: _Kind, index: str | None) -> None:
+        form = request.header(b"content-type")
         try:
             if kind == "own":
                 await self._own(request)
             elif kind == "pass":
                 await self._pass(request)
-            elif _is_json(request):
+            elif request.encoding in READABLE and ("json" in form or not form):
                 await self._add_tokens(request, kind, index)
             else:
                 await self._pass(request)
                 if request.accepted:
                     self.metrics.documents.labels("not_json").inc()
-                    form = request.header(b"content-type")
                     log.warning("documents of type %s %s have no tokens", form, request.encoding)
         except http.Failed as error:
             if request.status is None:
@@ -138,7 +134,7 @@ class Service:
         """Return whether the upstream answers a request without a user."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                return (await self._upstream.ask("GET", b"/", [])).status < 500
+                return (await self.upstream.ask("GET", b"/", [])).status < 500
         except (TimeoutError, http.Failed):
             return False
 
@@ -148,7 +144,7 @@ class Service:
         if not has_body:
             await request.drain()
         try:
-            await self._upstream.forward(request, request.headers, request if has_body else None)
+            await self.upstream.forward(request, request.headers, request if has_body else None)
         finally:
             if request.method in ("PUT", "DELETE") or _CHANGES_NAMES.search(request.path):
                 self._schemes.forget()
@@ -159,7 +155,7 @@ class Service:
             left = (b"content-encoding", b"content-length")
             headers = [pair for pair in request.headers if pair[0] not in left]
             headers.append((b"content-length", str(body.tell()).encode()))
-            await self._upstream.forward(request, headers, pieces(body))
+            await self.upstream.forward(request, headers, pieces(body))
         if request.accepted:
             for outcome, count in outcomes.items():
                 self.metrics.documents.labels(outcome).inc(count)
@@ -189,12 +185,6 @@ def _route(request: http.Request) -> tuple[_Kind, str | None]:
             case [index, "_update", _]:
                 return "update", index
     return "pass", None
-
-
-def _is_json(request: http.Request) -> bool:
-    """Return whether the proxy can read a body. The servers accept other forms too."""
-    kind = request.header(b"content-type")
-    return request.encoding in READABLE and ("json" in kind or not kind)
 
 
 def _text(status: int, body: bytes) -> http.Answer:

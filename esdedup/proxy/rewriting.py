@@ -34,8 +34,8 @@ _LITTLE = 1 << 14
 _BATCH_BYTES, _BATCH_ACTIONS = 1 << 19, 1_000
 _TURNS = 3
 """Longer bodies that are rewritten at the same time."""
-_IN_MEMORY = 1 << 20
-"""Bytes of a body up to which no file is needed, while there is memory."""
+_IN_MEMORY = 1 << 12
+"""Bytes of a body up to which no file is needed. A thousand clients may send one each."""
 _PIECE = 1 << 18
 _PROGRAM = 88 << 20
 """Bytes of a process that serves clients and holds no body."""
@@ -98,8 +98,7 @@ class Rewriter:
         self._longest = WORK * text // 3 + 1
         self._turns = asyncio.Semaphore(_TURNS)
         longest = WORK * text + _TURNS * self._longest
-        self._in_memory = memory - _PROGRAM - longest
-        if self._in_memory < 0:
+        if memory < _PROGRAM + longest:
             least = 1 + (_PROGRAM * memory // (memory - longest) >> 20)
             raise UsageError(
                 f"--max-memory of {memory >> 20} MB for each process is too small: use {least} MB"
@@ -115,7 +114,7 @@ class Rewriter:
         """
         try:
             with ExitStack() as arrived:
-                body = self._file(arrived)
+                body: IO[bytes] = arrived.enter_context(SpooledTemporaryFile(_IN_MEMORY))
                 async for chunk in request:
                     body.write(chunk)
                     if request.received > _LARGEST_BODY:
@@ -128,7 +127,8 @@ class Rewriter:
                     actions = bulk(body, index, self._longest)
                 else:
                     actions = document(body, index, self._longest, kind == "update")
-                rewriting = _Rewriting(actions, self._file(held), self._splicer)
+                target = held.enter_context(SpooledTemporaryFile(_IN_MEMORY))
+                rewriting = _Rewriting(actions, target, self._splicer)
                 if plain and request.received <= _LITTLE:
                     await rewriting.run(self._schemes, request, _at_once)
                 else:
@@ -140,24 +140,14 @@ class Rewriter:
         except OSError as error:
             reason = f"no room to store a body in the folder for temporary files: {error.strerror}"
             raise Failed.error(503, "io_exception", reason, retry=1) from error
-        return rewriting.target, rewriting.outcomes
-
-    def _file(self, held: ExitStack) -> IO[bytes]:
-        """Return an empty file, which stays in memory while it is short and there is room."""
-        size = _IN_MEMORY if self._in_memory >= _IN_MEMORY else 1
-        self._in_memory -= size
-        held.callback(self._give, size)
-        return held.enter_context(SpooledTemporaryFile(size))
-
-    def _give(self, size: int) -> None:
-        self._in_memory += size
+        return target, rewriting.outcomes
 
 
 class _Rewriting:
-    """One body on its way. target: the file that it is written to."""
+    """One body on its way to a file."""
 
     def __init__(self, actions: Iterator[BodyAction], target: IO[bytes], splicer: Splicer) -> None:
-        self.target = target
+        self._target = target
         self.outcomes: Counter[str] = Counter()
         self._actions = actions
         self._splicer = splicer
@@ -185,8 +175,8 @@ class _Rewriting:
             if one.source
         )
         lines = zip((one.line for one in batch), done, strict=True)
-        self.target.write(b"".join(itertools.chain.from_iterable(lines)))
-        if self.target.tell() > _LARGEST_BODY:
+        self._target.write(b"".join(itertools.chain.from_iterable(lines)))
+        if self._target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
         coming: list[BodyAction] = []
         size = 0

@@ -55,11 +55,14 @@ def serve(settings: Settings) -> None:
         max_connections=-(-settings.max_connections // settings.processes),
     )
     _service(each)
-    scheme = "https" if _tls(settings) else "http"
+    if settings.certificate:
+        _tls(settings)
+    elif settings.key or settings.client_ca:
+        raise UsageError("--key and --client-ca require --certificate")
     listener = _listener(settings.host, settings.port)
     logs.configure(settings.log_format)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"{scheme}://{host}:{settings.port}"
+    address = f"http{'s' if settings.certificate else ''}://{host}:{settings.port}"
     log.info("Listening on %s, passing to %s", address, settings.upstream)
     config = uvicorn.Config(
         functools.partial(_application, each),
@@ -76,7 +79,7 @@ def serve(settings: Settings) -> None:
         backlog=_BACKLOG,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=settings.grace_seconds,
-        ssl_context_factory=functools.partial(_context, each) if settings.certificate else None,
+        ssl_context_factory=functools.partial(_tls, each) if settings.certificate else None,
         workers=settings.processes,
     )
     if settings.processes == 1:
@@ -99,7 +102,12 @@ def _application(settings: Settings) -> Service:
     """Set up a process that serves, and return its application."""
     be_a_program()
     sys.setswitchinterval(0.001)
-    _raise_limit()
+    if sys.platform != "win32":
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     logs.configure(settings.log_format)
     return _service(settings)
 
@@ -113,19 +121,14 @@ def _service(settings: Settings) -> Service:
     return service
 
 
-def _context(settings: Settings, *_: object) -> ssl.SSLContext:
-    context = _tls(settings)
-    assert context is not None
-    return context
-
-
 def _renew(settings: Settings, config: uvicorn.Config) -> None:
     """Read certificates and authorities again, for new connections."""
     try:
-        # Half of a bad pair would stay in the context.
-        _tls(settings)
-        _tls(settings, config.ssl)
-        config.loaded_app.renew()
+        if settings.certificate:
+            # Half of a bad pair would stay in the context.
+            _tls(settings)
+            _tls(settings, context=config.ssl)
+        config.loaded_app.upstream.renew()
     except UsageError as error:
         log.error("the old certificates stay: %s", error)
     else:
@@ -147,21 +150,15 @@ def _listener(host: str, port: int) -> socket.socket:
         raise EsdedupError(f"can't listen on {host}, port {port}: {error.strerror}") from error
 
 
-def _tls(settings: Settings, context: ssl.SSLContext | None = None) -> ssl.SSLContext | None:
-    """Return the context of connections with clients, None without a certificate.
+def _tls(settings: Settings, *_: object, context: ssl.SSLContext | None = None) -> ssl.SSLContext:
+    """Return the context of connections with clients. Raises UsageError.
 
-    context: add to it, in place of a new one. Raises UsageError.
+    context: add to it, in place of a new one.
     """
     certificate, key, client_ca = settings.certificate, settings.key, settings.client_ca
-    if certificate is None:
-        if key or client_ca:
-            raise UsageError("--key and --client-ca require --certificate")
-        return None
-    for option, file in (
-        ("--certificate", certificate),
-        ("--key", key),
-        ("--client-ca", client_ca),
-    ):
+    assert certificate is not None
+    files = {"--certificate": certificate, "--key": key, "--client-ca": client_ca}
+    for option, file in files.items():
         try:
             if file is not None:
                 file.read_bytes()
@@ -180,16 +177,6 @@ def _tls(settings: Settings, context: ssl.SSLContext | None = None) -> ssl.SSLCo
         reason = getattr(error, "reason", None) or error.strerror or str(error)
         raise UsageError(f"{names}: {str(reason).replace('_', ' ').lower()}") from error
     return context
-
-
-def _raise_limit() -> None:
-    """Raise the limit of open files as far as permitted. Windows has no such limit."""
-    if sys.platform != "win32":
-        import resource
-
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class _Connection(HttpToolsProtocol):
