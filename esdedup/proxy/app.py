@@ -1,6 +1,7 @@
 """The ASGI application: routes each request, and adds tokens to documents."""
 
 import asyncio
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -116,12 +117,16 @@ class Service:
         """Answer for the proxy itself."""
         await request.drain()
         path = request.path.removeprefix(_OWN)
+        plain = b"text/plain; charset=utf-8"
         if path == b"health/live":
-            answer = _text(200, b"live\n")
+            answer = http.Answer.of(200, plain, b"live\n")
         elif path == b"health/ready":
-            answer = (
-                _text(200, b"ready\n") if await self._is_ready() else _text(503, b"not ready\n")
-            )
+            answer = http.Answer.of(503, plain, b"not ready\n")
+            # The upstream may reject a request without a user.
+            with contextlib.suppress(TimeoutError, http.Failed):
+                async with asyncio.timeout(_READY_SECONDS):
+                    if (await self.upstream.ask("GET", b"/", [])).status < 500:
+                        answer = http.Answer.of(200, plain, b"ready\n")
         elif path == b"metrics":
             body, kind = await asyncio.to_thread(self.metrics.page)
             answer = http.Answer.of(200, kind, body)
@@ -129,14 +134,6 @@ class Service:
             reason = "the proxy has /-/health/live, /-/health/ready and /-/metrics"
             raise http.Failed.error(404, "resource_not_found_exception", reason)
         await request.reply(answer)
-
-    async def _is_ready(self) -> bool:
-        """Return whether the upstream answers a request without a user."""
-        try:
-            async with asyncio.timeout(_READY_SECONDS):
-                return (await self.upstream.ask("GET", b"/", [])).status < 500
-        except (TimeoutError, http.Failed):
-            return False
 
     async def _pass(self, request: http.Request) -> None:
         # A request may have an empty body, or none.
@@ -185,7 +182,3 @@ def _route(request: http.Request) -> tuple[_Kind, str | None]:
             case [index, "_update", _]:
                 return "update", index
     return "pass", None
-
-
-def _text(status: int, body: bytes) -> http.Answer:
-    return http.Answer.of(status, b"text/plain; charset=utf-8", body)

@@ -17,9 +17,8 @@ _KINDS = 256
 
 
 class Repeats(logging.Filter):
-    """Passes a warning if none of its kind passed in the last `seconds`, and counts the others.
+    """Passes a warning if none of its logger and template passed in the last `seconds`.
 
-    Lines are of the same kind if their logger and message are equal before arguments are put in.
     A line that passes ends with the number of those held back before it.
     """
 

@@ -54,12 +54,6 @@ class Found(NamedTuple):
     reason: Literal["", "no_scheme", "no_right", "no_index", "failed"] = ""
 
 
-class _Entry(NamedTuple):
-    found: Found
-    uuids: Uuids
-    until: float
-
-
 class Schemes:
     """Looks up the metas of indices for each request, with the credentials of its client.
 
@@ -69,7 +63,7 @@ class Schemes:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._kept: dict[Any, _Entry] = {}
+        self._kept: dict[Any, tuple[Found, Uuids, float]] = {}
 
     async def find(self, index: str | None, headers: Headers) -> Found:
         """Return the meta of an index, alias or data stream, or of one that a template will make.
@@ -83,10 +77,11 @@ class Schemes:
         identity = [pair for pair in headers if not _NO_IDENTITY.fullmatch(pair[0])]
         path = b"/" + quote(index, safe="").encode()
         key = (index, *sorted(identity))
-        if (entry := self._kept.get(key)) and entry.until > time.monotonic():
+        found, uuids, until = self._kept.get(key, (Found(None), {}, 0.0))
+        if until > time.monotonic():
             answer = await self._ask("GET", path + _UUIDS, identity)
-            if answer.status == 200 and _uuids(_read(answer)) == entry.uuids:
-                return entry.found
+            if answer.status == 200 and _uuids(_read(answer)) == uuids:
+                return found
         for _ in range(2):
             answer = await self._ask("GET", path + _ASKED, identity)
             if answer.status != 404:
@@ -100,7 +95,7 @@ class Schemes:
             return Found(None, "no_scheme")
         found, uuids = _parsed(index, answer.body)
         if len(uuids) > 1:
-            self._kept[key] = _Entry(found, uuids, time.monotonic() + _SECONDS)
+            self._kept[key] = found, uuids, time.monotonic() + _SECONDS
             while len(self._kept) > _ENTRIES:
                 del self._kept[next(iter(self._kept))]
         return found

@@ -92,7 +92,9 @@ class Splicer:
         for row, (body, meta, _) in enumerate(sources):
             if meta is None:
                 continue
-            if (needed := _memory(body)) <= _SMALL:
+            # An estimate of the bytes that it takes to read the source.
+            needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
+            if needed <= _SMALL:
                 small.append(row)
             elif needed <= WORK * self._longest:
                 with self._large_ones:
@@ -141,7 +143,7 @@ class Splicer:
                 if spot.text is None:
                     put.setdefault(row, []).append((spot, "null"))
                     outcomes[row] = "removed"
-                elif 4 * len(spot.text) > self._longest and _bytes(spot.text) > self._longest:
+                elif len(spot.text.encode("utf-8", "surrogatepass")) > self._longest:
                     outcomes[row] = "too_long"
                 else:
                     spots.setdefault(spot.scheme.id, []).append(spot)
@@ -156,15 +158,6 @@ class Splicer:
                 parts += [decoded[row][at : spot.start], spot.glue, tokens]
                 at = spot.end
             done[row] = "".join([*parts, decoded[row][at:]]).encode()
-
-
-def _memory(body: bytes) -> int:
-    """Estimate the bytes that it takes to read a source."""
-    return 3 * len(body) + 64 * (body.count(b",") + body.count(b"[") + body.count(b"{"))
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_Spot], bool]:

@@ -40,7 +40,15 @@ class Upstream:
 
         Raises UsageError if url is wrong.
         """
-        self.url = _checked(url)
+        address = url if "://" in url else f"http://{url}"
+        if "@" in split_address(address, url).netloc:
+            raise UsageError(
+                "the upstream's address has credentials: the proxy uses those of its clients"
+            )
+        try:
+            self.url = httpx.URL(address)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"upstream {url!r}: {error}") from error
         self.metrics = metrics or Metrics()
         self._prefix = self.url.raw_path.rstrip(b"/")
         silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
@@ -139,15 +147,3 @@ def _end_to_end(headers: Headers) -> Headers:
         for token in value.split(b",")
     }
     return [pair for pair in headers if pair[0].lower() not in _HOP_BY_HOP | named]
-
-
-def _checked(url: str) -> httpx.URL:
-    address = url if "://" in url else f"http://{url}"
-    if "@" in split_address(address, url).netloc:
-        raise UsageError(
-            "the upstream's address has credentials: the proxy uses those of its clients"
-        )
-    try:
-        return httpx.URL(address)
-    except httpx.InvalidURL as error:
-        raise UsageError(f"upstream {url!r}: {error}") from error

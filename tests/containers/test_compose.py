@@ -1,7 +1,6 @@
 """docker-compose.yml: both servers, and the proxy before Elasticsearch."""
 
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,17 +39,8 @@ class Compose:
 
     def run(self, *arguments: str) -> str:
         """Return what `docker compose ARGUMENTS` prints, for the profiles named there."""
-        done = subprocess.run(
-            ["docker", "compose", *arguments],
-            cwd=ROOT,
-            env={**self.engine.environment, **self.variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        file = str(ROOT / "docker-compose.yml")
+        return self.engine.docker("compose", "--file", file, *arguments, **self.variables)
 
     def url(self, service: str) -> str:
         return f"http://127.0.0.1:{self.variables[f'{service.upper()}_PORT']}"

@@ -38,16 +38,6 @@ def test_the_pod_has_the_memory_and_the_time_that_the_settings_need() -> None:
     assert POD["terminationGracePeriodSeconds"] > int(SETTINGS["grace_seconds"]) + 5
 
 
-def test_the_pod_has_no_rights() -> None:
-    assert POD["securityContext"]["runAsNonRoot"]
-    assert POD["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
-    assert PROXY["securityContext"] == {
-        "readOnlyRootFilesystem": True,
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
-
-
 def test_files_of_the_settings_are_mounted_from_the_secret() -> None:
     (mount,) = [each for each in PROXY["volumeMounts"] if each["name"] == "tls"]
     files = {SETTINGS[name] for name in ("ca_certs", "certificate", "key")}

@@ -1,5 +1,6 @@
 """The same servers as containers, if a Docker engine answers."""
 
+import contextlib
 import functools
 import gc
 import warnings
@@ -39,30 +40,23 @@ ENVIRONMENTS = {
 
 @functools.cache
 def engine_answers() -> bool:
-    """Tells if a Docker engine can be used; ask first where no other thread runs.
+    """Return whether a Docker engine can be used; ask first where no other thread runs.
 
     Without one, docker leaves sockets behind, and pytest would blame the next test for them, or
     fail at the end of a run whose tests all passed. Warnings are ignored in all threads or none.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answers = _ping()
-        gc.collect()
-    return answers
-
-
-def _ping() -> bool:
-    try:
-        import docker  # type: ignore[import-untyped, unused-ignore]
-        import testcontainers.core.wait_strategies  # noqa: F401
-
-        client = docker.from_env(timeout=5)
         try:
-            return bool(client.ping())
+            import docker  # type: ignore[import-untyped, unused-ignore]
+            import testcontainers.core.wait_strategies  # noqa: F401
+
+            with contextlib.closing(docker.from_env(timeout=5)) as client:
+                return bool(client.ping())
+        except Exception:  # No package, no socket, no permission: all mean no engine for us.
+            return False
         finally:
-            client.close()
-    except Exception:  # No package, no socket, no permission: all mean no engine for us.
-        return False
+            gc.collect()
 
 
 def start_container(product: str, version: str) -> tuple[str, Callable[[], None]]:

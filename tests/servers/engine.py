@@ -28,16 +28,11 @@ class Engine:
 
     host: str
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables of this process, and the address for docker's own programs."""
-        return {**os.environ, "DOCKER_HOST": self.host}
-
-    def docker(self, *arguments: str) -> str:
+    def docker(self, *arguments: str, **variables: str) -> str:
         """Return what `docker ARGUMENTS` prints. Raises AssertionError if it fails."""
         done = subprocess.run(
             ["docker", *arguments],
-            env=self.environment,
+            env={**os.environ, "DOCKER_HOST": self.host, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
