@@ -132,10 +132,7 @@ def setting(default: Any, help: str, *names: str, **shown: Any) -> Any:
 
 @functools.cache
 def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting]:
-    """Return the settings of a dataclass by name, with those of its fields that hold others.
-
-    use: only those for this kind of work.
-    """
+    """Return the settings of a dataclass by name, nested ones too. use: for this work only."""
     found, hints = {}, get_type_hints(kind, include_extras=True)
     for each in fields(kind):
         if is_dataclass(each.default) and (inner_use := each.metadata.get("use")):
@@ -176,10 +173,7 @@ def from_settings(
 
 
 def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
-    """Show the settings of a dataclass in the signature of a call that accepts them as **options.
-
-    `help` then lists each with its default.
-    """
+    """Let `help` list the settings, with defaults, of a call that accepts them as **options."""
 
     def decorate(call: _Call) -> _Call:
         *own, options = inspect.signature(call).parameters.values()

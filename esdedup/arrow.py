@@ -46,7 +46,13 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
     if taken := [field.name for field in fields if field.name in data.schema.names]:
         raise UsageError(f"column {taken[0]!r} is there already: rename it")
     whole = data.num_rows <= _ROWS_AT_ONCE
-    blocks = [data] if whole and isinstance(data, pa.RecordBatch) else _blocks(data, text_field)
+    if whole and isinstance(data, pa.RecordBatch):
+        blocks = [data]
+    else:
+        # Few rows at a time, whose sketches fit into memory.
+        wanted = data.select([text_field]) if data.schema.names.count(text_field) == 1 else data
+        table = wanted if isinstance(wanted, pa.Table) else pa.Table.from_batches([wanted])
+        blocks = table.to_batches(max_chunksize=_ROWS_AT_ONCE)
     made = [_columns(texts_in(block, text_field), scheme) for block in blocks]
     for at, field in enumerate(fields):
         parts = [columns[at] for columns in made]
@@ -57,14 +63,6 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
         else:
             data = data.append_column(field, pa.chunked_array(parts, field.type))
     return data
-
-
-def _blocks(data: pa.RecordBatch | pa.Table, text_field: str) -> list[pa.RecordBatch]:
-    """The column of texts in few rows at a time, whose sketches fit into memory."""
-    wanted = data.select([text_field]) if data.schema.names.count(text_field) == 1 else data
-    table = wanted if isinstance(wanted, pa.Table) else pa.Table.from_batches([wanted])
-    found: list[pa.RecordBatch] = table.to_batches(max_chunksize=_ROWS_AT_ONCE)
-    return found
 
 
 def token_fields(scheme: Scheme) -> list[pa.Field]:

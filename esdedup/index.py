@@ -4,7 +4,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,7 +124,7 @@ class Index:
         return self.meta.whole
 
     def meta_of(self, limits: Limits) -> IndexMeta:
-        """Return the part of `meta` for a sketch: its fields, and where their tokens are."""
+        """Return the part of `meta` for a sketch."""
         return self.meta.of(limits.sketch)
 
     def create(self) -> None:
@@ -237,11 +237,13 @@ class Index:
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
         ours = {self.meta.marks_field, *(each.field for each in self.meta.all)}
-        meta = self.meta_of(limits)
-        return [
-            replace(result, matches=[_without(ours, match) for match in result.matches])
-            for result in similar(self.store, meta, queries, limits)
-        ]
+        found = similar(self.store, self.meta_of(limits), queries, limits)
+
+        def stripped(match: Match) -> Match:
+            kept = {name: value for name, value in match.source.items() if name not in ours}
+            return replace(match, source=kept)
+
+        return [replace(each, matches=[*map(stripped, each.matches)]) for each in found]
 
     def query(
         self,
@@ -501,17 +503,9 @@ class Index:
         work, on_step, grouping, options: as in `groups`.
         """
         grouping = from_settings(Grouping, options, grouping)
+        meta, shown = self.meta_of(grouping.limits), {"examples": examples, "hot": hot}
         with _working(work) as folder:
-            meta = self.meta_of(grouping.limits)
-            return report(
-                self.store,
-                meta,
-                grouping,
-                examples=examples,
-                hot=hot,
-                work=folder,
-                on_step=on_step,
-            )
+            return report(self.store, meta, grouping, work=folder, on_step=on_step, **shown)
 
     def explain(self, left: str, right: str) -> Explanation:
         """Return why two documents, given by id, are similar or not."""
@@ -619,19 +613,19 @@ def indices(
 
     Accepts the arguments of `open`, and raises what that raises.
     """
+    found = []
     with open(target, **credentials) as opened:
-        names = [name for name in opened.store.indices() if not name.startswith(PREFIX)]
-        return [_listed(opened.store.beside(name)) for name in names]
-
-
-def _listed(store: Store) -> ListedIndex:
-    try:
-        if (meta := store.meta()) is not None:
-            return ListedIndex(store.index, store.statistics(meta).documents, meta.whole.id)
-    except (UsageError, IndexNotFound):
-        # Of another version, or deleted meanwhile.
-        pass
-    return ListedIndex(store.index, None, None)
+        for name in opened.store.indices():
+            if name.startswith(PREFIX):
+                continue
+            documents = scheme = None
+            # It may be of another version, or deleted meanwhile.
+            with suppress(UsageError, IndexNotFound):
+                store = opened.store.beside(name)
+                if (meta := store.meta()) is not None:
+                    documents, scheme = store.statistics(meta).documents, meta.whole.id
+            found.append(ListedIndex(name, documents, scheme))
+    return found
 
 
 @contextmanager
@@ -667,12 +661,6 @@ def _records(
         return Record("document", number, source, uuid.uuid4().hex if absent else None)
 
     return itertools.starmap(record, enumerate(documents, 1))
-
-
-def _without(fields: set[str], match: Match) -> Match:
-    """Return the match with a source without our fields."""
-    kept = {name: value for name, value in match.source.items() if name not in fields}
-    return replace(match, source=kept)
 
 
 def _id(id: object) -> str:

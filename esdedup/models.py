@@ -49,7 +49,7 @@ class Document:
     @property
     def tokens(self) -> Mapping[str, Any]:
         """The values under FIELD, empty if there are none."""
-        return self.tokens_in(FIELD)
+        return tokens_in(self.source, FIELD)
 
     def tokens_in(self, field: str) -> Mapping[str, Any]:
         """Return the values under a field of ours, empty if there are none."""

@@ -1,7 +1,6 @@
 """Explain why two documents of an index are similar, or not.
 
-Tokens are computed again from both texts with the index's own scheme, so that the explanation holds
-for the texts as they are, whatever tokens are stored.
+Tokens are computed again from both texts with the index's own scheme, whatever is stored.
 """
 
 from collections.abc import Mapping
@@ -59,7 +58,7 @@ class ExplainedDocument:
     text: MarkedText = field(repr=False)
 
     def on_page(self) -> list[Piece]:
-        """Return the pieces of the text for a page: the whole text, unless it is too long."""
+        """Return the pieces of the text for a page."""
         whole = len(self.text.text) <= MOST_ON_PAGE
         return self.text.pieces(None if whole else CONTEXT, MOST_ON_PAGE)
 
@@ -91,10 +90,9 @@ class ExplainedSketch:
             found.append((f"{self.name}: distance", f"{self.distance} bits", always))
         found.append((f"{self.name}: equal tokens", f"{len(self.met)} of {self.tokens}", ""))
         if self.chance is not None:
+            met = f"{self.probed} of {self.tokens}"
             chance = f"{percent(self.chance)} of pairs this similar meet"
-            found.append(
-                (f"{self.name}: met by a query", f"{self.probed} of {self.tokens}", chance)
-            )
+            found.append((f"{self.name}: met by a query", met, chance))
         return found
 
 
@@ -143,11 +141,7 @@ class Explanation:
         return object_of(self)
 
     def html(self) -> str:
-        """Return a page with both texts, as one file that loads nothing.
-
-        Of a text of more than 200,000 characters it shows the beginning, without the middles of
-        long runs of shared words, and how much is left out.
-        """
+        """Return a page with both texts, at most 200,000 characters of each; it loads nothing."""
         return page("explain", pair=self)
 
     def facts(self) -> list[tuple[str, str, str]]:

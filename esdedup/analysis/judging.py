@@ -92,7 +92,7 @@ class Pool:
 
 
 def _rank(number: I64) -> I64:
-    """Return the position of each value among those equal to it: shape as `number`."""
+    """Return the position of each value among those equal to it, shape (n,)."""
     order = np.argsort(number, kind="stable")
     counts = np.bincount(number)
     rank = np.empty_like(number)
@@ -248,7 +248,6 @@ def _ratio(part: F64, whole: F64) -> Interval | None:
 
 
 def _interval(values: F64) -> Interval:
-    """Return the first value with the interval of the others."""
     value, (low, high) = float(values[0]), np.quantile(values[1:], [0.025, 0.975]).tolist()
     return Interval(value, max(0.0, min(low, value)), max(high, value))
 
@@ -274,10 +273,7 @@ class Side(NamedTuple):
 
 
 def changing(pool: Pool, judgements: Judgements, one: float, other: float) -> list[Side]:
-    """Return the pairs that change sides from one threshold to another.
-
-    All judged ones first, then those of the pool, by similarity.
-    """
+    """Return the pairs between two thresholds: judged ones first, each part by similarity."""
     low, high = sorted((one, other))
     known = {(each.left, each.right): each for each in judgements.pairs}
     sides = [Side(*ids, each.similarity, each) for ids, each in known.items() if each.similarity]

@@ -1,7 +1,6 @@
 """Report the duplicates of an index: numbers, and examples to look at.
 
-Only the texts of examples are read, so that memory grows with the documents as in
-`groups.find_groups`, and not with their texts.
+Only the texts of examples are read, so that memory doesn't grow with texts.
 """
 
 import datetime
@@ -89,12 +88,11 @@ class Example:
 class Report:
     """The groups of duplicates of an index in numbers, with examples.
 
-    made: when, in UTC. groups: of the documents with tokens. copies: duplicates whose normalised
-    text another document of the group has too. equal: those with the text of the representative.
-    chained: those less similar to it than the threshold. ranges: number of groups by size. bins:
-    similarities or distances to the representative of all but the equal ones, the least similar
-    first. examples_left_out: their texts were gone, changed, or too long. stopped_tokens: in the
-    index's stop list.
+    made: when, in UTC. copies: duplicates whose normalised text another document of the group has
+    too. equal: those with the text of the representative. chained: those less similar to it than
+    the threshold. ranges: number of groups by size. bins: similarities or distances to the
+    representative of all but the equal ones, the least similar first. examples_left_out: their
+    texts were gone, changed, or too long. stopped_tokens: in the index's stop list.
     """
 
     made: str
@@ -234,8 +232,7 @@ def report(
 ) -> Report:
     """Group the documents of an index and report on the groups; change nothing.
 
-    examples, hot: maximum numbers of examples and of hot buckets. work: as in `find_groups`. Raises
-    the errors of that, and of the store.
+    examples, hot: maximum numbers of each. work: as in `find_groups`, whose errors are raised.
     """
     check_type("examples", examples, "int")
     check_type("hot", hot, "int")
@@ -246,8 +243,11 @@ def report(
     same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
     copied = np.union1d(rows, heads)
     bins = _bins(meta, groups, rows[~same])
-    chosen = _spread(groups, rows[~same], examples)
-    shown = [_example(store, meta, groups, row) for row in chosen]
+    # Examples are from all over the range, the most similar first.
+    differing = rows[~same][np.argsort(groups.value[rows[~same]], kind="stable")]
+    differing = differing if grouping.by_distance else differing[::-1]
+    places = np.linspace(0, differing.size - 1, min(examples, differing.size)).astype(np.int64)
+    shown = [_example(store, meta, groups, row) for row in differing[places].tolist()]
     buckets = hot_buckets(store, meta, hot, over=_FEWEST - 1) if hot else HotBuckets([], 0)
     short = [replace(each, text=_snippet(each.text)) for each in buckets.buckets]
     return Report(
@@ -270,22 +270,11 @@ def report(
 
 
 def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
-    """Return the similarities, or distances, of duplicates in bins."""
     limits, values = groups.grouping.limits, groups.value[rows]
     if groups.grouping.by_distance:
         bits = 64 * meta.scheme.sketch(limits.sketch).width
         return distances_in_bins(values, limits.distance or 0, bits)
     return similarities_in_bins(values, 1.0 if groups.grouping.exact else limits.least_similarity)
-
-
-def _spread(groups: Groups, rows: I64, count: int) -> list[int]:
-    """Return rows from all over the range, the most similar first."""
-    rows = rows[np.argsort(groups.value[rows], kind="stable")]
-    if not groups.grouping.by_distance:
-        rows = rows[::-1]
-    places = np.linspace(0, rows.size - 1, min(count, rows.size)).astype(np.int64)
-    found: list[int] = rows[places].tolist()
-    return found
 
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
@@ -325,7 +314,6 @@ def _exactly(groups: Groups, value: float) -> float:
 
 
 def _snippet(text: str) -> str:
-    """Return the beginning of a text, on one line."""
     line = " ".join(text[: 2 * _SNIPPET].split())
     return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
 

@@ -218,25 +218,23 @@ class _Found:
         for other, value, rate in zip(others, similarity.tolist(), rates, strict=True):
             if other.digest != own.digest:
                 turn = -math.log(uniform(own.id, other.id)) * rate
-                kept = self._kept.setdefault(round(100 * value) // _WIDTH, {})
+                at = round(100 * value) // _WIDTH
+                kept = self._kept.setdefault(at, {})
                 left, right = sorted((own.id, other.id), key=natural)
                 texts = tuple(sorted((own.digest, other.digest)))
                 if texts not in kept or turn < kept[texts].turn:
                     kept[texts] = SampledPair(left, right, value, turn)
                 if len(kept) > 2 * KEPT_A_BIN:
-                    first = sorted(kept.items(), key=_turn)[:KEPT_A_BIN]
-                    kept.clear()
-                    kept.update(first)
+                    self._kept[at] = dict(_first(kept))
 
     def pairs(self) -> tuple[SampledPair, ...]:
         """Return the pairs of all bins, in the order of their turns."""
-        some = [sorted(kept.items(), key=_turn)[:KEPT_A_BIN] for kept in self._kept.values()]
-        found = [pair for kept in some for _, pair in kept]
+        found = [pair for kept in self._kept.values() for _, pair in _first(kept)]
         return tuple(sorted(found, key=lambda pair: pair.turn))
 
 
-def _turn(item: tuple[object, SampledPair]) -> float:
-    return item[1].turn
+def _first(kept: dict[tuple[str, ...], SampledPair]) -> list[tuple[tuple[str, ...], SampledPair]]:
+    return sorted(kept.items(), key=lambda item: item[1].turn)[:KEPT_A_BIN]
 
 
 def _compared(sets: Ragged, floor: float) -> tuple[tuple[F64, I64], tuple[I64, I64, F64]]:

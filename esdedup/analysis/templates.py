@@ -85,7 +85,7 @@ def largest(groups: Groups) -> list[tuple[int, int]]:
 
 
 def template_warnings(store: Store, meta: IndexMeta, groups: Groups) -> Iterator[str]:
-    """Yield a warning for each of the largest groups that looks like a template."""
+    """Yield a warning for each large group that looks like a template."""
     for row, documents in largest(groups):
         if template := in_group(store, meta, groups, row):
             yield warning_of(groups.ids[row], documents, template)

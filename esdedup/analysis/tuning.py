@@ -1,8 +1,7 @@
 """Predict what bands and rows find and cost, from the similarities of a corpus.
 
-A neighbour of a document is any other one, whatever its similarity. A sample shows how many
-neighbours of each similarity a document has. Everything else follows from the S-curve of
-`banding.py`.
+A neighbour of a document is any other one. A sample shows how many of each similarity a document
+has; everything else follows from the S-curve of `banding.py`.
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 import base64
 import hashlib
-import json
 import re
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -124,16 +122,10 @@ def test_texts_without_words_have_no_tokens_that_could_meet(file: Path) -> None:
     assert pair.sketches == explained(file, "a", "empty").sketches == ()
     shown = command(file, "a", "empty", "--table").out
     assert "empty: the text has no words, so it has no tokens" in shown
-
-
-def test_equal_texts_without_words_are_equal(tmp_path: Path) -> None:
-    with esdedup.open(tmp_path / "x.db") as index:
-        index.add(
-            [{"id": id, "text": text} for id, text in zip("abc", ("!!!", "!!!", ""), strict=True)]
-        )
-        pair = index.explain("a", "b")
-        assert (pair.similarity, pair.duplicates) == (1.0, True)
-        assert index.explain("a", "c").similarity == 0.0
+    with esdedup.open(file) as index:
+        index.add([{"id": "equal", "text": "!!!"}])
+    pair = explained(file, "empty", "equal")
+    assert (pair.similarity, pair.duplicates) == (1.0, True)
 
 
 def test_every_sketch_of_a_scheme_is_explained(tmp_path: Path) -> None:
@@ -162,25 +154,6 @@ def test_stored_tokens_of_another_scheme(file: Path) -> None:
     assert "a: its stored tokens are of another text" in shown
 
 
-def test_json_names(file: Path) -> None:
-    (line,) = map(json.loads, command(file, "a", "b").out.splitlines())
-    assert list(line) == [
-        "index", "text_fields", "scheme", "unit", "size", "left", "right", "shared", "union",
-        "similarity", "duplicates", "sketches", "warnings", "units",
-    ]  # fmt: skip
-    assert line["left"] == {
-        "id": "a",
-        "words": 14,
-        "shingles": 12,
-        "digest": line["left"]["digest"],
-        "stored_tokens": "current",
-        "shared": [[0, len(SECOND)]],
-    }
-    assert list(line["sketches"][0]) == [
-        "name", "tokens", "met", "probed", "chance", "distance", "always",
-    ]  # fmt: skip
-
-
 def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:
     shown = command(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"], "--table").out
     assert "⟦<script>alert⟧(⟦2⟧)⟦<⟧/⟦script>⟧ [⟦bold⟧]⟦all⟧[/⟦bold⟧]" in shown
@@ -202,30 +175,19 @@ def test_long_runs_of_shared_words_are_left_out_and_counted(file: Path) -> None:
     assert run in (file.parent / "x.html").read_text("utf-8")
 
 
-def page_of(file: Path, left: Any, right: Any) -> tuple[str, Page]:
+def test_the_page_holds_texts_as_texts_and_marks_what_is_shared(file: Path) -> None:
     target = file.parent / "page.html"
-    command(file, left, right, "--html", str(target))
-    source = target.read_text("utf-8")
-    return source, Page(source)
-
-
-def test_the_page_holds_texts_as_texts_and_loads_nothing(file: Path) -> None:
-    source, page = page_of(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"])
+    command(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"], "--html", str(target))
+    page = Page(target.read_text("utf-8"))
     assert_safe(page)
-    assert "http:" not in source
-    assert "https:" not in source
+    assert "http:" not in page.source
+    assert "https:" not in page.source
     assert page.texts[0].startswith(DOCUMENTS[5]["text"][:40])
     assert "else {{ 7 * 7 }}" in page.texts[1]
     assert {"dir": "auto", "lang": "", "class": "text"} in [attrs for _, attrs in page.tags]
-
-
-def test_the_page_marks_what_is_shared(file: Path) -> None:
-    _, page = page_of(file, "d", "e")
-    assert page.marked == [
-        "Marked",
-        *("今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"),
-        *("今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"),
-    ]
+    command(file, "d", "e", "--html", str(target))
+    shared = ["今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"]
+    assert Page(target.read_text("utf-8")).marked == ["Marked", *shared, *shared]
 
 
 def test_the_policy_lets_the_page_s_own_styles_in() -> None:
@@ -234,18 +196,6 @@ def test_the_policy_lets_the_page_s_own_styles_in() -> None:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"'sha256-{digest}'" in source
     assert "prefers-color-scheme: dark" in style
-
-
-def test_a_page_is_overwritten_but_no_folder(file: Path) -> None:
-    target = file.parent / "page.html"
-    target.write_text("<!doctype html> before")
-    command(file, "a", "b", "--html", str(target))
-    assert target.read_text("utf-8").startswith("<!doctype html>")
-    folder = file.parent / "folder"
-    folder.mkdir()
-    done = command(file, "a", "b", "--html", str(folder), status=2)
-    assert done.out == ""
-    assert f"Error: --html {folder}: Is a directory" in done.err
 
 
 def test_long_texts_are_cut_and_the_reader_is_told(
@@ -284,3 +234,6 @@ def test_errors(file: Path) -> None:
         index.store.write([Document("no text", {"title": "only"})])
     done = command(file, "no text", "a", status=1)
     assert "document 'no text': the field 'text' is missing" in done.err
+    done = command(file, "a", "b", "--html", str(file.parent), status=2)
+    assert done.out == ""
+    assert f"Error: --html {file.parent}: Is a directory" in done.err

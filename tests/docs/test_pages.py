@@ -137,24 +137,17 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_output_that_differs_is_found() -> None:
-    page = "```console\n$ esdedup scheme --seed 7 --json\n{}\n```\n"
-    assert '"seed": 7' in rewritten(page)
+    assert '"seed": 7' in rewritten("```console\n$ esdedup scheme --seed 7 --json\n{}\n```\n")
+    page = "```python\nprint(6 * 7)\n```\n\n```text\n41\n```\n"
+    assert rewritten(page) == page.replace("41", "42")
+    with pytest.raises(ExampleFailed, match="status 2"):
+        rewritten("```console\n$ esdedup index nothing.jsonl\n```\n")
 
 
 def test_dots_stand_for_anything_but_what_is_around_them_must_be_there() -> None:
     assert shown("one\ntwo\nthree\n", "one\n...\n") == "one\n...\n"
     with pytest.raises(ExampleFailed, match="two"):
         shown("one\ntwo\nthree\n", "...\nfour\n")
-
-
-def test_another_exit_status_is_found() -> None:
-    with pytest.raises(ExampleFailed, match="status 2"):
-        rewritten("```console\n$ esdedup index nothing.jsonl\n```\n")
-
-
-def test_output_of_a_program_is_found() -> None:
-    page = "```python\nprint(6 * 7)\n```\n\n```text\n41\n```\n"
-    assert rewritten(page) == page.replace("41", "42")
 
 
 @pytest.mark.parametrize(

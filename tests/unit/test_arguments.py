@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup import DuplicatePolicy, Limits, MinHash, Scheme, UsageError
+from esdedup import Limits, MinHash, Scheme, UsageError
 
 URL = "http://localhost:1"
 
@@ -25,16 +25,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return opened
 
 
-def test_a_field_of_another_dataclass_is_named() -> None:
-    for made, named in (
-        (lambda: Scheme(shingling=some("word:2")), r"shingling: use Shingling\(...\), not str"),
-        (lambda: Scheme([some(5)]), "sketches: use Sketch"),
-        (lambda: esdedup.Grouping(some(0.8)), "limits: use Limits"),
-    ):
-        with pytest.raises(UsageError, match=named):
-            made()
-
-
 @pytest.mark.parametrize(
     ("named", "call"),
     [
@@ -49,15 +39,11 @@ def test_a_field_of_another_dataclass_is_named() -> None:
         ("action 'x': use delete, mark or move", lambda index: index.dedup(action="x")),
         ("log: use text or a path", lambda index: index.undo(5)),
         ("ids: give a list", lambda index: index.delete(None)),
-        ("ids: give a list", lambda index: index.delete(b"1")),
         ("tokens: give a list", lambda index: index.stop("abc")),
-        ("token: use text, not int", lambda index: index.stop([1])),
         ("sketches: give a list", lambda index: index.hot_buckets(sketches="minhash")),
         ("sampled: use a whole number", lambda index: index.hot_buckets(sampled=1.5)),
-        ("count: use a whole number or None", lambda index: index.hot_buckets("3")),
         ("documents: give a list", lambda index: index.add({"text": "x"})),
         ("id_field: use text", lambda index: index.add([{"text": "x"}], id_field=5)),
-        ("id_field: use text", lambda index: index.update([{"text": "x"}], id_field=None)),
         ("examples: use a whole number", lambda index: index.report(examples="3")),
         ("sample: use a whole number", lambda index: index.store.sample([], index.meta, 1.5, 0)),
         ("text: use text", lambda index: index.similar_many([esdedup.Query(some(5))], Limits())),
@@ -77,19 +63,16 @@ def test_of_an_index(index: Any, named: str, call: Callable[[Any], object]) -> N
         ("index: use text", lambda: esdedup.open("x.db", index=some(5))),
         ("scheme: use an esdedup.Scheme", lambda: esdedup.open("x.db", scheme=some("x"))),
         ("text field ''", lambda: esdedup.open("x.db", text_field="")),
-        ("text field ''", lambda: esdedup.open("x.db", text_field=[])),
         ("text field 'a': name it once", lambda: esdedup.open("x.db", text_field=["a", "a"])),
         ("text field: give a list", lambda: esdedup.open("x.db", text_field=some(5))),
         ("text field: use text, not int", lambda: esdedup.open("x.db", text_field=["a", some(1)])),
-        ("text field: use text, not NoneType", lambda: esdedup.enrich([], text_field=[some(None)])),
         ("scheme: use an esdedup.Scheme", lambda: esdedup.enrich([], scheme=some("x"))),
         ("actions: give a list", lambda: esdedup.enrich(some({"text": "x"}))),
-        ("actions: give a list", lambda: esdedup.enrich("x")),
         ("bands: use a whole number, not bool", lambda: MinHash(bands=True)),
-        ("rows: use a whole number, not float", lambda: MinHash(rows=some(1.5))),
-        ("seed: use a whole number", lambda: Scheme(seed=some(1.5))),
-        ("threshold: use a number", lambda: DuplicatePolicy(threshold=some("0.8"))),
         ("recall: use a number", lambda: Limits(recall=some("0.9"))),
+        (r"shingling: use Shingling\(...\), not str", lambda: Scheme(shingling=some("word:2"))),
+        ("sketches: use Sketch", lambda: Scheme([some(5)])),
+        ("limits: use Limits", lambda: esdedup.Grouping(some(0.8))),
         ("size: use a whole number", lambda: esdedup.Shingling(size=some("x"))),
         ("casefold: use True or False", lambda: esdedup.Normalisation(casefold=some(3))),
     ],

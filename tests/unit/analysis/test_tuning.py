@@ -94,12 +94,6 @@ def test_a_corpus_of_the_same_kind_has_neighbours_as_its_size() -> None:
     assert few.of(1).expected.tolist() == [0]
 
 
-def test_a_histogram_holds_every_neighbour_in_its_bin() -> None:
-    columns = np.array([0.0, 0.3, 0.7, 1.0]), np.array([1.0, 2.0, 4.0, 8.0])
-    found = Neighbours(*columns, np.zeros(4, np.int64), 16).histogram(10)
-    assert found.tolist() == [1, 0, 0, 2, 0, 0, 0, 4, 0, 8]
-
-
 @given(st.floats(0.3, 0.95), st.floats(0.5, 0.999), st.integers(64, 512))
 def test_every_choice_reaches_the_recall_within_the_permutations(
     threshold: float, recall: float, permutations: int
