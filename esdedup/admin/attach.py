@@ -84,10 +84,7 @@ def plan_next(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
-    """Return the changes for the next indices of a name, even before the first one exists.
-
-    Raises IndexNotFound if there is none, and no text field is given.
-    """
+    """Return the changes for the next indices of a name, even before the first one exists."""
     try:
         return plan_attach(target, name, scheme, text_field, field)
     except IndexNotFound as error:
@@ -120,8 +117,7 @@ def attach(
 
     what: a name, or a plan of `plan_attach`, which replaces the other arguments. Returns the plan.
     Raises StoreError, before any change, if there is an obstacle, and if another client attaches
-    another scheme at the same time; PermissionDenied with the missing privilege; and the errors of
-    `plan_attach`.
+    another scheme at the same time, and the errors of `plan_attach`.
     """
     with reached(target) as cluster:
         if isinstance(what, str):

@@ -38,10 +38,9 @@ from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 @dataclass(frozen=True)
 class Effort:
-    """How many processes work, and how fast.
+    """How many processes work, 1 to `MOST_SLICES`, and how fast.
 
-    workers: number of processes, 1 to `MOST_SLICES`. rate: maximum number of documents a second, of
-    all workers together; None for no limit. Raises UsageError for values out of range.
+    rate: maximum number of documents a second, of all together. Raises UsageError for others.
     """
 
     workers: int = 1

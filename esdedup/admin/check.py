@@ -80,10 +80,7 @@ class IndexCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """Findings on all indices behind a name.
-
-    next: whether the next index of a data stream will have the fields; None if unknown.
-    """
+    """Findings on all indices behind a name. next: whether the next one will have the fields."""
 
     named: Named
     indices: tuple[IndexCheck, ...]

@@ -20,10 +20,9 @@ _COPY = "copy its texts to another index and search that"
 
 @dataclass(frozen=True)
 class Obstacle:
-    """An obstacle on an index.
+    """An obstacle on an index. reason: describes it and what to do.
 
-    stops: "attach" if the mapping can't be put, "backfill" if documents can't be updated, "nothing"
-    for a notice. reason: describes it and what to do.
+    stops: "attach" if the mapping can't be put, "backfill" if documents can't be updated.
     """
 
     index: str

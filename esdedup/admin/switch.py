@@ -86,11 +86,10 @@ def switch(
 def plan_switch(
     cluster: Cluster, name: str, scheme: Scheme | None, text_field: TextFields | None = None
 ) -> SwitchPlan:
-    """Return the stage of a change.
+    """Return the stage of a change. scheme, text_field: as in `switch`.
 
-    scheme, text_field: as in `switch`. Raises UsageError if a change to others has begun, if none
-    has begun and none is requested, or if no index has such a text field; IndexNotFound if there
-    is no such index or it has no tokens.
+    Raises UsageError if a change to others has begun, if none has begun and none is requested, or
+    if no index has such a text field; IndexNotFound without an index or its tokens.
     """
     _, found, meta = attached(cluster, name)
     names = None if text_field is None else names_of(text_field)
@@ -148,10 +147,9 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
         report = fill(filling)
         if report.failures:
             failure = report.failures[0]
-            count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
             raise StoreError(
-                f"{count} not updated, such as {failure.id}: {failure.reason}. Switch again to go"
-                " on"
+                f"documents not updated: {report.failed:,}, such as {failure.id}: {failure.reason}."
+                " Switch again to go on"
             )
         total += report
         if not report.written:

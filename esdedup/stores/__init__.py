@@ -1,8 +1,7 @@
 """Store documents and their tokens in a cluster, or in a local SQLite file.
 
-`base.Store` is the protocol of all stores. Search, ingest, pairs and groups work on any store;
-`admin`, `proxy` and the bodies of searches only on clusters. CONTRIBUTING.md describes how to add a
-store.
+`base.Store` is the protocol of all stores. `admin`, `proxy` and the bodies of searches work on
+clusters only. CONTRIBUTING.md describes how to add a store.
 """
 
 from collections.abc import Iterator

@@ -15,9 +15,6 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
     "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers. If
     "a" is a list of objects, the value is the list of their values.
     """
-    direct = source.get(path)  # Nearly every field lies here.
-    if direct is not None:
-        return direct
     found = _at(source, path)
     return None if found is _MISSING else found
 
@@ -45,10 +42,7 @@ def _at(source: Any, path: str) -> Any:
 
 
 def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of the given dotted names, each under its whole name.
-
-    Those below a field of ours are in an object of its name.
-    """
+    """Return fields by their dotted names; those below a field of ours are in an object of it."""
     found: dict[str, Any] = {}
     for path in paths:
         field, dot, name = path.partition(".")

@@ -3,9 +3,8 @@
 They are stored in an index of their own, named for the index that they are about. That index's
 mapping and documents don't change, and a new index of the same name keeps the judgements.
 
-A judgement is about two texts and holds only while both documents have the text that was judged,
-which is identified by its digest. If the index changes to a scheme with another normalisation, the
-digests are computed again from texts that have not changed.
+A judgement holds only while both documents have the text that was judged, by its digest. If the
+index changes to another normalisation, digests of unchanged texts are computed again.
 """
 
 from __future__ import annotations
@@ -151,13 +150,9 @@ def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
 
 def judged_elsewhere(store: Store) -> tuple[str, ...]:
     """Return other names of the index that have judgements, if the user may read these."""
-    found = []
     with suppress(PermissionDenied):
-        for name in store.names():
-            with suppress(PermissionDenied):
-                if store.beside(PREFIX + name).meta() is not None:
-                    found.append(name)
-    return tuple(found)
+        return tuple(name for name in store.names() if store.beside(PREFIX + name).meta())
+    return ()
 
 
 def judge(

@@ -63,11 +63,7 @@ class Attempts:
         self._until = math.inf
 
     def wait(self, error: StoreError) -> bool:
-        """Sleep before the next attempt. Return False without sleeping if the time is up.
-
-        The wait doubles, and is drawn from its upper half, so that clients do not retry together.
-        It is at least the time that the server asks for (Retry-After).
-        """
+        """Sleep before the next attempt. Return False without sleeping if the time is up."""
         now, retries = time.monotonic(), self._retries
         if not self._failures:
             self._until = now + retries.total
@@ -77,6 +73,7 @@ class Attempts:
         if now >= retries.logged_at + _LOG_EVERY:
             retries.logged_at = now
             log.warning("%s; trying again for up to %.0fs", error, left)
+        # Drawn from its upper half, so that clients do not retry together.
         delay = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._failures) * random.uniform(0.5, 1.0)
         self._failures += 1
         # The last attempt comes when the time is up.

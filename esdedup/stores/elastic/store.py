@@ -68,11 +68,7 @@ _MISSED = ("document_missing_exception", "not_found")
 
 
 class ClusterStore:
-    """A store in one index of a cluster, or in all indices behind an alias or data stream.
-
-    Documents are read, searched and deleted in all of these indices. New documents go to the write
-    index.
-    """
+    """A store in one index of a cluster, or in all indices behind an alias or data stream."""
 
     def __init__(self, cluster: Cluster, index: str) -> None:
         indices.check_name(index)
@@ -177,10 +173,7 @@ class ClusterStore:
             return KEPT
 
     def _read(self, ids: Sequence[str], fields: Any, *, refreshed: bool = True) -> list[Held]:
-        """Return the documents that exist, in order.
-
-        fields: of `_source`. refreshed: a search, if it takes one, must see this store's writes.
-        """
+        """Return the documents that exist. refreshed: a search must see this store's writes."""
         found: list[Held] | None = None
         by_search = isinstance(fields, dict) and refreshed
         if not (by_search or self._is_several()):
@@ -238,10 +231,9 @@ class ClusterStore:
         report = self.cluster.bulk(actions, self.where)
         failures = []
         for each in report.failures:
-            gone = each.reason.startswith(_MISSED)
-            id = changes[int(each.id)].held.id
-            reason = CHANGED if each.conflict or gone else each.reason
-            failures.append(Failure(id, reason, conflict=each.conflict or gone))
+            conflict = each.conflict or each.reason.startswith(_MISSED)
+            reason = CHANGED if conflict else each.reason
+            failures.append(Failure(changes[int(each.id)].held.id, reason, conflict))
         return WriteReport(updated=report.created + report.updated, failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:

@@ -85,10 +85,7 @@ class Link:
 
 
 class _Bodies(SerializerCollection):
-    """Parses bodies as JSON, or else keeps the beginning of the text, whatever its type.
-
-    Load balancers answer with pages of HTML, and a status that matters more.
-    """
+    """Parses bodies as JSON, or else keeps the beginning of the text, as of a load balancer."""
 
     def loads(self, data: bytes, mimetype: str | None = None) -> Any:
         try:

@@ -134,10 +134,10 @@ class Database:
         self._require_own_wal(version >> 8)
 
     def _require_own_wal(self, own: int) -> None:
-        """Raise StoreError if the write-ahead log is of a file that lay here before.
+        """Raise StoreError if the write-ahead log is of a file that was here before.
 
-        SQLite would put its pages over those of this one. https://www.sqlite.org/fileformat2.html
-        has the forms (1.3 and 4.1). own: the random part of this file's `user_version`, or 0.
+        own: the random part of `user_version`, or 0. https://www.sqlite.org/fileformat2.html: 1.3
+        and 4.1.
         """
         with suppress(FileNotFoundError), self._wal.open("rb") as wal:
             head = wal.read(32)

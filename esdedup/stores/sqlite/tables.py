@@ -3,8 +3,8 @@
 Groups are in a table of their own, so that `group` writes small rows and no documents.
 
 A table for each field of tokens lists the documents that hold a token. The first search lists the
-new documents, many sorted together, which is several times as fast as listing each when it is
-written (`benchmarks/local_store.py` at commit 4d72008); a run that only needs all pairs needs none.
+new documents, sorted together, which is several times as fast as listing each when it is written
+(`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
@@ -374,10 +374,7 @@ def columns(source: str, tokens: str) -> str:
 
 
 def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, Any]]]:
-    """Return the columns of documents, in SQL, and a function that picks the paths.
-
-    The document's own fields are NULL, and not read, if only fields of ours are requested.
-    """
+    """Return the columns of documents, in SQL, and a function that picks the paths."""
     if all(path.startswith(f"{FIELD}.") and path.count(".") == 1 for path in paths):
         return columns("'{}'", "tokens"), lambda row: only({FIELD: row.ours}, paths)
     return columns("source", "tokens"), lambda row: only(row.whole, paths)
