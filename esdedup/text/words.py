@@ -80,21 +80,25 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
         classes = np.frombuffer(bytearray(data.translate(table)), np.uint8)
         points: Unsigned = np.frombuffer(data, np.uint8)
     else:
-        points, classes, bounds = _drop_ignored(joined, bounds)
+        joined, points, classes, bounds = _drop_ignored(joined, bounds)
     starts, ends, symbols = _word_spans(points, classes)
     ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
-    hashes = _hash_spans(points, starts, ends, seed)
+    hashes = _hash_spans(joined, points, starts, ends, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
 
 
-def _drop_ignored(text: str, bounds: I64) -> tuple[U32, NDArray[np.uint8], I64]:
-    """Return code points without IGNORED characters, their classes, and the bounds of rows."""
+def _drop_ignored(text: str, bounds: I64) -> tuple[str, U32, NDArray[np.uint8], I64]:
+    """Return a text without IGNORED characters, its points, their classes, and row bounds."""
     points = code_points(text)
     classes = character_classes().take(points)
     keep = classes != IGNORED
     if keep.all():
-        return points, classes, bounds
-    return points[keep], classes[keep], offsets_of(keep)[bounds]
+        return text, points, classes, bounds
+    return _text_of(points[keep]), points[keep], classes[keep], offsets_of(keep)[bounds]
+
+
+def _text_of(points: Unsigned) -> str:
+    return points.tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _word_spans(points: Unsigned, classes: NDArray[np.uint8]) -> tuple[I64, I64, I64]:
@@ -125,8 +129,8 @@ def _word_spans(points: Unsigned, classes: NDArray[np.uint8]) -> tuple[I64, I64,
     return (starts, ends, symbols) if base is None else (base[starts], base[ends], symbols)
 
 
-def _hash_spans(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
-    """Return the hash of each span of characters: shape (spans,)."""
+def _hash_spans(text: str, points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
+    """Return the hash of each span of characters: shape (spans,). points: of the text."""
     alone = ends - starts == 1
     wide = np.flatnonzero(points >= 0x80)
     if wide.size and 2 * np.count_nonzero(alone) >= alone.size:
@@ -140,18 +144,18 @@ def _hash_spans(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
         hashes = xxh3_slices(data, starts, ends - starts, seed)
         others = np.unique(np.searchsorted(starts, wide, "right") - 1)
     else:
-        return _hash_encoded(points, starts, ends, seed)
+        return _hash_encoded(text, starts, ends, seed)
     if others.size:
         # Only the characters of the other words are encoded.
         counts = (ends - starts)[others]
         edges = offsets_of(counts)
         inside = points[ranges(starts[others], counts)]
-        hashes[others] = _hash_encoded(inside, edges[:-1], edges[1:], seed)
+        hashes[others] = _hash_encoded(_text_of(inside), edges[:-1], edges[1:], seed)
     return hashes
 
 
-def _hash_encoded(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
-    data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
+def _hash_encoded(text: str, starts: I64, ends: I64, seed: int) -> U64:
+    data = text.encode("utf-8", "surrogatepass")
     # Every byte but a continuation byte (10xxxxxx, negative) begins a character.
     begins = np.append(np.flatnonzero(np.frombuffer(data, np.int8) >= -64), len(data))
     starts, ends = begins.take(starts), begins.take(ends)
@@ -162,7 +166,7 @@ def _hash_encoded(points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
 def _character_hashes(seed: int) -> U64:
     """XXH3-64 of the UTF-8 bytes of every character of the basic plane: shape (65536,)."""
     positions = np.arange(_TABLED)
-    hashes = _hash_encoded(positions.astype(np.uint32), positions, positions + 1, seed)
+    hashes = _hash_encoded(_text_of(positions.astype(np.uint32)), positions, positions + 1, seed)
     hashes.setflags(write=False)
     return hashes
 
@@ -170,9 +174,9 @@ def _character_hashes(seed: int) -> U64:
 def _characters(texts: Sequence[str], seed: int) -> Ragged:
     collapsed = [" ".join(text.split()) for text in texts]
     lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
-    points, _, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
+    text, points, _, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
     starts = np.arange(points.size)
-    return Ragged(_hash_spans(points, starts, starts + 1, seed), bounds)
+    return Ragged(_hash_spans(text, points, starts, starts + 1, seed), bounds)
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -187,7 +191,7 @@ def _has_word(piece: str) -> bool:
 
 def _word_places(text: str, _: Shingling) -> tuple[I64, I64]:
     joined = f"\n{text}\n"
-    starts, ends = _word_spans(*_drop_ignored(joined, np.zeros(1, np.int64))[:2])[:2]
+    starts, ends = _word_spans(*_drop_ignored(joined, np.zeros(1, np.int64))[1:3])[:2]
     kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
     # The joined text has one line feed more at its start.
     return kept[starts] - 1, kept[ends - 1]
