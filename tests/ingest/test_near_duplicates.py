@@ -19,7 +19,7 @@ from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.changes import update
 from esdedup.text.jaccard import jaccard
 from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
-from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.commands import words
 from tests.helpers.places import Place, clusters
 
 JACCARD = DuplicatePolicy("group", 0.6)
@@ -316,19 +316,6 @@ def test_a_digest_of_a_text_that_others_changed_is_not_believed(
     index.store.refresh()
     report = add(index, {"b": family(100, 0)}, DuplicatePolicy("skip"))
     assert (report.created, report.exact) == (1, 0)
-
-
-@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_the_command(target: list[str]) -> None:
-    texts = {f"d{n}": family(n // 2, n % 2) for n in range(10)}
-    write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
-    arguments = ("index", "some.jsonl", "--json", *target, "--on-duplicate")
-    ran = run_command(*arguments, "skip")
-    assert (ran.status, ran.json[0]["skipped"]) == (0, 9)
-    ran = run_command(*arguments, "fail")
-    assert (ran.status, ran.json[0]["failed"]) == (1, 9)
-    assert "it is like 'd0'" in ran.err
-    assert run_command(*arguments, "drop").status == 2
 
 
 def test_an_index_without_the_sketch_is_told_before_anything_is_written(place: Place) -> None:
