@@ -130,11 +130,7 @@ def main() -> None:
 
 @contextmanager
 def _other_signals_interrupt() -> Iterator[None]:
-    """Let the first SIGTERM or SIGHUP do what Ctrl-C does, such as to remove temporary files.
-
-    The program then ends by that signal. A signal that was ignored from the start, as under
-    `nohup`, stays ignored.
-    """
+    """Let the first SIGTERM or SIGHUP, unless ignored, end the program as Ctrl-C does."""
     came: list[int] = []
 
     def end(number: int, _: object) -> None:

@@ -195,10 +195,7 @@ def variable_of(name: str) -> str:
 
 
 def _check_given(given: Mapping[str, Any], options: Iterable[Any]) -> None:
-    """Raise UsageError for an empty value, and for --exact with limits.
-
-    An empty value may be a failed expansion in a script.
-    """
+    """Raise UsageError for an empty value, as scripts may expand, and for --exact with limits."""
     for each in options:
         # typer treats empty variables as unset.
         if each.envvar and not os.environ.get(each.envvar, "unset").strip():

@@ -104,8 +104,6 @@ def checked(
 ) -> Iterator[Chunk]:
     """Return the same chunks after a check of the first records.
 
-    id_field: None if records need none.
-
     Raises UsageError if none of the first thousand records has any of the text fields, or none has
     the id field: their names are wrong, and all records would be rejected. Warns if one of several
     text fields is missing.

@@ -44,12 +44,10 @@ class ResultFile:
             raise UsageError(f"--output {path}: the command reads this file: name another")
 
     def write(self, table: Tabular, rows: Iterator[tuple[Any, ...]] | None = None) -> int:
-        """Write a table to the file as a whole, and return the number of rows.
-
-        They are written to another file, which replaces the file at the end.
+        """Write a table to the file as a whole, or not at all, and return the number of rows.
 
         A new file is readable by its owner only. rows: in place of the table's own. Raises
-        StoreError if the file can't be written; an existing one is unchanged then.
+        StoreError if the file can't be written.
         """
         assert self.output is not None
         path = self.output.resolve()

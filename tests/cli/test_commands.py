@@ -26,7 +26,6 @@ from esdedup.groups.marks import mark_groups
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, fill, run_command, write_lines
 from tests.helpers.processes import (
-    CLI,
     await_documents,
     await_true,
     input_without_end,
@@ -93,15 +92,6 @@ def test_the_whole_path_on_a_local_file() -> None:
     assert (stats["documents"], stats["sketched"], stats["text_fields"]) == (6, 6, ["text"])
     (again,) = rows(run("index", "articles.jsonl"))
     assert (again["created"], again["unchanged"]) == (0, 6)
-
-
-@pytest.mark.parametrize("program", [[ESDEDUP], [sys.executable, str(CLI)]], ids=["script", "file"])
-def test_ways_to_start_the_program(program: list[str]) -> None:
-    done = subprocess.run(
-        [*program, "index", "articles.jsonl"], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout)["created"] == 6
-    assert done.stderr == ""
 
 
 def test_help_lists_at_most_twelve_own_options_and_names_the_rest() -> None:
