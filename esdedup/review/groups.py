@@ -14,8 +14,9 @@ from esdedup.groups.templates import split_templates
 from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, NotThere, Review
-from esdedup.review.texts import ShownPair, alone, measured, pair_of, snippet
+from esdedup.review.texts import ShownPair, alone, measured, pair_of
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.stores.fields import text_at
 
 _GROUPS = 20
 """Groups on a page."""
@@ -178,11 +179,13 @@ def described(
     heads = [listed.head(at) for at in positions]
     documents = {each.id: each for each in index.store.get(heads, [*index.meta.text_fields])}
     for at, id in zip(positions, heads, strict=True):
-        text = snippet(documents[id], index.meta) if id in documents else "It no longer exists"
+        text: str | None = "It no longer exists"
+        if id in documents:
+            text = text_at(documents[id].source, index.meta.text_fields)
         least = listed.members(at)[0]
         equal = groups.digest(least) == groups.digest(listed.heads[at])
         far = measured(**measure(groups, least), equal=equal)
-        rows.append((id, int(listed.sizes[at]), far, text))
+        rows.append((id, int(listed.sizes[at]), far, " ".join((text or "")[:400].split())))
     return rows
 
 

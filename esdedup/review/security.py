@@ -69,7 +69,11 @@ class Guard:
             return answer
         if not self._is_token(request.cookies.get(_COOKIE, "")):
             return PlainTextResponse(_CLOSED, 403)
-        if not reading and not _is_own(request):
+        origins = request.headers.getlist("origin")
+        own = request.headers.getlist("sec-fetch-site") == ["same-origin"]
+        if origins:
+            own = origins == [f"http://{request.headers['host']}"]
+        if not reading and not own:
             return PlainTextResponse("This request does not come from a page of ours.\n", 403)
         return None
 
@@ -80,10 +84,3 @@ class Guard:
 def guarded(app: ASGIApp, root: str, token: str) -> ASGIApp:
     """Return an application with the guard, which answers to names of this machine only."""
     return TrustedHostMiddleware(Guard(app, root, token), HOSTS, www_redirect=False)
-
-
-def _is_own(request: Request) -> bool:
-    """Return whether a browser reports that a page of this origin sent the request."""
-    if origins := request.headers.getlist("origin"):
-        return origins == [f"http://{request.headers['host']}"]
-    return request.headers.getlist("sec-fetch-site") == ["same-origin"]

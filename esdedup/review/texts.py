@@ -13,7 +13,6 @@ from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.normalise import normalise
 
-_SNIPPET = 200
 _EXCERPT = 1_500
 """Characters of a text in a list of them."""
 
@@ -88,14 +87,6 @@ def alone(document: Document, meta: IndexMeta) -> Shown:
     fields = [name for name in document.source if name not in hidden]
     text = text_at(document.source, meta.text_fields) or ""
     return _shown(document, text, [], fields, whole=True)
-
-
-def snippet(document: Document, meta: IndexMeta) -> str:
-    """Return the beginning of a document's text, on one line."""
-    text = text_at(document.source, meta.text_fields) or ""
-    line = " ".join(text[: 2 * _SNIPPET].split())
-    whole = len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET
-    return line if whole else f"{line[:_SNIPPET]}…"
 
 
 def measured(

@@ -4,9 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import (
@@ -36,26 +34,16 @@ QUIET = (
 WAIT_MS = 10_000
 
 
-def find_chromium() -> str:
-    """The path of Chromium; the one that the environment names comes first.
-
-    Raises Unavailable if there is none.
-    """
-    names = [os.environ[CHOSEN]] if os.environ.get(CHOSEN) else NAMES
-    for name in names:
-        found = shutil.which(name)
-        if found is not None:
-            return found
-    raise Unavailable(f"no browser: none of {', '.join(names)} was found; or set {CHOSEN}")
-
-
 @contextmanager
 def running_browser() -> Iterator[Browser]:
     """Chromium without a window. While it runs, this thread can't run another event loop.
 
     Raises Unavailable if there is no Chromium.
     """
-    program = find_chromium()
+    names = [os.environ[CHOSEN]] if os.environ.get(CHOSEN) else NAMES
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        raise Unavailable(f"no browser: none of {', '.join(names)} was found; or set {CHOSEN}")
     expect.set_options(WAIT_MS)
     with (
         sync_playwright() as playwright,
@@ -66,46 +54,36 @@ def running_browser() -> Iterator[Browser]:
 
 def origin_of(address: str) -> str:
     """The scheme, host and port of an address."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}"
+    return "/".join(address.split("/")[:3])
 
 
-@dataclass
-class Watch:
-    """Notes errors, dialogs, requests that fail, and requests to other origins."""
+def watched(context: BrowserContext, address: str) -> list[str]:
+    """Return errors, dialogs, failed requests, and those to other origins, as they happen."""
+    complaints: list[str] = []
 
-    complaints: list[str] = field(default_factory=list)
+    def on_request(request: Request) -> None:
+        if origin_of(request.url) != origin_of(address):
+            complaints.append(f"request to another origin: {request.url}")
 
-    def over(self, context: BrowserContext, address: str) -> None:
-        """Watch all pages of a context, which may send requests to this address."""
-        note, own = self.complaints.append, origin_of(address)
+    def on_failure(request: Request) -> None:
+        # A download ends the navigation that began it.
+        if request.failure != "net::ERR_ABORTED":
+            complaints.append(f"request failed: {request.url}: {request.failure}")
 
-        def on_request(request: Request) -> None:
-            if origin_of(request.url) != own:
-                note(f"request to another origin: {request.url}")
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(f"console: {message.text}")
 
-        def on_failure(request: Request) -> None:
-            # A download ends the navigation that began it.
-            if request.failure != "net::ERR_ABORTED":
-                note(f"request failed: {request.url}: {request.failure}")
-
-        def on_console(message: ConsoleMessage) -> None:
-            if message.type in ("error", "warning"):
-                note(f"console: {message.text}")
-
-        context.on("console", on_console)
-        context.on("weberror", lambda error: note(f"script: {error.error}"))
-        context.on("dialog", lambda dialog: note(f"dialog: {dialog.message}"))
-        context.on("request", on_request)
-        context.on("requestfailed", on_failure)
+    context.on("console", on_console)
+    context.on("weberror", lambda error: complaints.append(f"script: {error.error}"))
+    context.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    context.on("request", on_request)
+    context.on("requestfailed", on_failure)
+    return complaints
 
 
 def barriers(page: Page, *rules: str) -> list[str]:
-    """Find what keeps people from using a page, by rules of axe-core; by default by all of them.
-
-    They cover landmarks, headings, names of controls, languages and contrast. Returns a line for
-    each element and rule that it breaks.
-    """
+    """Return a line for each element that breaks a rule of axe-core, by default of all rules."""
     if page.evaluate("typeof axe === 'undefined'"):
         page.evaluate(AXE_SCRIPT)
     found: list[dict[str, Any]] = page.evaluate(
@@ -117,11 +95,3 @@ def barriers(page: Page, *rules: str) -> list[str]:
         for rule in found
         for node in rule["nodes"]
     ]
-
-
-def scrolls_sideways(page: Page) -> bool:
-    """Return whether the page is wider than its window."""
-    wider: bool = page.evaluate(
-        "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-    )
-    return wider

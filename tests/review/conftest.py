@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.review.browser import Watch, running_browser
+from tests.review.browser import running_browser, watched
 from tests.servers.provide import refusing
 
 OpenPage = Callable[..., Page]
@@ -24,15 +24,15 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
     """Open an address in a browser that has visited nothing; options of `Browser.new_context`."""
-    watch = Watch()
+    complaints = []
     with ExitStack() as opened:
 
         def open_one(address: str, **options: Any) -> Page:
             context = opened.enter_context(browser.new_context(**options))
-            watch.over(context, address)
+            complaints.append(watched(context, address))
             page = context.new_page()
             page.goto(address)
             return page
 
         yield open_one
-    assert watch.complaints == []
+    assert not any(complaints), complaints

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import uuid
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from playwright.sync_api import Page
@@ -48,13 +47,9 @@ class Reviewing:
         assert found is not None, self.log
         return found[0]
 
-    @property
-    def origin(self) -> str:
-        return self.url.partition("/?")[0]
-
     def at(self, page: Page, path: str) -> str:
         """The address of a path, below the root of the pages, which a browser has open."""
-        return f"{self.origin}/{page.url.split('/')[3]}{path}"
+        return f"{self.url.partition('/?')[0]}/{page.url.split('/')[3]}{path}"
 
     @property
     def token(self) -> str:
@@ -63,12 +58,7 @@ class Reviewing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         running = self._process.poll() is None
         self._process.send_signal(signal.SIGINT)
         try:

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import esdedup
 from tests.helpers.places import Place, local, whole
-from tests.review.browser import barriers, scrolls_sideways
+from tests.review.browser import barriers
 from tests.review.conftest import OpenPage
 from tests.review.documents import articles, families, hostile, index
 from tests.review.reviewing import Reviewing
@@ -83,14 +83,10 @@ def judge(page: Page) -> set[tuple[str, ...]]:
         # The next verdict is under the same finger.
         assert button.bounding_box() == place
         judged.add((*sorted((left, right)), verdict))
-    last = sides.all_inner_texts()
     press(page, "d")
     said.filter(has_text=f" {JUDGED + 1} judged").wait_for()
     press(page, "u")
     expect(said).to_have_text(f"{JUDGED} judged")
-    expect(sides).to_have_text(last)
-    page.reload()
-    expect(sides).to_have_text(last)
     assert {verdict for *_, verdict in judged} == {verdict for _, verdict in KEYS}
     return judged
 
@@ -223,7 +219,7 @@ def test_everybody_can_use_each_page(
             page.goto(app.at(page, address))
             expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
             assert barriers(page) == [], address
-            assert not scrolls_sideways(page), address
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], address
             page.emulate_media(color_scheme="dark")
             assert barriers(page, "color-contrast") == [], address
             page.emulate_media(color_scheme="light")

@@ -1,6 +1,8 @@
 """Rules for every page of `esdedup review` and every form on it."""
 
 import re
+from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,58 @@ import esdedup
 from esdedup.groups.groups import Grouping
 from esdedup.review.app import review_of
 from tests.helpers.places import Place, clusters, whole
-from tests.review.crawl import Form, Parsed, changes, crawl
 from tests.review.documents import articles, hostile, index
 from tests.review.reviewing import Reviewing
 from tests.review.visitor import OWN, Visitor
 from tests.servers.proxy import Proxy, credentials
 
-Crawled = dict[str, Parsed]
+Crawled = dict[str, "Parsed"]
+OF_A_KIND = 5
+"""Pages that differ only in the query, such as those of several documents."""
+
+
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__()
+        self.answer = answer
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.feed(answer.text if "html" in answer.headers["content-type"] else "")
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    handle_startendtag = handle_starttag
+
+
+def crawl(visitor: Visitor, *starts: str) -> Crawled:
+    """Return the pages that links lead to when groups are found, the nearest first, by address."""
+    for path in ("/groups", "/judge"):
+        visitor.settled(path)
+    found: Crawled = {}
+    kinds: Counter[str] = Counter()
+    waiting = ["/", "/search?id=plain", "/search?id=en-01", "/group?id=plain", *starts]
+    while waiting:
+        address = waiting.pop(0).partition("#")[0]
+        kind = address.partition("?")[0]
+        if not address or address in found or kinds[kind] == OF_A_KIND:
+            continue
+        kinds[kind] += 1
+        found[address] = Parsed(visitor.get(address))
+        for _, given in found[address].elements:
+            for link in (given[name] for name in ("href", "src") if name in given):
+                assert link.startswith((f"{visitor.review.root}/", "#")), link
+                waiting.append(link.removeprefix(visitor.review.root))
+    return found
+
+
+def forms(pages: Crawled, root: str) -> dict[str, str]:
+    """Return the address of a form for each path that may change something, by the path."""
+    every = [given for page in pages.values() for tag, given in page.elements if tag == "form"]
+    actions = [given["action"].removeprefix(root) for given in every if given["method"] == "post"]
+    return {action.partition("?")[0]: action for action in actions}
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +98,13 @@ def everything(place: Place) -> Any:
         return whole(opened.store), opened.judgements()
 
 
-def send(visitor: Visitor, form: Form, **headers: str) -> httpx.Response:
-    path = visitor.review.root + form.action
-    return visitor.send(form.method, path, data=form.fields, headers=headers)
-
-
 def test_only_our_own_pages_change_anything(
     writing: Visitor, crawled: Crawled, ours: Place
 ) -> None:
-    before, forms = everything(ours), list(changes(crawled))
-    assert len(forms) > 3
-    for form in forms:
+    before, root = everything(ours), writing.review.root
+    found = forms(crawled, root)
+    assert len(found) > 3
+    for action in found.values():
         for headers in (
             {"Origin": "null"},
             {"Origin": "http://elsewhere.test"},
@@ -74,27 +117,25 @@ def test_only_our_own_pages_change_anything(
             {"Sec-Fetch-Site": "none"},
             {},
         ):
-            answer = send(writing, form, **headers)
-            assert answer.status_code == 403, (form, headers)
+            answer = writing.send("POST", root + action, headers=headers)
+            assert answer.status_code == 403, (action, headers)
             assert "access-control-allow-origin" not in answer.headers
         # Neither does a look at the address of a form.
-        assert writing.get(form.action).status_code in (200, 400, 404, 405)
+        assert writing.get(action).status_code in (200, 400, 404, 405)
     assert everything(ours) == before
     # Some browsers send no origin with a form of the same origin.
     own = {"Sec-Fetch-Site": "same-origin"}
-    assert send(writing, Form("/search", "POST", {"text": "plain"}), **own).status_code == 200
+    answer = writing.send("POST", f"{root}/search", data={"text": "plain"}, headers=own)
+    assert answer.status_code == 200
 
 
-def test_nothing_changes_without_write(crawled: Crawled, ours: Place) -> None:
+def test_nothing_changes_without_write(writing: Visitor, crawled: Crawled, ours: Place) -> None:
     before, reading = everything(ours), visiting(ours, write=False)
-    refused = {
-        form.action.partition("?")[0]
-        for form in changes(crawled)
-        if send(reading, form, origin=OWN).status_code == 403
-    }
+    found = forms(crawled, writing.review.root)
+    refused = {path for path in found if reading.post(found[path]).status_code == 403}
     assert len(refused) > 2
     # It offers no form that it refuses.
-    assert refused.isdisjoint(form.action.partition("?")[0] for form in changes(crawl(reading)))
+    assert refused.isdisjoint(forms(crawl(reading), reading.review.root))
     assert everything(ours) == before
 
 
