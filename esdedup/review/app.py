@@ -49,15 +49,16 @@ def review_of(
 ) -> Review:
     """Return the state of the pages over an index. Raises IndexNotFound if it does not exist."""
 
-    def opened() -> Index:
-        return Index(place.store(), place=place)
-
     # A page must not wait as long as a job.
     target = place.target
     if isinstance(target, Connection):
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(place, target=target)
     index, jobs = Index(quick.store(), place=quick), Jobs()
+
+    def opened() -> Index:
+        return Index(place.store(), place=place)
+
     found = FoundGroups(index, opened, grouping, jobs, work)
     return Review(
         index=index,
@@ -115,11 +116,9 @@ def application(review: Review) -> Starlette:
 
 
 def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | None:
-    """Serve the pages until Ctrl-C.
+    """Serve the pages until Ctrl-C; return the job that was stopped, or is still at work.
 
-    port: 0 for any free one. started: gets the URL with the token, when the port is open.
-
-    Returns the job that was stopped at the end, or is still at work, if there is one. Raises
+    port: 0 for any free one. started: gets the URL with the token, when the port is open. Raises
     UsageError if the port is taken.
     """
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from esdedup.exceptions import EsdedupError, UsageError
@@ -21,7 +22,7 @@ from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
-from esdedup.review.pages import Given, NotThere, Review
+from esdedup.review.pages import Given, Review
 from esdedup.stores.private_files import file_name
 from esdedup.text.characters import message_of
 
@@ -152,7 +153,9 @@ class Decide:
         name = given.get("log", "")
         log = next((each for each in logs_of(self.review) if each.path.name == name), None)
         if log is None:
-            raise NotThere(f"there is no log {name!r} of this index in {self.review.folder}")
+            raise HTTPException(
+                404, f"there is no log {name!r} of this index in {self.review.folder}"
+            )
         if log.fault is not None:
             raise UsageError(log.fault)
         run = Run(f"Undo {name}", {"restored": "restored", "present": "as before already"})

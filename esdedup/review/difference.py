@@ -23,10 +23,8 @@ _MOST_UNITS = 60_000
 """Words and other characters of a text that are aligned: about a second for two such texts."""
 _MOST_BESIDE = 20
 """Units on either side of a difference that decide whether it is ignored."""
-_EDGES = {"": 100, "ignored": 200, "differs": 200}
-"""Characters that are kept at either end of a long piece, by its kind."""
-_FEWEST_LEFT_OUT = 40
-"""To leave out fewer characters saves less room than the note about them takes."""
+_EDGE = 120
+"""Characters that are kept at either end of a piece that is longer than three of them."""
 
 Kind = Literal["", "differs", "ignored"]
 
@@ -128,11 +126,10 @@ def pieces(
     at = 0
     for span in [*spans, Difference(len(text), len(text), "")]:
         for each in (Difference(at, span.start, ""), span):
-            edge = _EDGES[each.kind]
-            long = each.end - each.start >= 2 * edge + _FEWEST_LEFT_OUT
+            long = each.end - each.start > 3 * _EDGE
             if spans and long and not whole and len(text) > most:
-                parts.append(each._replace(end=each.start + edge))
-                parts.append(each._replace(start=each.end - edge))
+                parts.append(each._replace(end=each.start + _EDGE))
+                parts.append(each._replace(start=each.end - _EDGE))
             else:
                 parts.append(each)
         at = span.end

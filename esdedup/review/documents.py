@@ -8,7 +8,7 @@ from starlette.responses import Response
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.decide import logs_of
-from esdedup.review.pages import Given, NotThere, Review
+from esdedup.review.pages import Given, Review
 from esdedup.review.texts import alone, pair_of
 from esdedup.search.warnings import lacking
 from esdedup.sketch.limits import LOOKING, Limits
@@ -50,9 +50,8 @@ class DocumentPages:
             if not text.strip():
                 raise UsageError("enter a text, or the id of a document that has one")
             return self._results(given, Query(text, id or None))
-        except (UsageError, NotThere) as error:
-            status = 404 if isinstance(error, NotThere) else 400
-            return self._page(given, status=status, error=message_of(str(error)))
+        except UsageError as error:
+            return self._page(given, status=400, error=message_of(str(error)))
 
     def _results(self, given: Given, query: Query) -> Response:
         index, number = self.review.index, given.whole("number", _NUMBER, _MOST)

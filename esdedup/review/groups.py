@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from esdedup.analysis.templates import in_group, warning_of
@@ -13,7 +14,7 @@ from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
 from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed
-from esdedup.review.pages import Given, NotThere, Review
+from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, measured, pair_of
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.fields import text_at
@@ -152,11 +153,11 @@ class GroupPages:
         return self.review.redirect("/group", id=id)
 
     def _group(self, id: str) -> tuple[int, Listed]:
-        """Return the position of a document's group, and all groups. Raises NotThere if none."""
+        """Return the position of a document's group, and all groups."""
         listed = self.review.found.listed()
         at = None if listed is None else listed.group_of(id)
         if listed is None or at is None:
-            raise NotThere(f"{id!r} is in no group: find groups again")
+            raise HTTPException(404, f"{id!r} is in no group: find groups again")
         return at, listed
 
     def _waiting(self) -> Response:
@@ -201,12 +202,9 @@ def rules_of(grouping: Grouping) -> str:
         leader = grouping.method == "leader"
         to = "to their representative" if leader else "along a chain of documents"
         found = f"Documents with {near} {to} form a group"
-    if keep.by == "length":
-        stays = f"the {keep} text"
-    elif keep.by == "field":
+    stays = f"the {keep} {'text' if keep.by == 'length' else 'id'}"
+    if keep.by == "field":
         stays = f"the {'greatest' if keep.last else 'least'} {keep.field}"
-    else:
-        stays = f"the {keep} id"
     return f"{found}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
 

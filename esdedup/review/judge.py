@@ -1,8 +1,4 @@
-"""Serve the pages Judge and Threshold.
-
-A user judges pairs drawn over the whole range of similarity, by one key each. The judgements give
-estimates of precision and recall at each threshold.
-"""
+"""The pages Judge and Threshold: pairs to judge, and estimates from their judgements."""
 
 import functools
 import json

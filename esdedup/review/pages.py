@@ -38,17 +38,7 @@ NAV = (
 )
 
 
-class NotThere(StoreError):
-    """There is no such document, group or page."""
-
-
-class ReadOnly(UsageError):
-    """The page was started without --write."""
-
-
 _STATUS: dict[type[EsdedupError], int] = {
-    NotThere: 404,
-    ReadOnly: 403,
     UsageError: 400,
     RecordError: 400,
     StoreUnavailable: 503,
@@ -132,9 +122,9 @@ class Review:
         return Route(path, _endpoint(checked), methods=["POST"])
 
     def must_write(self) -> None:
-        """Raise ReadOnly without --write."""
+        """Refuse the request without --write."""
         if not self.write:
-            raise ReadOnly("this page is read-only: start esdedup review --write to change")
+            raise HTTPException(403, "this page is read-only: start esdedup review --write")
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page from a template. values: for its names, beside those of `base.html`."""
@@ -170,18 +160,20 @@ class Review:
     def refused(self, request: Request, error: Exception) -> Response:
         """Return a page that states why there is no answer, with a link back."""
         if isinstance(error, HTTPException):
-            status, message = error.status_code, str(error.detail)
+            status, message = error.status_code, error.detail
         else:
             status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
-            message = message_of(str(error))
+            message = str(error)
         _, ours, back = request.headers.get("referer", "").partition(f"{self.root}/")
         back = f"{self.root}/{back}" if ours else ""
-        return self.page("error.html", status=status, message=message, number=status, back=back)
+        return self.page(
+            "error.html", status=status, message=message_of(message), number=status, back=back
+        )
 
     def document(self, id: str) -> Document:
-        """Return a document of the index. Raises NotThere if there is none."""
+        """Return a document of the index; without one, the answer is 404."""
         if not (found := self.index.store.get([id])):
-            raise NotThere(f"{self.index.store.where} has no document {id!r}")
+            raise HTTPException(404, f"{self.index.store.where} has no document {id!r}")
         return found[0]
 
 

@@ -34,10 +34,7 @@ _CLOSED = "Open the address that esdedup review printed: it has a token. This pa
 
 
 class Guard:
-    """An ASGI application around another, which it guards.
-
-    root: the secret path of all pages. token: the secret of the printed address.
-    """
+    """An ASGI application around another, which it guards. root: the secret path of all pages."""
 
     def __init__(self, app: ASGIApp, root: str, token: str) -> None:
         self._app = app

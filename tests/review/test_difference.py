@@ -64,13 +64,13 @@ def test_excerpts_keep_the_differences() -> None:
     text = "x" * 5_000 + "here" + "y" * 5_000
     found = pieces(text, [Difference(5_000, 5_004, "differs")], 1_500, whole=False)
     assert [(each.kind, len(each.text), each.left_out) for each in found] == [
-        ("", 100, 0),
-        ("", 0, 4_800),
-        ("", 100, 0),
+        ("", 120, 0),
+        ("", 0, 4_760),
+        ("", 120, 0),
         ("differs", 4, 0),
-        ("", 100, 0),
-        ("", 0, 4_800),
-        ("", 100, 0),
+        ("", 120, 0),
+        ("", 0, 4_760),
+        ("", 120, 0),
     ]
     assert pieces(text, [], 1_500, whole=False) == (
         (text[:1_500], "", 0),

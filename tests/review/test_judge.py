@@ -118,24 +118,6 @@ def test_a_pair_whose_document_is_gone_is_left_out(visitor: Visitor) -> None:
         index.add([{**document.source, "id": gone}])
 
 
-def test_all_pairs_can_be_judged_and_texts_show_as_text(visitor: Visitor) -> None:
-    page = visitor.get("/judge").text
-    count = 0
-    while "All pairs that were drawn are judged" not in page:
-        assert "<b onclick" not in page
-        assert "\u001b" not in page
-        page = key(visitor, page, "duplicate")
-        count += 1
-    assert 40 <= count <= 60
-    page = visitor.get("/threshold").text
-    # All pairs of a small index are judged: nothing is left to chance.
-    assert f"Judgements that count here: {count} of {count}." in page
-    assert "100.0% <span" in page
-    assert "judge about" not in page
-    page = key(visitor, visitor.get("/judge").text, UNDO)
-    assert said(page) == f"{count - 1} judged"
-
-
 @pytest.mark.parametrize(
     ("interval", "wanted"),
     [
