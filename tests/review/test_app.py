@@ -21,6 +21,7 @@ from esdedup.review.jobs import Job, Jobs
 from esdedup.stores.connection import check_file_name
 from tests.docs.test_json import documented
 from tests.helpers.commands import run_command
+from tests.helpers.places import whole
 from tests.helpers.processes import await_true
 from tests.review.visitor import OWN, TOKEN, Visitor, links, plain
 
@@ -35,7 +36,7 @@ DOCUMENTS = [
     {"id": "x/é?\n#", "text": f"{HOSTILE} met in the town hall, and nobody knew why they had left"},
     {"id": "zh", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
 ]
-FIELDS = {"a1": {"city": "Bern"}, "b1": {"city": "Aarau", "link": "javascript:alert(1)"}}
+CITIES = {"a1": "Bern", "b1": "Aarau"}
 SAME = "is due for the yearly service of the pump at the house by the lake, paid to our office"
 THIRTY = [
     {"id": f"t{number:02}", "text": f"Dear N{number % 15}, {number % 15 * 37} francs {SAME}."}
@@ -55,8 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def visit(tmp_path: Path) -> Visit:
     def start(*others: dict[str, Any], **options: Any) -> Visitor:
         with esdedup.open(tmp_path / "index.db") as index:
-            documents = [{**each, **FIELDS.get(each["id"], {})} for each in DOCUMENTS]
-            index.add([*documents, *others])
+            index.add([{**each, "city": CITIES.get(each["id"])} for each in [*DOCUMENTS, *others]])
             place = index.place
         given = {"threshold": 0.6, **options.pop("grouping", {})}
         return Visitor(review_of(place, from_settings(Grouping, given), **options))
@@ -70,12 +70,6 @@ def writing(visit: Visit) -> Visitor:
     visitor = visit(write=True)
     visitor.settled("/groups")
     return visitor
-
-
-def whole(visitor: Visitor) -> dict[str, Any]:
-    """All documents with their tokens."""
-    held = visitor.review.index.store.hold([each["id"] for each in DOCUMENTS])
-    return {each.id: each.document for each in held}
 
 
 def members(page: str) -> list[str]:
@@ -182,7 +176,6 @@ def test_search_marks_the_differences(visit: Visit) -> None:
     [
         ("{}", "The texts are equal.", "1.000"),
         (": {}", "No word differs, only what the comparison ignores.", ">0.999"),
-        ("{} and more", "that you search for has more.", "0."),
         ("{}+", "that you search for has more.", "0."),
         ("GNU {}", "that you search for has more.", "0."),
     ],
@@ -371,7 +364,7 @@ def test_the_plan_states_what_it_does(visit: Visit) -> None:
 def test_a_run_that_was_refused_changes_nothing_and_names_no_log(
     writing: Visitor, tmp_path: Path
 ) -> None:
-    run, before = confirmed(writing, "mark"), whole(writing)
+    run, before = confirmed(writing, "mark"), whole(writing.review.index.store)
     word = writing.post(confirmed(writing, "delete"), data={"word": "no"})
     assert (word.status_code, writing.review.jobs.current) == (400, None)
     with esdedup.open(tmp_path / "index.db") as other:
@@ -381,7 +374,7 @@ def test_a_run_that_was_refused_changes_nothing_and_names_no_log(
     assert "It ended early" in page
     assert "judgements changed since" in page
     assert ".zst" not in page
-    assert whole(writing) == before
+    assert whole(writing.review.index.store) == before
 
 
 def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
