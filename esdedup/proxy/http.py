@@ -140,8 +140,7 @@ class Request:
 
     async def reply(self, answer: Answer) -> None:
         """Send a whole answer."""
-
-        async def body() -> AsyncIterator[bytes]:
-            yield answer.body
-
-        await self.answer(answer.status, answer.headers, body())
+        self.status = answer.status
+        start = {"type": "http.response.start", "status": answer.status}
+        await self._send({**start, "headers": answer.headers})
+        await self._send({"type": "http.response.body", "body": answer.body})

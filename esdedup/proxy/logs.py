@@ -17,17 +17,14 @@ _KINDS = 256
 
 
 class Repeats(logging.Filter):
-    """Passes a warning if none of its logger and template passed in the last `seconds`.
+    """Passes a warning if none of its logger and template passed in the last SECONDS.
 
     A line that passes ends with the number of those held back before it.
     """
 
-    def __init__(
-        self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """clock: returns seconds since any moment."""
         super().__init__()
-        self._seconds = seconds
         self._clock = clock
         self._passed: dict[tuple[str, str], tuple[float, int]] = {}
         # Worker threads log too.
@@ -43,8 +40,8 @@ class Repeats(logging.Filter):
             return True
         kind, now = (record.name, str(record.msg)), self._clock()
         with self._lock:
-            since, suppressed = self._passed.pop(kind, (-self._seconds, 0))
-            if now - since < self._seconds:
+            since, suppressed = self._passed.pop(kind, (-SECONDS, 0))
+            if now - since < SECONDS:
                 self._passed[kind] = since, suppressed + 1
                 return False
             self._passed[kind] = now, 0

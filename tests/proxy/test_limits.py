@@ -37,35 +37,30 @@ def proxy(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
         yield started
 
 
-def test_a_document_that_is_too_long_passes_without_tokens(
+def test_long_texts_and_documents_pass_without_tokens(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
-    document = b'{"text":"a b","x":"' + b"x" * (7 * MB) + b'"}'
-    body = LINE % 1 + b'{"index":{"_id":"long"}}\n' + document + b"\n" + LINE % 2
+    documents = {
+        "1": {"text": "a b c d"},
+        "words": {"text": "ab " * MB},
+        "chinese": {"text": "词语" * MB},
+        "long": {"text": "a b", "x": "x" * (7 * MB)},
+        "field": {"text": "a b", "x": "y" * (4 * MB)},
+    }
+    lines = [part for id, each in documents.items() for part in ({"index": {"_id": id}}, each)]
+    body = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
     with Enriching(elasticsearch_url, tmp_path, "--max-memory", "128MB") as proxy:
         url = f"{proxy.url}/{name}"
-        for answer in (
-            post(f"{url}/_bulk", body),
-            post(f"{url}/_bulk", gzip.compress(body, 1), **GZIP),
-        ):
-            assert [one["status"] // 100 for one in items(answer)] == [2] * 3, answer.text
-        assert post(f"{url}/_doc/single", document, **JSON).status_code == 201
-        for id, expected in {"1": True, "2": True, "long": False, "single": False}.items():
-            assert (FIELD in source(proxy.url, name, id)) is expected
-        assert metric(proxy, 'documents_total{tokens="too_long"}') == 3
+        for sent, headers in ((body, {}), (gzip.compress(body, 1), GZIP)):
+            answer = post(f"{url}/_bulk", sent, **headers)
+            assert [one["status"] // 100 for one in items(answer)] == [2] * 5, answer.text
+        single = json.dumps(documents["long"]).encode()
+        assert post(f"{url}/_doc/single", single, **JSON).status_code == 201
+        for id in (*documents, "single"):
+            assert (FIELD in source(proxy.url, name, id)) is (id in ("1", "field"))
+        assert metric(proxy, 'documents_total{tokens="too_long"}') == 7
+        assert "documents are too long" in proxy.log
         assert proxy.peak_mb < 128
-
-
-def test_a_text_that_is_too_long_passes_without_tokens(proxy: Enriching, name: str) -> None:
-    """Other fields may be as long as they like."""
-    texts = {"words": "ab " * MB, "chinese": "词语" * MB, "field": "a b c"}
-    for id, text in texts.items():
-        body = {"text": text, "x": "y" * (5 * MB) if id == "field" else ""}
-        line = json.dumps({"index": {"_id": id}}) + "\n" + json.dumps(body, ensure_ascii=False)
-        assert items(post(f"{proxy.url}/{name}/_bulk", line.encode() + b"\n"))[0]["status"] == 201
-        assert (FIELD in source(proxy.url, name, id)) is (id == "field")
-    assert "documents are too long" in proxy.log
-    assert metric(proxy, 'documents_total{tokens="too_long"}') >= 2
 
 
 def test_bodies_that_cannot_be_read(proxy: Enriching, name: str) -> None:

@@ -341,7 +341,7 @@ def record(message: str, level: int = logging.WARNING) -> logging.LogRecord:
 
 def test_lines_of_the_same_kind_are_counted() -> None:
     now = 0.0
-    repeats = logs.Repeats(10, lambda: now)
+    repeats = logs.Repeats(lambda: now)
     assert [repeats.filter(record("a %s")) for _ in range(3)] == [True, False, False]
     assert repeats.filter(record("b %s"))
     assert all(repeats.filter(record("c %s", logging.INFO)) for _ in range(3))
