@@ -68,9 +68,9 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
 def token_fields(scheme: Scheme) -> list[pa.Field]:
     """The columns that `tokens` adds.
 
-    digest: string, of the normalised text. A list of strings for each sketch, by its key, as the
-    index holds them; null for a text without words. KEY_values: list of int64, the fingerprint, 64
-    bits each, for each sketch that Hamming distance compares. All are null if the text is null.
+    digest: string, of the normalised text. KEY: list of strings, the tokens of each sketch; null
+    for a text without words. KEY_values: list of int64, the fingerprint, for each sketch that
+    Hamming distance compares. All are null if the text is null.
     """
     lists: dict[str, pa.DataType] = {key: pa.list_(pa.string()) for key in scheme.keys}
     for each in _stored(scheme):
@@ -116,12 +116,10 @@ def _columns(texts: Sequence[str | None], scheme: Scheme) -> list[pa.Array]:
 
 
 def _stored(scheme: Scheme) -> list[Sketch]:
-    """The sketches whose values Hamming distance compares."""
     return [each for each in scheme.sketches if each.metric == "hamming"]
 
 
 def _tokens(values: U64, count: int, bits: int) -> tuple[int, pa.Array]:
-    """The tokens of values, shape (n, count), text after text: (count, strings)."""
     width = token_length(count, bits)
     text = np.empty((len(values), count, width), np.uint8)
     write_into(text, values, bits)
@@ -131,6 +129,5 @@ def _tokens(values: U64, count: int, bits: int) -> tuple[int, pa.Array]:
 
 
 def _lists(values: pa.Array, width: int, filled: Mask) -> pa.Array:
-    """Lists of `width` values for the rows that are filled, null for others."""
     offsets = offsets_of(np.where(filled, width, 0)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~filled))

@@ -439,7 +439,7 @@ class Index:
     def drop(self) -> None:
         """Delete the index with its documents and its judgements; nothing restores them.
 
-        Raises IndexNotFound if it does not exist, UsageError for an alias or a data stream.
+        Raises IndexNotFound if it is missing, UsageError for an alias or a data stream.
         """
         self.store.drop()
         beside = self.store.beside(PREFIX + self.store.index)
@@ -630,7 +630,6 @@ def indices(
 
 @contextmanager
 def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
-    """A work folder that is removed if nothing fails."""
     check_type("work", path, "str | Path | None")
     if path is None:
         yield None

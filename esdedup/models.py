@@ -192,10 +192,7 @@ class WriteReport(Counts):
 
 @dataclass(frozen=True)
 class Held:
-    """A document as it was read, and its version, which changes with every write.
-
-    index, routing: where it is stored in a cluster.
-    """
+    """A document as it was read, its version, and where it is stored in a cluster."""
 
     document: Document
     version: str
@@ -316,8 +313,7 @@ _DIGITS = re.compile("([0-9]+)")
 
 def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     """Return a key that orders ids as people do: "a2" before "a10"."""
-    # Every second part is a number, so that numbers are only compared with numbers. A number is
-    # its length and digits, because Python limits the digits of an int.
+    # Every second part is a number: its length and digits, as Python limits the digits of an int.
     if id.isdecimal() and id.isascii():
         # Most ids are like this; it takes a fifth of the time.
         number = id.lstrip("0")

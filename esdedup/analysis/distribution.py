@@ -17,8 +17,7 @@ _DECADES = 6
 class Bin:
     """A bin of values, from `low` to `high`, and the number of values in it.
 
-    A bin of similarities holds its lower edge and not its upper one, but the last one holds 1. Bins
-    of distances and of sizes hold both edges.
+    It holds both edges; of similarities only the lower one, except that the last one holds 1.
     """
 
     name: str

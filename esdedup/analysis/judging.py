@@ -70,9 +70,8 @@ class Pool:
     def in_turn(self, threshold: float, judged: Collection[tuple[str, str]]) -> list[SampledPair]:
         """Return the pairs that are not judged, in the order in which to judge them.
 
-        Half of all are within NEAR of the threshold, the others in the rest of the range, and each
-        bin has as many as its neighbours, by the method of Sainte-Laguë. The order depends on the
-        pool and the threshold alone, so that it continues after a restart. judged: ids.
+        Half are within NEAR of the threshold; bins have equal shares, by the method of
+        Sainte-Laguë. The order depends on the pool and the threshold alone. judged: ids.
         """
         edges = edges_from(self.sample.floor)
         middle = np.append((edges[:-1] + edges[1:]) / 2, 1.0)
@@ -127,10 +126,7 @@ class AtThreshold:
 
 
 def counted(pool: Pool, judgements: Judgements) -> tuple[F64, F64]:
-    """Return the similarity of the pairs whose judgements count, and 1.0 for duplicates, else 0.0.
-
-    Only pairs that were drawn at random count: a chosen one does not represent others.
-    """
+    """Return the similarity of the pairs drawn at random, and 1.0 for duplicates, else 0.0."""
     some = [
         (each.similarity, each.verdict == "duplicate")
         for each in judgements.pairs
@@ -204,11 +200,10 @@ def estimates(
 def _fill_shares(
     share: F64, side: list[int], size: F64, cell: I64, duplicate: F64, rng: np.random.Generator
 ) -> None:
-    """Fill in the share of duplicates in the cells of one side of a threshold.
+    """Fill in the share of duplicates, shape (draws + 1, cells), of one side of a threshold.
 
-    share: shape (draws + 1, cells), the estimate first. side: its cells, from the threshold on.
-    size: pairs of each cell, shape (cells,). cell, duplicate: of n judged pairs, shape (n,).
-    Neighbouring cells form strata of 10 judgements or more. Without any, the share stays nan.
+    side: its cells, from the threshold on. size: pairs of each cell. cell, duplicate: of n judged
+    pairs. Cells form strata of 10 judgements or more. Without any, the share stays nan.
     """
     judged = np.bincount(cell, minlength=size.size)
     strata: list[list[int]] = [[]]
@@ -253,10 +248,7 @@ def _interval(values: F64) -> Interval:
 
 
 def more_wanted(width: Interval | None, judged: int) -> int:
-    """Return the further judgements until an interval is about 0.1 wide, in steps of 10.
-
-    The width falls with the square root of the judgements. judged: number of them so far.
-    """
+    """Return the further judgements until an interval is about 0.1 wide, in steps of 10."""
     if width is None or judged < _FEWEST:
         return max(_FEWEST, 2 * _FEWEST - judged)
     more = judged * (((width.high - width.low) / 0.1) ** 2 - 1.0)

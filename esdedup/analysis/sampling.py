@@ -94,19 +94,14 @@ class Sample:
 
     @property
     def weight(self) -> F64:
-        """Pairs of different texts in the index that each neighbour stands for, shape (m,).
-
-        Both documents of a pair may find it, and each copy of a text.
-        """
+        """Pairs of different texts in the index that each neighbour stands for, shape (m,)."""
+        # Both documents of a pair may find it, and each copy of a text.
         pairs = self.documents / max(1, self.sampled) / (2.0 * self.chances)
         return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)
 
 
 def meeting(similarity: F64, banded: Banded, swaps: int = 0) -> F64:
-    """Return the chance that a query meets a document in a band: the shape of `similarity`.
-
-    It is that of `banding.candidate_probability`, raised by collisions of short tokens.
-    """
+    """Return the chance, with collisions of short tokens, that a query meets a document: (n,)."""
     rows = banded.rows
     same = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
     one = same + (1.0 - same) * banding.probes(rows, swaps) * 2.0**-banded.token_bits

@@ -1,7 +1,7 @@
 """Recognise groups that look like a template: their documents differ in the same places.
 
-Copies differ anywhere, and documents that fill one template differ where its slots are. A group is
-judged by a few of its texts, with the patterns by which `groups.templates` separates documents.
+A group is judged by a few of its texts, with the patterns by which `groups.templates` separates
+documents.
 """
 
 from collections import Counter
@@ -43,10 +43,9 @@ class Template:
 def looks_like_template(
     texts: Sequence[str], scheme: Scheme, ids: Sequence[str] = ()
 ) -> Template | None:
-    """Return the template that texts of a group follow, the representative's first.
+    """Return the template that texts of a group follow, the representative's first, or None.
 
-    None if fewer than `FEWEST` of them differ, or if they do not differ in the same places. The
-    examples are of the places that most texts fill. ids: of the documents, if known.
+    The examples are of the places that most texts fill. ids: of the documents, if known.
     """
     found = list(paired(texts, scheme))
     pattern = pattern_of(found)
@@ -63,10 +62,7 @@ def looks_like_template(
 
 
 def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Template | None:
-    """Return the template that a group looks like, or None. head_row: of its representative.
-
-    Reads at most 20 texts, and none of a group with fewer than `FEWEST` different ones.
-    """
+    """Return the template that a group looks like, or None. head_row: of its representative."""
     rows = np.flatnonzero(groups.representative == head_row)
     _, first = np.unique(groups.digests[rows], axis=0, return_index=True)
     rows = rows[np.sort(first)]

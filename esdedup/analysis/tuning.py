@@ -28,11 +28,10 @@ _BYTES_OF_THE_FIELD = 30.5
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The expected neighbours of a document, by similarity.
+    """The expected neighbours of a document.
 
-    similarity: exact Jaccard similarities, ascending, shape (n,), 0 to 1. expected: number of such
-    neighbours that a document has, shape (n,); together one less than `documents`. seen: number of
-    them in the sample, shape (n,): few make a bad estimate.
+    similarity: exact Jaccard similarities, ascending, shape (n,). expected: number of neighbours,
+    shape (n,); together one less than `documents`. seen: number in the sample, shape (n,).
     """
 
     similarity: F64
@@ -132,8 +131,7 @@ def choices(
 ) -> list[Choice]:
     """Return all numbers of rows, each with the bands that it needs, fewest rows first.
 
-    scheme: whose bands are chosen; their permutations and token bits and the other sketches stay.
-    Raises UsageError if no number of rows reaches the recall.
+    Everything else of the scheme stays. Raises UsageError if no number of rows reaches the recall.
     """
     banded = scheme.banded
     _, best = banding.choose_banding(threshold, recall, banded.permutations)

@@ -21,8 +21,6 @@ from tests.helpers.places import Place, clusters, local
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("ESDEDUP_URL", "ESDEDUP_DB", "ESDEDUP_INDEX", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 

@@ -48,9 +48,9 @@ CLUSTER = {
 }
 
 
-def documented(section: str) -> set[str]:
+def documented(section: str, page: str = PAGE) -> set[str]:
     """Return the fields in the table of a section."""
-    (body,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    (body,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
     cells = re.findall(r"^\| (`.*?) \|", body, re.M)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
@@ -124,11 +124,6 @@ def test_fields_of_commands_on_a_cluster(elasticsearch_url: str, tmp_path: Path)
 
 def test_a_scheme_has_the_fields_that_the_reference_gives() -> None:
     page = (ROOT / "docs" / "reference" / "mapping-and-tokens.md").read_text("utf-8")
-    (body,) = re.findall(r"^## Scheme\n(.*?)^## ", page, re.M | re.S)
-    known = {
-        name
-        for cell in re.findall(r"^\| (`.*?) \|", body, re.M)
-        for name in re.findall(r"`([^`]+)`", cell)
-    }
+    known = documented("Scheme", page)
     (scheme,) = run_command("scheme", "--signature", "8").json
     assert set(fields(scheme, known)) == known

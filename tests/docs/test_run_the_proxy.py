@@ -48,14 +48,11 @@ def test_the_dashboard_is_json_whose_panels_have_a_source() -> None:
         assert all(target["expr"] for target in panel["targets"])
 
 
-def test_each_outcome_is_explained() -> None:
+def test_each_outcome_is_explained_and_counted() -> None:
     _, table = PAGE.split("| `tokens` | the document |", 1)
     rows = table.split("\n\n", 1)[0]
     assert set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)) == OUTCOMES
-
-
-def test_each_outcome_is_counted_from_zero() -> None:
-    """Otherwise Prometheus takes the first document of a kind for no increase."""
+    # Counted from zero: otherwise Prometheus takes the first document of a kind for no increase.
     page = Metrics().page()[0].decode()
     for outcome in OUTCOMES:
         assert f'esdedup_proxy_documents_total{{tokens="{outcome}"}} 0.0' in page

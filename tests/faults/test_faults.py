@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import logging
-import os
 import random
 import subprocess
 import threading
@@ -29,12 +27,10 @@ from tests.servers.node import Node
 from tests.servers.ports import free_port
 from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, Server, refusing
 
-DOCUMENTS = int(os.environ.get("ESDEDUP_TEST_BACKFILL_DOCUMENTS", "2000"))
+DOCUMENTS = 2_000
 META = IndexMeta(esdedup.Scheme())
 CLUSTER_DOCUMENTS = 3_000
 SHARDS = {"number_of_shards": 6, "number_of_replicas": 1}
-
-log = logging.getLogger(__name__)
 
 Sources = dict[str, dict[str, Any]]
 
@@ -51,22 +47,17 @@ def texts(count: int) -> Sources:
 
 @dataclass
 class Run:
-    """A command in a process of its own."""
+    """A command in a process of its own, given `url` among other addresses."""
 
     process: subprocess.Popen[str]
     folder: Path
     url: str
-    """One of the addresses that it was given."""
 
     def end(self) -> tuple[int, dict[str, Any]]:
         """The exit status, and the report or nothing."""
         status = self.process.wait(timeout=300)
         lines = (self.folder / "out").read_text().splitlines()
         return status, json.loads(lines[-1]) if lines else {}
-
-    @property
-    def running(self) -> bool:
-        return self.process.poll() is None
 
     @property
     def err(self) -> str:
@@ -97,7 +88,7 @@ def await_tokens(run: Run, index: str, wanted: float) -> None:
     """Wait until a command that still runs has written this many documents with tokens."""
 
     def written() -> bool:
-        assert run.running, run.err
+        assert run.process.poll() is None, run.err
         return count(run.url, index) >= wanted
 
     # To count, the server must refresh, which is work.
@@ -114,16 +105,10 @@ def count(url: str, index: str) -> int:
 def every_document(url: str, index: str) -> Sources:
     """The sources of all documents at one moment."""
     call(url, "POST", f"/{index}/_refresh")
-    found: Sources = {}
-    answer = call(url, "POST", f"/{index}/_search?scroll=2m", {"size": 5_000})
-    seen = 0
-    while hits := answer["hits"]["hits"]:
-        assert answer["_shards"]["successful"] == answer["_shards"]["total"]
-        found |= {hit["_id"]: hit["_source"] for hit in hits}
-        seen += len(hits)
-        scroll = {"scroll": "2m", "scroll_id": answer["_scroll_id"]}
-        answer = call(url, "POST", "/_search/scroll", scroll)
-    assert len(found) == seen
+    answer = call(url, "POST", f"/{index}/_search", {"size": 10_000, "track_total_hits": True})
+    assert answer["_shards"]["successful"] == answer["_shards"]["total"]
+    found = {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
+    assert len(found) == answer["hits"]["total"]["value"]
     return found
 
 
@@ -149,8 +134,7 @@ class Writer(threading.Thread):
         self.written = dict(written)
         self.changes = 0
         self._ids = list(written)
-        self._path = f"{url}/{index}"
-        self._target = (url, f"/{index}/_bulk")
+        self._url, self._path = url, f"/{index}/_bulk"
         self._chance = random.Random(11)
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -193,9 +177,8 @@ class Writer(threading.Thread):
     def _send(self, pending: dict[str, list[Any]]) -> None:
         """Until all are accepted: another writer's change in between is a conflict of ours."""
         while pending:
-            url, path = self._target
             lines = [line for change in pending.values() for line in change]
-            items = call(url, "POST", path, lines)["items"]
+            items = call(self._url, "POST", self._path, lines)["items"]
             statuses = [next(iter(item.values()))["status"] for item in items]
             assert set(statuses) <= {200, 201, 409, 429}, items
             refused = zip(pending.items(), statuses, strict=True)
@@ -218,7 +201,7 @@ def test_killed_runs_beside_a_writer(killable_elasticsearch: Node, start: Start)
         run = start(url, *arguments, "--max-rate", str(DOCUMENTS // 20))
         await_tokens(run, name, wanted)
         workers = children(run.process)
-        assert run.running
+        assert run.process.poll() is None
         run.process.kill()
         run.process.wait()
         assert len(workers) >= 2
@@ -232,17 +215,14 @@ def test_killed_runs_beside_a_writer(killable_elasticsearch: Node, start: Start)
     assert status == ("run this again" in last.err), last.err
     assert adds_up(report)
     assert writer.is_alive()
-    log.info("beside the writer: %s %s", report, last.err)
     assert writer.changes > changes
     writer.finish()
     for more in ((), ("--stale",)):
         ran = esdedup_command(url, "backfill", "-i", name, *more)
         assert ran.status == 0, ran.err
         assert adds_up(ran.json[0])
-        log.info("%s %s", more, ran.json)
         assert esdedup_command(url, "backfill", "-i", name, *more).json[0]["written"] == 0
     assert_whole(url, name, writer.written)
-    log.info("%d changes, %d documents", writer.changes, len(writer.written))
 
 
 @pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
@@ -277,14 +257,6 @@ def lose(cluster: Cluster, node: Node) -> str:
     return next(other.url for other in cluster.nodes if other is not node)
 
 
-def bring_back(cluster: Cluster) -> None:
-    for node in cluster.nodes:
-        if not node.running:
-            node.launch()
-            node.await_ready(nodes=3)
-    call(cluster.urls[0], "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
-
-
 @pytest.mark.nightly
 def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: Path) -> None:
     urls, documents = ",".join(cluster.urls), texts(CLUSTER_DOCUMENTS)
@@ -302,23 +274,25 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     source.write_text("\n".join(lines))
     run = start(urls, "index", str(source), "-i", "made")
     await_true("documents", lambda: count(first, "made") > 0)
-    assert run.running
+    assert run.process.poll() is None
     other = lose(cluster, master(cluster))
     status, report = run.end()
     assert status == 0, run.err
-    log.info("index: %s %s", report, run.err)
     assert report["read"] == report["created"] + report["unchanged"] == CLUSTER_DOCUMENTS
     assert_whole(other, "made", {id: {"id": id, **part} for id, part in documents.items()})
 
-    bring_back(cluster)
+    for node in cluster.nodes:
+        if not node.running:
+            node.launch()
+            node.await_ready(nodes=3)
+    call(first, "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
     # So slow that the node is lost in the midst of it.
     run = start(urls, "backfill", "-i", "bare", "--workers", "2", "--max-rate", "500")
     await_tokens(run, "bare", 300)
-    assert run.running
+    assert run.process.poll() is None
     other = lose(cluster, reader(cluster))
     status, report = run.end()
     assert status == 0, run.err
-    log.info("backfill: %s %s", report, run.err)
     assert "the point in time that was read is lost" in run.err
     assert adds_up(report)
     assert report["read"] >= CLUSTER_DOCUMENTS
@@ -353,7 +327,6 @@ def test_the_only_node_is_restarted(
     node.kill()
     node.restart()
     status, report = run.end()
-    log.info("%s %s", report, run.err)
     assert status == 0, run.err
     assert adds_up(report)
     assert_whole(node.url, "only", bare)

@@ -7,7 +7,6 @@ judgements otherwise. Policies for duplicates are held to their promises, not to
 import contextlib
 import copy
 import random
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 import esdedup
 from esdedup.groups.groups import Groups
-from esdedup.models import FIELD
+from esdedup.models import FIELD, natural
 from esdedup.stores.judgements import PREFIX
 from tests.conftest import delete_index
 from tests.helpers.places import Place
@@ -41,13 +40,6 @@ def similarity(left: str, right: str) -> float:
     if normalise(left) == normalise(right):
         return 1.0
     return jaccard(shingles_of(left), shingles_of(right))
-
-
-def natural(id: str) -> tuple[list[Any], str]:
-    """Order ids as esdedup does: runs of digits by their number."""
-    parts: list[Any] = re.split("([0-9]+)", id)
-    parts[1::2] = [int(digits) for digits in parts[1::2]]
-    return parts, id
 
 
 class Sequence:
@@ -349,14 +341,22 @@ class Sequence:
             self.docs[id]["marks"] = kept | {k: v for k, v in before.items() if k in changed}
 
 
-def run_sequences(place: Place, folder: Path, seeds: range, operations: int) -> None:
-    for seed in seeds:
-        (folder / str(seed)).mkdir()
-        target = folder / str(seed) / "a.db" if isinstance(place.target, Path) else place.target
+@pytest.mark.parametrize(
+    ("first", "local", "others"),
+    [
+        (0, 10, 2),
+        pytest.param(100, 300, 50, marks=[pytest.mark.nightly, pytest.mark.timeout(3000)]),
+    ],
+)
+def test_sequences(place: Place, tmp_path: Path, first: int, local: int, others: int) -> None:
+    for seed in range(first, first + (local if isinstance(place.target, Path) else others)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        target = folder / "a.db" if isinstance(place.target, Path) else place.target
         own = Place(target, f"{place.index}-{seed}")
-        sequence = Sequence(seed, own, folder / str(seed))
+        sequence = Sequence(seed, own, folder)
         try:
-            sequence.run(operations)
+            sequence.run(25)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {sequence.done}") from error
         finally:
@@ -364,15 +364,3 @@ def run_sequences(place: Place, folder: Path, seeds: range, operations: int) -> 
             if not isinstance(target, Path):
                 for name in (own.index, f"{own.index}-moved", PREFIX + own.index):
                     delete_index(target, name)
-
-
-def test_a_few_sequences(place: Place, tmp_path: Path) -> None:
-    local = isinstance(place.target, Path)
-    run_sequences(place, tmp_path, range(10 if local else 2), 25)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3000)
-def test_many_sequences(place: Place, tmp_path: Path) -> None:
-    local = isinstance(place.target, Path)
-    run_sequences(place, tmp_path, range(100, 400 if local else 150), 25)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json"]
 PAGES = [
-    *(
-        f"analysis/html/{name}"
-        for name in ("base.html", "explain.html", "report.html", "style.css")
-    ),
-    *(f"review/templates/{name}" for name in ("base.html", "parts.html", "search.html")),
-    *(f"review/static/{name}" for name in ("review.js", "review.css")),
+    str(path.relative_to(PACKAGE))
+    for path in PACKAGE.rglob("*")
+    if path.suffix in (".html", ".css", ".js")
 ]
-
 
 # One process builds the wheel.
 pytestmark = pytest.mark.xdist_group("packaging")
@@ -47,7 +44,7 @@ def test_the_wheel_holds_the_mappings_once_and_nothing_of_ours_beside_the_packag
     assert {"esdedup/py.typed", "esdedup/text/character_classes.json"} <= set(names)
     assert {f"esdedup/{name}" for name in PAGES} <= set(names)
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"esdedup", f"esdedup-{version()}.dist-info"}
+    assert tops == {"esdedup", f"esdedup-{version('esdedup')}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
@@ -56,9 +53,9 @@ def test_the_source_archive_holds_the_mappings(built: Path) -> None:
     with tarfile.open(archive) as opened:
         names = opened.getnames()
     for name in SHIPPED:
-        assert f"esdedup-{version()}/mappings/{name}" in names
+        assert f"esdedup-{version('esdedup')}/mappings/{name}" in names
     for name in PAGES:
-        assert f"esdedup-{version()}/esdedup/{name}" in names
+        assert f"esdedup-{version('esdedup')}/esdedup/{name}" in names
 
 
 def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:
@@ -81,9 +78,3 @@ def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> No
         "digest", "distance", "group", "minhash", "original", "scheme", "simhash",
         "similarity", "wordless",
     ]  # fmt: skip
-
-
-def version() -> str:
-    from importlib.metadata import version
-
-    return version("esdedup")

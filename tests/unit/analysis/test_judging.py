@@ -105,21 +105,6 @@ def population(rng: np.random.Generator, documents: int) -> Population:
     return Population(documents, *columns)
 
 
-def families(rng: np.random.Generator, documents: int) -> Population:
-    """Groups of 1 to 8 documents, each of one similarity to each other."""
-    left, right, similarity = [], [], []
-    first = 0
-    while first < documents:
-        size = min(int(rng.integers(1, 9)), documents - first)
-        for a, b in itertools.combinations(range(first, first + size), 2):
-            left.append(a)
-            right.append(b)
-            similarity.append(0.35 + 0.1 * ((first * 7 + size) % 5))
-        first += size
-    columns = np.array(left), np.array(right), np.array(similarity), np.zeros(len(left))
-    return Population(documents, *columns)
-
-
 def judgement(pair: SampledPair, verdict: Verdict = "duplicate", drawn: bool = True) -> Judgement:
     digests, normal = ("", ""), Normalisation()
     return Judgement(*pair[:2], verdict, digests, normal, pair.similarity, "", drawn)
@@ -248,19 +233,6 @@ def test_intervals_hold_the_truth_about_as_often_as_they_promise(exact: bool) ->
                 held[name] += bool(interval.low <= value <= interval.high)
     for count in held.values():
         assert 0.91 <= count / (len(thresholds) * runs) <= 1.0
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_documents_removed_have_little_bias(exact: bool) -> None:
-    rng = np.random.default_rng(3)
-    runs, thresholds = 60, (0.34, 0.4, 0.5, 0.6)
-    missed = np.zeros(len(thresholds))
-    for _ in range(runs):
-        some = families(rng, 2_000)
-        for at, each in enumerate(estimates(some.pool(rng, 300, exact), NOTHING, thresholds)):
-            missed[at] += (each.removed.value / some.removed(each.threshold) - 1) / runs
-    # Four errors of a mean of 60, at most.
-    assert np.abs(missed).max() < 0.03
 
 
 # Words about it
