@@ -3,12 +3,12 @@
 import json
 import uuid
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 
 from tests.containers.conftest import ROOT
 from tests.helpers.processes import await_true
-from tests.project.test_packaging import version
 from tests.servers.engine import Engine
 
 # One process has the engine.
@@ -34,7 +34,7 @@ def volume(engine: Engine) -> Iterator[str]:
 def test_commands_run_without_rights_and_without_a_file_to_write(
     engine: Engine, image: str
 ) -> None:
-    assert engine.docker("run", *CONFINED, image, "--version").split()[-1] == version()
+    assert engine.docker("run", *CONFINED, image, "--version").split()[-1] == version("esdedup")
     assert "Usage: esdedup" in engine.docker("run", *CONFINED, image)
 
 
