@@ -86,8 +86,8 @@ class Verdict:
     def reason(self) -> str:
         """The verdict in words, for messages."""
         if self.distance is not None:
-            return f"like {self.original!r}: Hamming distance {self.distance}"
-        return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
+            return f"a near-duplicate of {self.original!r} (Hamming distance {self.distance})"
+        return f"a near-duplicate of {self.original!r} (Jaccard similarity {self.similarity:.3f})"
 
     def fields(self) -> dict[str, Any]:
         """Return the marks to add to our field."""

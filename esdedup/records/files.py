@@ -312,6 +312,8 @@ def _read_rows(
             reason = f"not valid {format.upper()}: {error}"
             if "new-line character" in reason:
                 reason = f"not valid {format.upper()}: lines end with CR alone: end them with LF"
+            elif "unexpected end" in reason:
+                reason = f"a quote is not closed: {len(lines):,} lines up to the end are one record"
         if "field limit" in reason or any(isinstance(line, Head) for line in lines):
             reason = f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:

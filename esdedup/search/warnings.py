@@ -53,7 +53,8 @@ def lacking_recall(expected: float | None, limits: Limits) -> str | None:
         warning += f", less than --recall {percent(wanted)}"
     if (bands_needed(limits.threshold, wanted, 1) or math.inf) > MOST_PERMUTATIONS:
         return f"{warning}. No scheme reaches {percent(wanted)}"
-    return f"{warning}: esdedup scheme --threshold {at} --recall {wanted:g} finds more"
+    made = f"esdedup scheme --threshold {at} --recall {wanted:g}"
+    return f"{warning}. An index with the scheme that `{made}` prints finds more"
 
 
 def without_tokens(statistics: Statistics) -> str | None:

@@ -84,7 +84,7 @@ def dedup_command(
         message(*template_warnings(index.store, meta, groups))
         if not apply:
             if groups.duplicates:
-                message("Nothing was changed. To do so: --apply --action delete, mark or move")
+                message("Nothing was changed. To change it: --apply --action delete, mark or move")
             return
         if groups.duplicates:
             into = f" to {to!r}" if to is not None else ""

@@ -1,1 +1,1 @@
-"""Kinds of sketches, one module each."""
+"""Kinds of sketches, one module each: a `Sketch` of `base` that `scheme.KINDS` lists."""

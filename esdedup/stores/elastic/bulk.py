@@ -11,7 +11,7 @@ from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
-from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
+from esdedup.stores.elastic.errors import TooLarge, error_of, is_transient, reason_of
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.to_json import to_json
 
@@ -124,7 +124,7 @@ def _sort_items(
             updated += status != 201
             continue
         error, reason = result.get("error"), reason_of(result)
-        if passes(status, result):
+        if is_transient(status, result):
             rejected.append((action, reason))
         elif isinstance(error, Mapping) and error.get("type") in _FATAL:
             raise error_of(status, result, where)

@@ -26,8 +26,8 @@ from esdedup.stores.elastic.errors import (
     NotReached,
     PointInTimeLost,
     error_of,
+    is_transient,
     item_error,
-    passes,
     reason_of,
 )
 from esdedup.stores.elastic.retry import Attempts, Retries
@@ -75,7 +75,7 @@ class Cluster:
         """Return the product, and its version or ""."""
         # Try each address once, because any node may be down.
         meta, body = self._link.send("GET", "/", others=max(0, len(self.connection.urls) - 1))
-        if meta.status == 401 or passes(meta.status, body):
+        if meta.status == 401 or is_transient(meta.status, body):
             raise self._error(meta.status, body, meta.headers)
         version = body.get("version") if isinstance(body, Mapping) else None
         version = version if isinstance(version, Mapping) else {}

@@ -41,7 +41,7 @@ class PointInTimeLost(exceptions.StoreError):
     """A node that held a part of a point in time is gone, or it was open for too long."""
 
 
-def passes(status: int, body: Any) -> bool:
+def is_transient(status: int, body: Any) -> bool:
     """Return whether the same request may succeed in a moment."""
     if status in RETRIED:
         return True
@@ -68,7 +68,7 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
         return exceptions.IndexNotFound(f"{where}: there is no such index: {name}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server accepts (413)")
-    if passes(status, body):
+    if is_transient(status, body):
         return exceptions.StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
     if any(gone in reason for gone in _CONTEXT_GONE):
         return PointInTimeLost(
