@@ -7,6 +7,8 @@ import contextlib
 import functools
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -469,6 +471,55 @@ def test_a_sample_of_few_or_none(store: Store) -> None:
     for count in (0, -1, 10_001):
         with pytest.raises(esdedup.UsageError, match=f"sample {count}: use 1 to 10000"):
             sampled(store, count)
+
+
+# Several at once
+
+WRITER = """
+import sys
+from pathlib import Path
+from esdedup.models import Document
+from tests.stores.contract.test_contract import Place, document
+
+target, index, name, create = sys.argv[1:]
+store = Place(Path(target) if target.startswith("/") else target, index).open()
+sys.stdin.readline()
+for batch in range(12):
+    ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
+    report = store.write([document(id, ["all", f"of-{name}"]) for id in ids], create=create == "1")
+    assert report.created == 50, report
+    # What both write: whoever comes first or last, it is one document.
+    store.write([document(f"both-{batch}", ["all"], by=name)], create=create == "1")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("create", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_two_processes_that_write_lose_nothing(place: Place, store: Store, create: bool) -> None:
+    names = ["one", "two"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(place.target), place.index, name, str(int(create))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        for name in names
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.communicate(timeout=100)[0] == "done\n"
+    store.refresh()
+    for name in names:
+        expected = sorted(f"{name}-{n}" for n in range(600))
+        assert ids_of(ask(store, query(f"of-{name}"), 1_000)) == expected
+    assert len(store.get([f"both-{batch}" for batch in range(12)])) == 12
+    assert store.statistics(META).documents == 1_212
+    assert len(ask(store, query("all"), 2_000).found) == 1_212
 
 
 # Buckets
