@@ -7,7 +7,7 @@ were compared. It is logged whole first, and then changed only if no client has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,76 +134,6 @@ class DedupReport(Counts):
         return self.done + self.unchanged + self.gone + len(self.failures)
 
 
-def prepare(
-    store: Store,
-    meta: IndexMeta,
-    groups: Groups,
-    action: Action,
-    destination: Store | None = None,
-) -> None:
-    """Check that a run can begin; the arguments are those of `dedup`.
-
-    Raises UsageError if they contradict each other, StoreError if judgements changed since the
-    groups were found, and SchemeMismatch if the destination has another scheme.
-    """
-    if (action == "move") != (destination is not None and destination.where != store.where):
-        raise UsageError("to move documents, and only then, name another index to move them to")
-    if action != "delete":
-        require_settled(store, meta)
-    _require_judged(store, meta, groups)
-    stored = None if destination is None else destination.meta()
-    if destination is not None and stored is not None:
-        stored.require(meta, destination.where)
-
-
-def dedup(
-    store: Store,
-    meta: IndexMeta,
-    groups: Groups,
-    action: Action,
-    log: LogWriter,
-    destination: Store | None = None,
-    on_report: Callable[[DedupReport], None] | None = None,
-) -> DedupReport:
-    """Delete, mark, or move the duplicates of groups, after `prepare`.
-
-    destination: an index of the same scheme to move them to; created if there is none. on_report:
-    called after each page.
-
-    Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
-    can't be written, if judgements changed since the groups were found, or if the name means other
-    indices by now. Documents that were not logged are unchanged, and the same call resumes.
-    """
-    if destination is not None and destination.meta() is None:
-        destination.create(replace(meta, next=None))
-    rows = groups.duplicate_rows
-    if action == "mark":
-        rows = np.union1d(rows, groups.representative[rows])
-    # Each representative right before its duplicates.
-    rows = rows[np.argsort(groups.representative[rows], kind="stable")]
-    work = _Work(store, meta, groups, action, destination, {None, store.index, *store.names()})
-    total, first, size = DedupReport(), 0, _FIRST_PAGE
-    while first < rows.size:
-        _require_judged(store, meta, groups)
-        some = rows[first : first + size].tolist()
-        report, characters = work.page(some, log)
-        total += report
-        if on_report is not None:
-            on_report(report)
-        first += size
-        mean = max(1, characters // len(some))
-        size = max(1, min(_PAGE, 2 * size, _CHARACTERS // mean))
-    for each in (store, destination):
-        if each is not None:
-            each.refresh()
-    return total
-
-
-def _require_judged(store: Store, meta: IndexMeta, groups: Groups) -> None:
-    if read_judgements(store, meta).acting != groups.judgements.acting:
-        raise StoreError("judgements changed since these groups were found: find the groups again")
-
-
 @dataclass(frozen=True)
 class Dedup:
     """Duplicates of an index, and the report of their removal.
@@ -243,33 +173,95 @@ class Dedup:
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
         destination = None if self.to is None else self.store.beside(self.to)
-        same = self.store, self.meta, self.groups, self.action
-        prepare(*same, destination)
+        run = Run(self.store, self.meta, self.groups, self.action, destination)
+        run.check()
         with LogWriter(self.log, header) as log:
-            return replace(self, report=dedup(*same, log, destination, on_report))
+            return replace(self, report=run.carry_out(log, on_report))
 
 
 @dataclass(frozen=True)
-class _Work:
+class Run:
+    """A run that deletes, marks or moves the duplicates of groups.
+
+    destination: an index of the same scheme to move them to; created if there is none.
+    """
+
     store: Store
     meta: IndexMeta
     groups: Groups
     action: Action
-    destination: Store | None
-    indices: set[str | None]
+    destination: Store | None = None
 
-    def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
+    def check(self) -> None:
+        """Check that the run can begin.
+
+        Raises StoreError if judgements changed since the groups were found, UsageError for a
+        destination that is not wanted, and SchemeMismatch for one of another scheme.
+        """
+        there = self.destination
+        if (self.action == "move") != (there is not None and there.where != self.store.where):
+            raise UsageError("to move documents, and only then, name another index to move them to")
+        if self.action != "delete":
+            require_settled(self.store, self.meta)
+        self._require_judged()
+        stored = None if there is None else there.meta()
+        if there is not None and stored is not None:
+            stored.require(self.meta, there.where)
+
+    def carry_out(
+        self, log: LogWriter, on_report: Callable[[DedupReport], None] | None = None
+    ) -> DedupReport:
+        """Log and change all documents, page by page, and return their counts.
+
+        Raises the errors of the store, and StoreError if the log can't be written, if judgements
+        changed since the groups were found, or if the name means other indices by now.
+        """
+        if self.destination is not None and self.destination.meta() is None:
+            self.destination.create(replace(self.meta, next=None))
+        heads, rows = self.groups.representative, self.groups.duplicate_rows
+        if self.action == "mark":
+            rows = np.union1d(rows, heads[rows])
+        # Each representative right before its duplicates.
+        rows = rows[np.argsort(heads[rows], kind="stable")]
+        indices = {None, self.store.index, *self.store.names()}
+        total, first, size = DedupReport(), 0, _FIRST_PAGE
+        while first < rows.size:
+            self._require_judged()
+            some = rows[first : first + size].tolist()
+            report, characters = self._page(some, log, indices)
+            total += report
+            if on_report is not None:
+                on_report(report)
+            first += size
+            mean = max(1, characters // len(some))
+            size = max(1, min(_PAGE, 2 * size, _CHARACTERS // mean))
+        for each in (self.store, self.destination):
+            if each is not None:
+                each.refresh()
+        return total
+
+    def _require_judged(self) -> None:
+        if read_judgements(self.store, self.meta).acting != self.groups.judgements.acting:
+            raise StoreError(
+                "judgements changed since these groups were found: find the groups again"
+            )
+
+    def _page(
+        self, rows: list[int], log: LogWriter, indices: Set[str | None]
+    ) -> tuple[DedupReport, int]:
         """Change the documents of some rows; return the counts, and the number of characters."""
         row_of = {self.groups.ids[row]: row for row in rows}
         held = {one.id: one for one in self.store.hold(list(row_of))}
-        if new := {one.index for one in held.values()} - self.indices:
+        if new := {one.index for one in held.values()} - indices:
             raise StoreError(
                 f"{self.store.where} means {', '.join(map(str, new))} now, and another index when"
                 " this run began: find the groups again"
             )
         digest_of = _text_digests(held.values(), self.meta)
         originals = self._originals(rows)
-        present = self._present(held)
+        there = [] if self.destination is None else self.destination.hold(list(held))
+        sources = {id: one.document.source for id, one in held.items()}
+        present = {one.id for one in there if same_json(one.document.source, sources[one.id])}
         entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
         for id, one in held.items():
             planned = self._planned(row_of[id], one, digest_of.get(id), originals)
@@ -286,7 +278,7 @@ class _Work:
                     failures.append(Failure(id, f"it can't be logged: {error}"))
         if entries:
             log.plan(lines)
-            done, left = self._carry_out(entries, row_of)
+            done, left = self._change(entries, row_of)
             failures += left
         if entries or failures:
             log.settle(done, failures)
@@ -296,14 +288,7 @@ class _Work:
         texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
         return report, sum(len(text or "") for text in texts) + sum(map(len, lines))
 
-    def _present(self, held: Mapping[str, Held]) -> set[str]:
-        """Return the ids of the documents that the destination has already."""
-        found = [] if self.destination is None else self.destination.hold(list(held))
-        return {
-            one.id for one in found if same_json(one.document.source, held[one.id].document.source)
-        }
-
-    def _carry_out(
+    def _change(
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
         """Change logged documents; return the ids of those that changed, and the failures."""
