@@ -231,7 +231,7 @@ def find_groups(
 
     Raises UsageError if the scheme lacks the tokens, or the folder belongs to another job.
     """
-    step = on_step or _no_step
+    step = on_step or (lambda *_: None)
     if grouping.exact:
         reading = Reading(meta, None, grouping.keep)
     else:
@@ -281,7 +281,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     columns = ScanColumns.of(part, texts)
     assert columns.texts_of is not None
     job = _GroupRun(
-        Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step
+        Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, lambda *_: None
     )
     right, left = np.tril_indices(job.classes.filled, -1)
     every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
@@ -317,10 +317,6 @@ def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
         return f"joined by judgements, and {unlike}"
     by = f"{chain} or by judgements" if judged.duplicates else chain
     return f"joined by {by}, and {unlike}: --method leader leaves them"
-
-
-def _no_step(_: str, done: int, total: int) -> None:
-    """Ignore progress."""
 
 
 class _GroupRun:

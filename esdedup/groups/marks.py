@@ -27,10 +27,7 @@ NO_MARKS: Marks = dict.fromkeys(MARKS)
 
 
 class Wanted(NamedTuple):
-    """The marks of a document that has the text that it was grouped by.
-
-    digest: of that text. marks: all of `MARKS`, with None to remove one.
-    """
+    """The digest of a document's text, and all `MARKS` for it, with None to remove one."""
 
     digest: str
     marks: Marks

@@ -164,7 +164,11 @@ def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
     if max((len({*found}) for found in own), default=0) < _VARIOUS * len(texts):
         return None
     before, behind = _outside(texts, common)
-    places = {where: _compared(where, found) for where, found in seen.items()}
+    # At an end of a text a header or footer may follow: compare as many words as nine of ten have.
+    places = {
+        where: _in_nine_of_ten([len(words) for (words,) in found]) if _EDGE in where else 0
+        for where, found in seen.items()
+    }
     return Pattern(common, before, behind, places, max(map(len, own)) / len(texts))
 
 
@@ -195,14 +199,6 @@ def _is_inside(where: _Where, found: Sequence[_Runs], texts: int) -> bool:
         return True
     outer = Counter(words[0 if where[0] == _EDGE else -1] for (words,) in found)
     return 2 * outer.most_common(1)[0][1] > texts
-
-
-def _compared(where: _Where, found: Sequence[_Runs]) -> int:
-    """Return the number of words to compare in a place, or 0 for all.
-
-    At an end of a text a header or footer may follow: as many words as nine of ten texts have.
-    """
-    return _in_nine_of_ten([len(words) for (words,) in found]) if _EDGE in where else 0
 
 
 def _mostly_in(pairs: Set[int], text: Paired) -> bool:
@@ -332,10 +328,14 @@ def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
     _, sizes = np.unique(partition, return_counts=True)
     by_head = np.argsort(partition, kind="stable")
     ends = np.cumsum(sizes)
-    for at in np.flatnonzero(sizes >= FEWEST).tolist():
-        rest = by_head[ends[at] - sizes[at] : ends[at]]
+    for group in np.flatnonzero(sizes >= FEWEST).tolist():
+        rest = by_head[ends[group] - sizes[group] : ends[group]]
         while rest.size >= FEWEST and (pattern := _pattern_in(rest, texts_of, scheme)):
-            found = list(_fillings(pattern, rest, texts_of, scheme))
+            found = [
+                pattern.filling(text)
+                for at in range(0, rest.size, _AT_ONCE)
+                for text in paired(texts_of(rest[at : at + _AT_ONCE]), scheme)
+            ]
             follows = np.array([each is not None for each in found])
             members, rest = rest[follows], rest[~follows]
             split[members] = members[_leaders([each for each in found if each is not None])]
@@ -357,13 +357,6 @@ def _pattern_in(rows: I64, texts_of: TextsOf, scheme: Scheme) -> Pattern | None:
             return pattern
         sample = [text for text in sample if not _mostly_in(pivot, text)]
     return None
-
-
-def _fillings(
-    pattern: Pattern, rows: I64, texts_of: TextsOf, scheme: Scheme
-) -> Iterator[Filling | None]:
-    for first in range(0, rows.size, _AT_ONCE):
-        yield from map(pattern.filling, paired(texts_of(rows[first : first + _AT_ONCE]), scheme))
 
 
 def _leaders(fillings: Sequence[Filling]) -> list[int]:

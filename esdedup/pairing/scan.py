@@ -115,7 +115,16 @@ class WorkFolder:
         try:
             with suppress(FileExistsError):
                 path.mkdir(0o700)
-            _require_ours(path)
+            if path.is_symlink():
+                raise UsageError(
+                    f"work folder {path}: it is a symbolic link: name a folder (--work)"
+                )
+            for entry in path.iterdir():
+                if not _OURS.fullmatch(entry.name) or entry.is_symlink() or not entry.is_file():
+                    raise UsageError(
+                        f"work folder {path}: it holds {entry.name}, which esdedup did not write:"
+                        " remove that, or name another folder (--work)"
+                    )
         except OSError as error:
             raise UsageError(
                 f"work folder {path}: {error.strerror}: name another one (--work)"
@@ -324,19 +333,6 @@ class WorkFolder:
                     file.unlink()
 
 
-def _require_ours(path: Path) -> None:
-    """Raise UsageError if a folder is a link, or holds anything that is not a file of ours."""
-    if path.is_symlink():
-        raise UsageError(f"work folder {path}: it is a symbolic link: name a folder (--work)")
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if not _OURS.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
-                raise UsageError(
-                    f"work folder {path}: it holds {entry.name}, which esdedup did not write:"
-                    " remove that, or name another folder (--work)"
-                )
-
-
 @contextmanager
 def _loaded(file: Path) -> Iterator[Any]:
     with file.open("rb") as raw, np.load(raw) as arrays:
@@ -386,9 +382,14 @@ def _parts(
     batches: Iterable[Sequence[Document]],
     on_read: Callable[[int], None],
 ) -> Iterator[Part]:
-    read = _tokens if reading.sketching is None else _sketched
+    fields = reading.meta.text_fields
     for batch in itertools.chain([[]], batches):
-        yield read(store, batch, reading)
+        if reading.sketching is None:
+            yield _tokens(store, batch, reading)
+        else:
+            # The text of a document with tokens can have been removed since.
+            texts = [text_at(document.source, fields) or "" for document in batch]
+            yield sketched(_ids(batch), texts, reading, reading.keep.keys(batch, fields))
         on_read(len(batch))
 
 
@@ -405,13 +406,6 @@ def sketched(
         values = sketches.values[reading.sketch.name]
     digests, kept = digest_words(sketches.digests), Strings.of(texts)
     return Part(ids, digests, sketches.filled, values.astype(reading.dtype), kept, keys)
-
-
-def _sketched(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
-    fields = reading.meta.text_fields
-    # The text of a document with tokens can have been removed since.
-    texts = [text_at(document.source, fields) or "" for document in batch]
-    return sketched(_ids(batch), texts, reading, reading.keep.keys(batch, fields))
 
 
 def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:

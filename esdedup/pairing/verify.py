@@ -134,7 +134,11 @@ class _ByTexts:
 
     def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
         """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
-        order = _by_group(left, right)
+        # Connected pairs are together, so that few texts come twice.
+        numbers, one, other = renumbered(left, right)
+        groups = singletons(numbers.size)
+        join(groups, one, other)
+        order = np.lexsort((right, left, groups[one]))
         while order.size:
             block = order[:_PAIRS_AT_ONCE]
             # As many documents as fit, by the mean length of the earlier ones.
@@ -161,14 +165,6 @@ def _verified(task: _Task) -> tuple[F64, int, int]:
     """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
     sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
     return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
-
-
-def _by_group(left: I64, right: I64) -> I64:
-    """An order of the pairs that keeps connected ones together, so that few texts come twice."""
-    rows, one, other = renumbered(left, right)
-    groups = singletons(rows.size)
-    join(groups, one, other)
-    return np.lexsort((right, left, groups[one]))
 
 
 def _fitting(left: I64, right: I64, most: int) -> int:

@@ -76,11 +76,14 @@ def test_templates_are_split_and_copies_found(place: Place) -> None:
 
 
 @local
-def test_a_large_group_of_copies_stays_whole(place: Place) -> None:
-    fill(place, copies())
+def test_a_large_group_of_copies_stays_whole_and_is_not_warned_of(place: Place) -> None:
+    target = fill(place, copies())
     with esdedup.open(place.target, place.index) as index:
         (whole,), (split,) = index.groups(**SETTING), index.groups(**SETTING, split_templates=True)
         assert len(whole.members) == len(split.members) == 23
+    ran = run_command("report", "-o", "page.html", *target)
+    assert ran.json[0]["largest"][0]["template"] is None
+    assert "template" not in ran.err + run_command("dedup", *target).err
 
 
 @pytest.mark.on_every_server
@@ -115,14 +118,6 @@ def test_items_and_clauses_keep_documents_apart(tmp_path: Path) -> None:
         found = scored(texts, grouped(index, **SETTING, split_templates=True))
     assert found["kept"] >= 0.98
     assert found["found"] >= 0.98
-
-
-@local
-def test_copies_are_not_warned_of(place: Place) -> None:
-    target = fill(place, copies())
-    ran = run_command("report", "-o", "page.html", *target)
-    assert ran.json[0]["largest"][0]["template"] is None
-    assert "template" not in ran.err + run_command("dedup", *target).err
 
 
 @local

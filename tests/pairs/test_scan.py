@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def test_a_folder_that_goes_away_is_an_error(folder: Path) -> None:
             find_groups(index.store, index.meta, Grouping(), work=opened)
 
 
-@fuzz
+@partial(fuzz, most=2_500)
 @given(data=st.data())
 def test_a_damaged_folder_is_an_error(folder: Path, data: st.DataObject) -> None:
     whole, work = folder / "whole", folder / "work"

@@ -590,7 +590,7 @@ def test_the_log_of_a_run_that_failed_has_an_end(store: Store, others: Place, ap
 # Changed bytes: nothing is hidden
 
 
-@fuzz
+@partial(fuzz, most=8_000)
 @local
 @given(at=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255), data=st.data())
 def test_a_changed_byte_of_a_log_is_told(
