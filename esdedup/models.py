@@ -183,11 +183,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class WriteReport(Counts):
-    """Counts of the documents of a write; they add up to the documents given."""
+    """Counts of the documents of a write; they add up to the documents given.
+
+    unchanged: documents to create that a local file has in the same bytes.
+    """
 
     created: int = 0
     updated: int = 0
     failures: list[Failure] = field(default_factory=list)
+    unchanged: int = 0
 
 
 @dataclass(frozen=True)

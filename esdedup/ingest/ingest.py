@@ -221,7 +221,7 @@ class _Writer:
         written = self.store.write([documents[row] for row in rows.values()], create=True)
         taken = [each for each in written.failures if each.conflict]
         refused = [each for each in written.failures if not each.conflict]
-        unchanged = 0
+        unchanged = written.unchanged
 
         def decide(held: Sequence[Held]) -> list[Decision]:
             found = [rows[one.id] for one in held]

@@ -66,8 +66,8 @@ class Store(Protocol):
     ) -> WriteReport:
         """Write documents; what is reported as created or updated is durable.
 
-        create: report a conflict for an id that is taken. Raises StoreUnavailable, with the number
-        of documents acknowledged, when the retries run out.
+        create: report a conflict for an id that is taken, but for the same bytes. Raises
+        StoreUnavailable, with the number of documents acknowledged, when the retries run out.
         """
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:

@@ -40,6 +40,7 @@ from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.tables import (
+    NO_MARKS,
     Columns,
     Numbered,
     Tables,
@@ -128,8 +129,17 @@ class LocalStore:
         with self._writing() as tables:
             if create:
                 taken = tables.insert(rows)
-                failures = [Failure(rows[at].id, "the id is taken", conflict=True) for at in taken]
-                return WriteReport(len(rows) - len(taken), 0, failures)
+                # When a run resumes, this is twice as fast as to hold and compare them.
+                stored = tables.stored([rows[at].id for at in taken])
+                failures = [
+                    Failure(rows[at].id, "the id is taken", conflict=True)
+                    for at in taken
+                    if isinstance(documents[at], Document)
+                    or stored[rows[at].id][1][1:3] != rows[at][1:3]
+                    or rows[at][3:] not in (stored[rows[at].id][1][3:], NO_MARKS)
+                ]
+                unchanged = len(taken) - len(failures)
+                return WriteReport(len(rows) - len(taken), 0, failures, unchanged)
             latest = {row.id: row for row in rows}
             stored = tables.stored(list(latest))
             tables.replace([(old, latest[id]) for id, old in stored.items()])
