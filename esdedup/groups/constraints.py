@@ -93,11 +93,7 @@ class Constraints:
         return near
 
     def join(self, partition: I64, left: I64, right: I64, nearness: F64) -> None:
-        """Join the groups of pairs, except for those that can't link, in place.
-
-        Pairs that would bring rows together that can't link are joined one by one, the nearest
-        first, as long as they do not.
-        """
+        """Join the groups of pairs except those that can't link, in place, the nearest first."""
         cannot = self._among(partition.size)
         if not cannot.size:
             join(partition, left, right)

@@ -6,7 +6,7 @@ enough of them, `verify` computes exact similarities, and `union_find` joins sim
 Equal texts are one row from the start. Memory grows with the documents, not with their pairs.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -290,23 +290,19 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     value = groups.value.copy()
     digests[rows], value[rows] = found.digests, found.value
     representative[rows] = rows[found.representative]
-    formed_by = _with_newer(groups.judgements, judgements, {*names})
+    # The present judgements replace those among these documents.
+    own, then = {*names}, groups.judgements
+    judged = [each for each in then.pairs if not {each.left, each.right} <= own]
+    judged += [each for each in judgements.pairs if {each.left, each.right} <= own]
+    heading = [id for id in then.representatives if id not in own]
+    heading += [id for id in judgements.representatives if id in own]
     return replace(
         groups,
         digests=digests,
         representative=representative,
         value=value,
-        judgements=formed_by,
+        judgements=Judgements(tuple(judged), tuple(heading)),
     )
-
-
-def _with_newer(then: Judgements, now: Judgements, ids: Set[str]) -> Judgements:
-    """Return the judgements with those among some documents replaced by the present ones."""
-    pairs = [each for each in then.pairs if not {each.left, each.right} <= ids]
-    pairs += [each for each in now.pairs if {each.left, each.right} <= ids]
-    chosen = [id for id in then.representatives if id not in ids]
-    chosen += [id for id in now.representatives if id in ids]
-    return Judgements(tuple(pairs), tuple(chosen))
 
 
 def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
@@ -320,10 +316,9 @@ def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
 
 
 class _GroupRun:
-    """Groups documents that were read.
+    """Group documents that were read.
 
-    The arrays have shape (filled,). partition: as in `union_find`. partner: the first row that was
-    found similar to each row, its own row if none. value: nearness to the partner.
+    partner: the first row that was found similar to each, or its own. value: nearness to it.
     """
 
     def __init__(
@@ -372,10 +367,7 @@ class _GroupRun:
         return self._groups(partition, value, candidates)
 
     def _lead_again(self, partition: I64) -> None:
-        """Separate rows from a first row that is not similar, in place.
-
-        The first of these rows leads the others of the group, and so on.
-        """
+        """Let the first row that is not similar to its leader lead the others, in place."""
         rows = np.flatnonzero(partition != np.arange(partition.size))
         while rows.size:
             rows = rows[self._nearness(partition[rows], rows) < self._least]

@@ -89,11 +89,7 @@ def mark_paths(meta: IndexMeta) -> list[str]:
 
 
 def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> ChangeReport:
-    """Write the marks that documents lack. wanted: by id.
-
-    Documents that changed or were deleted since they were grouped are stale and skipped. Returns
-    counts that add up to the documents. Raises the errors of the store.
-    """
+    """Write the marks that documents lack, by id, and return counts; changed ones are stale."""
 
     def decision(held: Held) -> Decision:
         lacking = wanted[held.id].lacking(held.document.source, meta)

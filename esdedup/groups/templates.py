@@ -244,11 +244,9 @@ def _numbers(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def _agree(one: Filling, other: Filling, often: Counter[_Key], documents: int) -> bool:
-    """True if documents agree in what both have, and few would do so by chance.
+    """Return whether documents agree in what both have, and few would do so by chance.
 
-    One may lack numbers of the other, and either a place, or some of the times that one comes.
-    Misprints of words do not count. A number is never one. often: documents with the words in a
-    place.
+    often: documents with the words in a place.
     """
     is_lacking = False
     if one.numbers != other.numbers:
@@ -288,10 +286,7 @@ def _has_numbers_of(full: Filling, less: Filling) -> bool:
 
 
 def _aligned(fewer: Sequence[str], more: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each of `fewer` with one of `more`, in order; if there are more, with an equal one.
-
-    Ends at the first for which there is none.
-    """
+    """Yield each of `fewer` with one of `more`, in order, up to the first that has none."""
     if len(fewer) == len(more):
         yield from zip(fewer, more, strict=True)
         return

@@ -22,13 +22,10 @@ from esdedup.stores.stop_list import stopped_tokens
 
 @dataclass(frozen=True)
 class Reading:
-    """Says what to read of each document.
+    """What to read of each document.
 
-    sketch: whose tokens are read; None for digests alone.
-    keep: the fields that it orders documents by are read too.
-    sketching: the scheme to sketch texts with, which are then read in place of tokens; None to read
-    tokens. It has the sketch alone.
-    first: ids of documents that come before all others.
+    sketch: whose tokens are read; None for digests alone. sketching: the scheme of this sketch
+    alone, to read and sketch texts; None to read tokens. first: ids that precede all others.
     """
 
     meta: IndexMeta

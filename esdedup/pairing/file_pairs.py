@@ -34,9 +34,8 @@ _Read = tuple[Part, list[BadRecord]]
 class FileDocuments:
     """The documents of files, in a folder.
 
-    read: number of records. failed: number of them left out. without_words: number of documents
-    whose texts have no words. repeated: the ids that came
-    before.
+    read, failed: numbers of records, and of those left out. without_words: documents whose texts
+    have no words. repeated: the ids that came before.
     """
 
     def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:

@@ -227,10 +227,9 @@ class WorkFolder:
                 )
 
     def columns(self, reading: Reading) -> ScanColumns:
-        """Return the columns of the documents of all shares, each once.
+        """Return the columns of all shares; of several documents of one id the last one stays.
 
-        Of several documents of one id the last one stays. Raises UsageError if the keep rule names
-        a field that no document has.
+        Raises UsageError if the keep rule names a field that no document has.
         """
         parts = []
         with _naming(self.path):

@@ -48,10 +48,7 @@ def texts_of(columns: ScanColumns, store: Store, text_fields: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class _Task:
-    """Pairs to verify, perhaps in another process.
-
-    texts: read the texts of documents, page by page. left, right: positions among these.
-    """
+    """Pairs to verify, as positions among the documents whose texts are read page by page."""
 
     texts: Sequence[Callable[[], list[str]]]
     left: I64
@@ -70,10 +67,7 @@ class Nearness(Protocol):
         """Return the nearness of each pair, shape (pairs,)."""
 
     def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
-        """Yield the pairs of blocks with their nearness, in blocks that may be smaller.
-
-        workers: number of processes that compute.
-        """
+        """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
 
 
 def nearness_of(

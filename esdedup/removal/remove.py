@@ -90,11 +90,7 @@ def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Fai
 
 
 def move_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> _Restored:
-    """Restore documents, and delete them in the index that they were moved to, if any.
-
-    A document that was present there before the run stays. One that was changed there stays there
-    too, and is among the failures.
-    """
+    """Restore documents, and delete the unchanged ones that the run moved to `destination`."""
     created, present, failures = put_back(store, [entry.held for entry in entries])
     if destination is not None:
         ours = [entry.held for entry in entries if not entry.present]

@@ -501,7 +501,6 @@ def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--keep", "best"], "newest:FIELD"),
         (
             ["--sketch", "simhash", "--threshold", "0.8"],
             "--threshold can't be combined with --sketch simhash",

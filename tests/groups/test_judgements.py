@@ -325,14 +325,6 @@ def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_pat
     assert {each.id: each.source for each in local.store.get([*before])} == before
 
 
-def test_a_move_that_is_refused_makes_no_index(local: esdedup.Index, tmp_path: Path) -> None:
-    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(2)])
-    (tmp_path / "log.zst").touch()
-    with pytest.raises(esdedup.UsageError, match=r"log\.zst exists"):
-        local.dedup("move", to="others", log=tmp_path / "log.zst", apply=True)
-    assert local.store.beside("others").meta() is None
-
-
 def test_leaders_of_split_templates_are_like_their_duplicates(local: esdedup.Index) -> None:
     # Letters of a template, and five of them twice: without their end, and without their beginning.
     base = [f"base{one}{other}" for one in "abcd" for other in "abcdefghijklmnopqrstuvwxy"]

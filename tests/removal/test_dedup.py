@@ -604,16 +604,15 @@ def test_a_changed_byte_of_a_log_is_told(
         run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", str(name))
         assert run(place, "undo", str(name), "--yes").status == 0
     written = bytearray(name.read_bytes())
-    old, place_of = written[int(at * len(written))], int(at * len(written))
-    written[place_of] = value
+    written[int(at * len(written))] = value
     damaged = Path(f"damaged.{ending}")
     damaged.write_bytes(written)
     before = whole(store)
     ran = run(place, "undo", str(damaged), "--yes")
     assert "Traceback" not in ran.err
-    # Unless the byte says what it said, such as one of a time of packing.
+    # Some bytes of a compressed page can change, such as its window's size, and not its content.
     if ran.status == 0:
-        assert old == value, ran
+        assert [*LogReader(damaged).pages()] == [*LogReader(name).pages()], ran
     assert whole(store).items() >= before.items()
 
 
@@ -672,9 +671,11 @@ def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
         (["--log", "x.jsonl"], "--apply"),
         (["--to", "x"], "--apply"),
         (["--apply", "--action", "delete", "--yes", "--log", "other.jsonl"], "other.jsonl exists"),
+        (
+            ["--apply", "--action", "move", "--to", "others", "--yes", "--log", "other.jsonl"],
+            "exists",
+        ),
         (["--apply", "--action", "delete", "--yes", "--log", "no/x.jsonl"], "No such file"),
-        (["--threshold", "0.5", "--sketch", "simhash"], "--threshold"),
-        (["--keep", "best"], "best"),
         (["undo", "x.jsonl"], "--yes"),
         (["undo", "x.jsonl", "--yes"], "No such file"),
         (["undo", "other.jsonl", "--yes"], "not a log of esdedup dedup"),
@@ -689,6 +690,7 @@ def test_options_that_do_not_go_together(
     ran = run(place, *command, *arguments)
     assert (ran.status, said in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
     assert len(whole(store)) == 4
+    assert store.beside("others").meta() is None
     assert Path("other.jsonl").read_text() == '{"a": 1}\n'
 
 
