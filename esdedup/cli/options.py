@@ -157,7 +157,7 @@ def typed(name: str) -> bool:
 
 def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
     """Return the sketch to compare by. Raises UsageError for a limit of another measure."""
-    chosen = limits.chosen(scheme)
+    chosen = scheme.chosen(limits)
     if chosen.metric == "hamming" and typed("threshold"):
         raise UsageError(
             f"--threshold can't be combined with --sketch {chosen.name}, which compares by Hamming"

@@ -275,7 +275,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     judgements = read_judgements(store, meta)
     rows = before_others(rows, groups.ids, judgements.representatives)
     grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
-    chosen = None if grouping.exact else grouping.limits.chosen(meta.scheme)
+    chosen = None if grouping.exact else meta.scheme.chosen(grouping.limits)
     texts = texts_in(store, meta.text_fields)(names)
     part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=meta.scheme))
     columns = ScanColumns.of(part, texts)

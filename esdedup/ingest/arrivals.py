@@ -89,7 +89,7 @@ class Originals:
 
     def _read_judgements(self, meta: IndexMeta) -> None:
         """Read the judgements, and the groups that the judged documents have now."""
-        self.policy.limits.for_pairs(meta.scheme)  # Raises UsageError.
+        meta.scheme.for_pairs(self.policy.limits)  # Raises UsageError.
         self._apart: dict[tuple[str, str], set[str]] = defaultdict(set)
         for each in read_judgements(self.store, meta).of("different"):
             ids = each.left, each.right
@@ -164,7 +164,7 @@ class _Arrivals:
         """Find stored documents of equal texts, by the digests of the texts."""
         near: dict[str, list[Original]] = {}
         texts = [*filter(None, self.contents.values())]
-        chosen = self.policy.limits.chosen(self.meta.scheme)
+        chosen = self.meta.scheme.chosen(self.policy.limits)
         sketches = sketch(texts, self.meta.scheme.only(chosen))
         wanted = equal_text_queries(self.meta, chosen, sketches, [Query(text) for text in texts])
         for first in range(0, len(wanted), QUERIES_AT_ONCE):
@@ -271,7 +271,7 @@ class _Peers:
     """
 
     def __init__(self, texts: Mapping[str, str], scheme: Scheme, limits: Limits) -> None:
-        chosen = limits.for_pairs(scheme).for_texts(limits)
+        chosen = scheme.for_pairs(limits).for_texts(limits)
         self.by_sets = chosen.metric == "jaccard"
         made = sketch([*texts.values()], scheme.only(chosen), with_shingles=self.by_sets)
         self._limits, self._chosen = limits, chosen

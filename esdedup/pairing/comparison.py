@@ -101,7 +101,7 @@ def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) ->
     A stop list names stored tokens. With one, tokens are read in any case. Raises UsageError for
     limits that the sketch can't hold.
     """
-    sketch = limits.for_pairs(meta.scheme)
+    sketch = meta.scheme.for_pairs(limits)
     tokens = Reading(meta, sketch, keep)
     stored = recall_of_pairs(sketch, limits)
     if stored >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):

@@ -100,7 +100,7 @@ def pairs_in_files(
     workers: number of processes. on_read: called with the number of records so far. Raises
     UsageError if the scheme lacks the tokens.
     """
-    chosen = limits.for_pairs(meta.scheme)
+    chosen = meta.scheme.for_pairs(limits)
     scheme = meta.scheme.only(chosen)
     reading = Reading(replace(meta, scheme=scheme), chosen, sketching=scheme)
     documents = FileDocuments(folder, reading, dead_letter)

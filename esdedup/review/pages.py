@@ -105,7 +105,7 @@ class Review:
     @property
     def by_distance(self) -> bool:
         """Return whether documents are compared by Hamming distance."""
-        return self.grouping.limits.chosen(self.index.scheme).metric == "hamming"
+        return self.index.scheme.chosen(self.grouping.limits).metric == "hamming"
 
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""

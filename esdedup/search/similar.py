@@ -104,7 +104,7 @@ class _Answer:
 def _answers(
     store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
 ) -> list[Result]:
-    chosen, nearest = limits.chosen(meta.scheme), limits.threshold is None
+    chosen, nearest = meta.scheme.chosen(limits), limits.threshold is None
     levels = levels_of(meta.scheme, chosen) if nearest else [chosen]
     texts, by_sets = [query.text for query in queries], chosen.metric == "jaccard"
     sketches = sketch(texts, meta.scheme.only(*levels), with_shingles=by_sets, limits=limits)
@@ -181,7 +181,7 @@ def _of_equal_text(
     store: Store, meta: IndexMeta, query: Query, digest: str, limits: Limits
 ) -> Result:
     """Return the documents of the same text, which has no shingle; none for an empty text."""
-    by_sets = limits.chosen(meta.scheme).metric == "jaccard"
+    by_sets = meta.scheme.chosen(limits).metric == "jaccard"
     similarity, distance = (1.0, None) if by_sets else (None, 0)
     if digest == NO_TEXT:
         return Result([], 0, False, similarity, total=0)
@@ -213,7 +213,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     has to verify the hits. A text without any shingle finds nothing, nor does one whose tokens are
     all in the stop list.
     """
-    chosen = limits.chosen(meta.scheme)
+    chosen = meta.scheme.chosen(limits)
     if limits.threshold is None:
         # Single values meet at any similarity.
         chosen = levels_of(meta.scheme, chosen)[-1]

@@ -22,7 +22,7 @@ def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
     found = len(result.matches)
     if result.blind and not found:
         return None
-    chosen = limits.chosen(scheme)
+    chosen = scheme.chosen(limits)
     several = len(levels_of(scheme, chosen)) > 1
     better = "" if several else f": an index of {chosen.nearest} finds more"
     if found < limits.k and not result.truncated:

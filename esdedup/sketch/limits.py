@@ -1,16 +1,9 @@
 """Limits of a comparison: its sketch, threshold, recall and caps, checked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
-
-if TYPE_CHECKING:
-    from esdedup.sketch.kinds.base import Sketch
-    from esdedup.sketch.scheme import Scheme
 
 LOOKING = 0.5
 """The default threshold of commands that only look: similar, pairs, query."""
@@ -87,16 +80,3 @@ class Limits:
         if self.threshold is None:
             raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
         return self.threshold
-
-    def chosen(self, scheme: Scheme) -> Sketch:
-        """Return the sketch to compare by. Raises UsageError for limits that it can't hold."""
-        sketch = scheme.sketch(self.sketch)
-        sketch.check(self)
-        return sketch
-
-    def for_pairs(self, scheme: Scheme) -> Sketch:
-        """Return the sketch to compare all documents by. Raises UsageError."""
-        sketch = self.chosen(scheme)
-        if sketch.metric == "jaccard":
-            _ = self.least_similarity
-        return sketch

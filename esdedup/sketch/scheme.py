@@ -110,6 +110,19 @@ class Scheme:
         listed = ", ".join(self.names)
         raise UsageError(f"there is no sketch {name!r}: use {listed}")
 
+    def chosen(self, limits: Limits) -> Sketch:
+        """Return the sketch to compare by. Raises UsageError for limits that it can't hold."""
+        sketch = self.sketch(limits.sketch)
+        sketch.check(limits)
+        return sketch
+
+    def for_pairs(self, limits: Limits) -> Sketch:
+        """Return the sketch to compare all documents by. Raises UsageError."""
+        sketch = self.chosen(limits)
+        if sketch.metric == "jaccard":
+            _ = limits.least_similarity
+        return sketch
+
     @property
     def banded(self) -> Banded:
         """The first sketch with bands. Raises UsageError if there is none."""
@@ -132,7 +145,7 @@ class Scheme:
 
     def for_texts(self, limits: Limits) -> Scheme:
         """Return the sketch to compare texts by alone, as wide as the recall takes."""
-        return self.only(limits.for_pairs(self).for_texts(limits))
+        return self.only(self.for_pairs(limits).for_texts(limits))
 
     def replaced(self, sketch: Sketch) -> Scheme:
         """Return the scheme with a sketch in place of the one of its name."""

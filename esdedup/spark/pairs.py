@@ -1,7 +1,5 @@
 """Finds all similar pairs of a DataFrame of documents, with exact similarity."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Sequence
@@ -109,7 +107,7 @@ def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
     of = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
-    chosen = limits.for_pairs(of)
+    chosen = of.for_pairs(limits)
     if chosen.metric != "jaccard":
         raise UsageError(f"Spark compares by Jaccard similarity, and not by {chosen.name!r}")
     if isinstance(scheme, IndexMeta):

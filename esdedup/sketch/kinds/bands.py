@@ -11,11 +11,9 @@ So this simplest family reaches the binomial error, also on sets of 5 shingles:
 `benchmarks/minhash_families.py` at commit 4d72008 compares it with one-permutation hashing.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -30,11 +28,9 @@ from esdedup.sketch.banding import (
     swaps_for,
 )
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
-
-if TYPE_CHECKING:
-    from esdedup.sketch.limits import Limits
 
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every value of the signature of an empty set."""

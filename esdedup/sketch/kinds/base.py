@@ -11,18 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from esdedup.arguments import check_fields, check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
+from esdedup.sketch.limits import Limits
 from esdedup.text.arrays import U64, Mask, Ragged
 from esdedup.text.shingles import distinct, shingle
-
-if TYPE_CHECKING:
-    from esdedup.sketch.limits import Limits
 
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import choose_banding
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS, Banded
-
-if TYPE_CHECKING:
-    from esdedup.sketch.limits import Limits
+from esdedup.sketch.limits import Limits
 
 _PERMUTATIONS_FOR_TEXTS = 160
 

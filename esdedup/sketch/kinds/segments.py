@@ -5,21 +5,16 @@ one. Looking up a segment's neighbours too is multi-index hashing: Norouzi, Punj
 search in Hamming space with multi-index hashing", CVPR 2012, section 2.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.text.arrays import U64
-
-if TYPE_CHECKING:
-    from esdedup.sketch.limits import Limits
 
 _RADII = 3
 MAX_PROBES = 65_536

@@ -4,17 +4,12 @@ A document at Jaccard similarity s shares each value with probability s, so that
 rows has to be met. `search.similar` looks values up after bands.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.tokens import MAX_TOKENS
-
-if TYPE_CHECKING:
-    from esdedup.sketch.limits import Limits
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ Not ready are the statuses 429, 502, 503 and 504, of a request or of an item of 
 documents have ids, and a change names the version that it is for.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import random
