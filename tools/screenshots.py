@@ -75,7 +75,7 @@ def pages() -> dict[str, str]:
     """Return the address of each page, by the name of its picture."""
     return {
         "search": "/search?id=en-08&threshold=0.6",
-        "groups": "/groups?sort=likeness",
+        "groups": "/groups",
         "group": "/group?id=en-08",
         "right-to-left": "/compare?left=ar-01&right=ar-02",
         "judge": "/judge",

@@ -28,7 +28,6 @@ READY = (
     "/search?id=0",
     "/groups",
     "/groups?page={last}",
-    "/groups?sort=likeness",
     "/group?id={largest}",
     "/compare?left={largest}&right=0",
     "/judge",

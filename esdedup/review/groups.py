@@ -39,21 +39,19 @@ class GroupPages:
         return self.review.redirect("/decide" if given.get("from") == "decide" else "/groups")
 
     def browse(self, given: Given) -> Response:
-        """Show a page of the list of groups."""
-        review, sort = self.review, given.get("sort", "size")
+        """Show a page of the list of groups, the largest first."""
+        review = self.review
         listed = review.found.listed()
         if listed is None or review.found.finding:
             return self._waiting()
         pages = max(1, -(-len(listed) // _GROUPS))
         page = given.whole("page", 1, pages)
-        order = listed.by_likeness if sort == "likeness" else np.arange(len(listed))
-        some = order[(page - 1) * _GROUPS : page * _GROUPS]
+        some = range(len(listed))[(page - 1) * _GROUPS : page * _GROUPS]
         return review.page(
             "groups.html",
             listed=listed,
-            rows=described(review, listed, some.tolist()),
+            rows=described(review, listed, some),
             warnings=warnings_of(review, listed),
-            sort=sort,
             number=page,
             pages=pages,
         )

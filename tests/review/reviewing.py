@@ -51,10 +51,6 @@ class Reviewing:
         """The address of a path, below the root of the pages, which a browser has open."""
         return f"{self.url.partition('/?')[0]}/{page.url.split('/')[3]}{path}"
 
-    @property
-    def token(self) -> str:
-        return self.url.partition("?token=")[2]
-
     def __enter__(self) -> Self:
         return self
 
@@ -68,7 +64,7 @@ class Reviewing:
             self._process.wait()
         if kind is None:
             assert (running, self._process.returncode) == (True, 0), self.log
-            assert self.log.count(self.token) == 1
+            assert self.log.count(self.url.partition("?token=")[2]) == 1
             assert "Traceback" not in self.log, self.log
 
     def _printed(self) -> bool:

@@ -96,6 +96,12 @@ def test_another_choice_replaces_those_of_the_group(opened: Open) -> None:
     review.decisions.unrepresent("a3")
     assert groups(review) == BOTH
     assert review.found.outdated is None
+    # Groups that were found with a choice must all be found again without it.
+    review.index.represent("b2")
+    review = opened()
+    assert groups(review) == {("a1", "a2", "a3"), ("b2", "b1", "b3")}
+    review.decisions.unrepresent("b2")
+    assert "when all groups are found again" in str(review.found.outdated)
 
 
 def test_undo_writes_the_judgement_before_unchanged(
@@ -120,14 +126,6 @@ def test_undo_writes_the_judgement_before_unchanged(
     with pytest.raises(esdedup.UsageError, match="nothing to undo"):
         review.decisions.undo(made.time)
     assert index.judgements().pairs == (earlier,)
-
-
-def test_a_choice_that_groups_were_found_with_asks_for_all_groups_again(opened: Open) -> None:
-    opened().index.represent("b2")
-    review = opened()
-    assert groups(review) == {("a1", "a2", "a3"), ("b2", "b1", "b3")}
-    review.decisions.unrepresent("b2")
-    assert "when all groups are found again" in str(review.found.outdated)
 
 
 def test_what_changes_no_group_leaves_them(opened: Open) -> None:
