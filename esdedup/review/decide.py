@@ -28,7 +28,7 @@ from esdedup.text.characters import message_of
 
 OnReport = Callable[[Any], None]
 _EXAMPLES = 10
-"""Groups on the page, the largest and the least similar ones."""
+"""Groups on the page, the least similar ones."""
 _MOST = 20
 """Failures of a run on the page, the first ones, and logs, the last ones."""
 _SECONDS = 2.0
@@ -87,9 +87,7 @@ class Decide:
         review, found = self.review, self.review.found
         listed, error, plan = found.listed(), None, {}
         if listed is not None:
-            largest = range(min(_EXAMPLES, len(listed)))
             plan = self._plan(listed)
-            plan["largest"] = described(review, listed, largest)
             plan["farthest"] = described(review, listed, listed.by_likeness[:_EXAMPLES].tolist())
         elif not self.runs:
             error = found.ready()
