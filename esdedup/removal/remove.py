@@ -169,14 +169,14 @@ class Dedup:
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
         destination = None if self.to is None else self.store.beside(self.to)
-        run = Run(self.store, self.meta, self.groups, self.action, destination)
+        run = Removal(self.store, self.meta, self.groups, self.action, destination)
         run.check()
         with LogWriter(self.log, header) as log:
             return replace(self, report=run.carry_out(log, on_report))
 
 
 @dataclass(frozen=True)
-class Run:
+class Removal:
     """A run that deletes, marks or moves the duplicates of groups.
 
     destination: an index of the same scheme to move them to; created if there is none.

@@ -160,7 +160,7 @@ def test_a_scheme_by_the_advice_of_a_warning_ends_it(
     run_command("index", "a.jsonl")
     warned = run_command(*query)
     assert "are found" in warned.err
-    advice = re.findall(r"esdedup (scheme --threshold \S+ --recall \S+)", warned.err)
+    advice = re.findall(r"esdedup (scheme --threshold \S+ --recall [^\s`]+)`", warned.err)
     if not advice:
         assert "No scheme reaches" in warned.err
         return

@@ -292,16 +292,6 @@ def test_a_look_says_what_it_can_find() -> None:
     assert answer["expected_recall"] is None
 
 
-@pytest.mark.parametrize("threshold", ["0.05", "0.1", "0.3"])
-def test_advised_schemes_reach_what_the_advice_promises(threshold: str) -> None:
-    run("index", "articles.jsonl")
-    options = ["-t", threshold, "--recall", "0.999"]
-    (advice,) = re.findall("esdedup (scheme.*) finds", run("similar", "--id", "a", *options).err)
-    run(*advice.split(), "-o", "better.json")
-    run("index", "articles.jsonl", "--db", "better.db", "--scheme", "better.json")
-    assert run("similar", "--db", "better.db", "--id", "a", *options).err == ""
-
-
 def test_all_matches_are_counted() -> None:
     same = [{"id": str(n), "text": f"one two three four five six {n}"} for n in range(30)]
     write_lines(Path("same.jsonl"), same)
