@@ -22,7 +22,7 @@ from esdedup.exceptions import StoreUnavailable
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import FIELD, Document, Failure, Held
 from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
-from esdedup.removal.remove import DedupReport, Run
+from esdedup.removal.remove import DedupReport, Removal
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
@@ -143,11 +143,11 @@ def apply(store: Store, others: Place, tmp_path: Path) -> Iterator[Apply]:
         if action == "move":
             destination = others.open()
             opened.append(destination)
-        Run(store, META, groups, action, destination).check()
+        Removal(store, META, groups, action, destination).check()
         log = Log(tmp_path / "log.jsonl.zst", action, others.index if destination else None)
         log.then, log.finally_ = then, finally_
         with log:
-            return Run(by or store, META, groups, action, destination).carry_out(log)
+            return Removal(by or store, META, groups, action, destination).carry_out(log)
 
     yield do
     for one in opened:
@@ -427,7 +427,7 @@ def test_an_alias_that_means_another_index_ends_the_run(
     log.finally_ = lambda: point(*names)
     groups = find_groups(store, META, Grouping())
     with pytest.raises(esdedup.StoreError, match=f"means {names[1]} now"), log:
-        Run(store, META, groups, "delete").carry_out(log)
+        Removal(store, META, groups, "delete").carry_out(log)
     assert len(whole(store)) == 240
     store.close()
     old = Place(url, names[0]).open()
