@@ -9,7 +9,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -99,6 +99,12 @@ def print_table(
         # Not as the table's own title, which would be wrapped to the table's width.
         console.print(Text(visible(title), style="bold"))
     console.print(table)
+
+
+def print_facts(rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    """Print a table of names and what is known of them, without a head."""
+    facts = list(rows)
+    print_table([("", "text")] * len(facts[0]), facts, title)
 
 
 def print_groups(groups: Groups, most: int, more: str, title: str | None = None) -> None:

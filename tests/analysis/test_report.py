@@ -130,9 +130,9 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
 def test_examples_are_from_all_over_the_range_and_marked(place: Place) -> None:
     same = [{"id": f"p{end}", "text": f"{words(999)}, and so on{end}"} for end in ".!"]
     fill(place, [*near_duplicates(60), *same])
-    line, page, _ = reported(place, "--threshold", "0.5", "--examples", "6")
+    line, page, _ = reported(place, "--threshold", "0.5")
     values = [each["value"] for each in line["examples"]]
-    assert len(values) == 6
+    assert len(values) == 8
     assert values == sorted(values, reverse=True)
     full = [each for each in line["bins"] if each["count"]]
     assert full[0]["low"] <= values[-1] < full[0]["high"]
@@ -140,7 +140,7 @@ def test_examples_are_from_all_over_the_range_and_marked(place: Place) -> None:
     assert {"new", "某", "另"} & {*page.marked}
     assert "no word differs" in page.shown
     assert "shared words left out" in page.shown
-    again, _, _ = reported(place, "--threshold", "0.5", "--examples", "6")
+    again, _, _ = reported(place, "--threshold", "0.5")
     assert again["examples"] == line["examples"]
     assert len({each["representative"]["id"] for each in line["examples"]}) > 1
 
@@ -189,8 +189,8 @@ def test_an_empty_index_and_one_without_duplicates(place: Place) -> None:
 def test_hot_buckets_are_shown(place: Place) -> None:
     common = words(0, 200)
     fill(place, [{"id": str(n), "text": f"{common} w{n}"} for n in range(29)])
-    line, page, _ = reported(place, "--hot", "3")
-    (stats,) = command(place, "stats", "--hot", "3").json
+    line, page, _ = reported(place)
+    (stats,) = command(place, "stats", "--hot", "10").json
     assert [each["token"] for each in line["hot"]["buckets"]] == [
         each["token"] for each in stats["hot"]
     ]

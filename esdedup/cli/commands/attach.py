@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 from typer import Exit, echo
 
 from esdedup.admin.attach import AttachPlan, attach, plan_attach, plan_next
-from esdedup.admin.check import Check, IndexCheck, Tally, check
-from esdedup.admin.preflight import Obstacle
+from esdedup.admin.check import Check, IndexCheck, check
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
 from esdedup.arguments import setting
@@ -35,7 +33,6 @@ def attach_command(
     scheme: Path | None = options.scheme(),
     field: str | None = options.field(),
     dry_run: bool = options.dry_run(),
-    as_json: bool = options.as_json(),
 ) -> None:
     """Add the token fields to an index that exists.
 
@@ -48,17 +45,13 @@ def attach_command(
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
-            found = {"change": change.mapping, "obstacles": _plain(change.obstacles)}
-            if as_json:
-                output.print_json({"index": change.index, **found})
-                continue
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
             else:
                 _show_request(f"{change.index}/_mapping", change.mapping)
             message(*map(str, change.obstacles))
         if plan.named.kind == "data stream":
-            _show_template(plan, as_json)
+            _show_template(plan)
         # The change is seen before it is made.
         sys.stdout.flush()
         if dry_run:
@@ -72,25 +65,17 @@ def attach_command(
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_template(plan: AttachPlan, as_json: bool) -> None:
-    name, body = template_name(plan.named.name), template_body(plan.meta)
-    if as_json:
-        output.print_json({"component_template": name, "body": body})
-    else:
-        _show_request(f"_component_template/{name}", body)
+def _show_template(plan: AttachPlan) -> None:
+    _show_request(f"_component_template/{template_name(plan.named.name)}", template_body(plan.meta))
+
+
+def _show_request(path: str, body: Any) -> None:
+    echo(f"PUT {path}\n{json.dumps(body, indent=2, ensure_ascii=output.only_plain())}")
 
 
 def _warn_of_next(cluster: Cluster, plan: AttachPlan) -> None:
     if not next_has_fields(cluster, plan.named, plan.meta):
         message(advice(plan.named.name))
-
-
-def _show_request(path: str, body: Any) -> None:
-    echo(f"PUT {path}\n{json.dumps(body, indent=2, ensure_ascii=False)}")
-
-
-def _plain(obstacles: Iterable[Obstacle]) -> list[dict[str, str]]:
-    return [{"stops": each.stops, "reason": each.reason} for each in obstacles]
 
 
 def template_command(
@@ -99,7 +84,6 @@ def template_command(
     scheme: Path | None = options.scheme(),
     field: str | None = options.field(),
     install: bool = setting(False, "Install it, and do not only show it."),
-    as_json: bool = options.as_json(),
 ) -> None:
     """Show or install the template for the next indices of a name.
 
@@ -111,7 +95,7 @@ def template_command(
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_next(cluster, target.index, wanted, text_field, field)
-        _show_template(plan, as_json)
+        _show_template(plan)
         if install:
             put_template(cluster, target.index, plan.meta)
             name = template_name(target.index)
@@ -156,16 +140,18 @@ def check_command(
     with target.connected() as cluster, output.Progress("Checking") as progress:
         found = check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
     for each in found.indices:
+        findings = _findings(each)
         if as_json:
-            output.print_json(_as_json(each))
+            output.print_json(findings)
         else:
-            _show_check(each)
+            known = [each for each in findings.items() if each[1] not in (None, [])]
+            output.print_facts((name.replace("_", " "), _in_words(value)) for name, value in known)
     _advise(found, target.index)
     if not found.good:
         raise Exit(1)
 
 
-def _as_json(check: IndexCheck) -> dict[str, Any]:
+def _findings(check: IndexCheck) -> dict[str, Any]:
     meta = check.meta
     return {
         "index": check.index,
@@ -179,32 +165,16 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
         "without_tokens": asdict(check.bare),
         "other_scheme": asdict(check.other),
         "stale": check.stale and asdict(check.stale),
-        "obstacles": _plain(check.obstacles),
+        "obstacles": [{"stops": each.stops, "reason": each.reason} for each in check.obstacles],
     }
 
 
-def _show_check(check: IndexCheck) -> None:
-    if check.meta is None:
-        echo(f"{check.index}: not attached")
-    else:
-        rows = {
-            "scheme": check.meta.whole.id,
-            "text fields": ", ".join(check.meta.text_fields),
-            "documents": f"{check.documents:,}",
-            "with tokens": f"{check.sketched:,}",
-            "without tokens": _tally(check.bare),
-            "with another scheme's": _tally(check.other),
-            "with stale tokens": "not looked for" if check.stale is None else _tally(check.stale),
-        }
-        output.print_table([("", "text"), ("", "text")], rows.items(), title=check.index)
-    for obstacle in check.obstacles:
-        echo(f"  {obstacle.reason}")
-
-
-def _tally(tally: Tally) -> str:
-    more = [", ..."] * (tally.count > len(tally.examples) > 0)
-    listed = f": {', '.join(tally.examples)}" if tally.examples else ""
-    return "".join([f"{tally.count:,}{listed}", *more])
+def _in_words(value: Any) -> str:
+    """Return a finding for a table."""
+    if isinstance(value, dict | list | tuple):
+        some = value.values() if isinstance(value, dict) else value
+        return ", ".join(_in_words(each) for each in some if each != ())
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _advise(found: Check, name: str) -> None:

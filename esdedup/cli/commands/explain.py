@@ -52,10 +52,10 @@ def _show(pair: Explanation) -> None:
         ("digest", *(side.digest for side in sides)),
         ("stored tokens", *(side.stored_tokens for side in sides)),
     ]
-    output.print_table([("", "text"), ("", "text"), ("", "text")], rows)
+    output.print_facts(rows)
     facts = [(name, f"{value} ({why})" if why else value) for name, value, why in pair.facts()]
     facts += [(f"{each.name}: tokens", ", ".join(each.met)) for each in pair.sketches if each.met]
-    output.print_table([("", "text"), ("", "text")], facts)
+    output.print_facts(facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
     marks = _marks(console)

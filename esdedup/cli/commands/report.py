@@ -2,22 +2,11 @@
 
 from pathlib import Path
 
-from esdedup.analysis.report import EXAMPLES, HOT
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json, work
-from esdedup.cli.output import (
-    Progress,
-    check_page,
-    message,
-    print_json,
-    print_table,
-    write_page,
-)
+from esdedup.cli.output import Progress, check_page, message, print_facts, print_json, write_page
 from esdedup.groups.groups import Grouping
-from esdedup.search.hot_buckets import MOST_COUNTED
 from esdedup.stores.private_files import file_name
-
-_MOST_EXAMPLES = 50
 
 
 def report_command(
@@ -26,8 +15,6 @@ def report_command(
     output: Path | None = setting(
         None, "Page to write.", "-o", metavar="FILE", show_default="INDEX.report.html"
     ),
-    examples: int = setting(EXAMPLES, "Maximum number of examples.", min=0, max=_MOST_EXAMPLES),
-    hot: int = setting(HOT, "Maximum number of hot buckets.", min=0, max=MOST_COUNTED),
     work: Path | None = work(),
     as_json: bool = as_json(),
 ) -> None:
@@ -42,8 +29,6 @@ def report_command(
     check_page("--output", file)
     with target.open() as index, Progress() as progress:
         found = index.report(
-            examples=examples,
-            hot=hot,
             work=work or index.place.work_folder("report"),
             on_step=progress.step,
             grouping=grouping,
@@ -53,7 +38,7 @@ def report_command(
         print_json({"index": target.index, **found.to_json()})
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]
-        print_table([("", "text"), ("", "text")], rows, title=f"Duplicates in {target.index}")
+        print_facts(rows, f"Duplicates in {target.index}")
     for warning in found.warnings:
         message(warning)
     message(f"{file}: the report holds texts of documents")

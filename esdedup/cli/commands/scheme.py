@@ -20,6 +20,7 @@ from esdedup.cli.output import (
     Progress,
     message,
     only_plain,
+    print_facts,
     print_json,
     print_table,
     write_page,
@@ -129,7 +130,7 @@ def scheme_command(
             }
         print_json(to_json(answer))
     elif drawn is None:
-        print_table([("", "text"), ("", "text")], describe(made, neighbours.documents))
+        print_facts(describe(made, neighbours.documents))
     else:
         _show_sample(drawn, neighbours, found, threshold)
 

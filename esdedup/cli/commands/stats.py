@@ -54,7 +54,7 @@ def stats_command(
         *describe(meta.whole, max(found.documents, 1)),
         *([("stop list", count(len(meta.stop), "token"))] if meta.stop else []),
     ]
-    output.print_table([("", "text"), ("", "text")], rows, title=capital(where))
+    output.print_facts(rows, capital(where))
     if largest is not None:
         _show_buckets(largest, largest.buckets, "Largest buckets", as_json=False)
 
