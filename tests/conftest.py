@@ -304,14 +304,19 @@ def delete_index(url: str, name: str) -> None:
         urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="DELETE")).close()
 
 
+def delete_indices(url: str, prefix: str) -> None:
+    """Delete all indices whose names begin so."""
+    for index in call(url, "GET", f"/_resolve/index/{prefix}*")["indices"]:
+        delete_index(url, index["name"])
+
+
 @pytest.fixture
 def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of an index of this test alone, and of others behind it, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     made = f"esdedup-test-{uuid.uuid4().hex[:12]}"
     yield made
-    for index in call(url, "GET", f"/_resolve/index/{made}*")["indices"]:
-        delete_index(url, index["name"])
+    delete_indices(url, made)
 
 
 @pytest.fixture(params=STORES)
@@ -322,7 +327,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         return
     url: str = request.getfixturevalue(f"{request.param}_url")
     yield Place(url, index)
-    delete_index(url, index)
+    delete_indices(url, index)
 
 
 @pytest.fixture
@@ -336,8 +341,8 @@ def target(place: Place) -> list[str]:
 def open_store(place: Place) -> Iterator[OpenStore]:
     opened: list[Store] = []
 
-    def open_one(**options: Any) -> Store:
-        opened.append(place.open(**options))
+    def open_one(index: str = place.index, **options: Any) -> Store:
+        opened.append(Place(place.target, index).open(**options))
         return opened[-1]
 
     yield open_one

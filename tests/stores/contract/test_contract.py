@@ -7,8 +7,6 @@ import contextlib
 import functools
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
-from tests.conftest import delete_index
 from tests.helpers.documents import with_tokens
 from tests.helpers.places import (
     META,
@@ -132,26 +129,19 @@ def test_what_is_not_ours_is_refused_and_left_alone(
 
 
 @clusters
-def test_an_alias_stands_for_indices_of_one_scheme(
-    request: pytest.FixtureRequest, place: Place, open_store: OpenStore
-) -> None:
-    store = open_store()
-    store.create(META)
-    alias = Place(place.target, f"{place.index}-alias")
-    place.call("PUT", f"/_alias/{alias.index}")
-    by_alias = alias.open()
-    request.addfinalizer(by_alias.close)
+def test_an_alias_stands_for_indices_of_one_scheme(place: Place, open_store: OpenStore) -> None:
+    alias, second = f"{place.index}-alias", Place(place.target, f"{place.index}-second")
+    open_store().create(META)
+    place.call("PUT", f"/_alias/{alias}")
+    by_alias = open_store(alias)
     assert by_alias.meta() == META
     write(by_alias, [document("1", ["a"])])
     assert ids_of(ask(by_alias, query("a"))) == ["1"]
     assert [found.id for found in scanned(by_alias)] == ["1"]
-    second = Place(place.target, f"{place.index}-second")
-    second.call("PUT", "", {"aliases": {alias.index: {}}})
-    request.addfinalizer(lambda: delete_index(str(place.target), second.index))
+    second.call("PUT", "", {"aliases": {alias: {}}})
     with pytest.raises(esdedup.StoreError, match=r"names 2 indices.*-second has no esdedup field"):
         by_alias.meta()
-    made = second.open()
-    request.addfinalizer(made.close)
+    made = open_store(second.index)
     made.create(META)
     write(made, [document("2", ["a", "b"]), document("3", ["c"])])
     assert by_alias.meta() == META
@@ -371,13 +361,14 @@ def test_many_queries_are_answered_in_their_order(store: Store) -> None:
 # Scans
 
 
+def of_another_scheme(count: int) -> list[Document]:
+    ours = {"scheme": OTHER.scheme.id, "minhash": ["t1"]}
+    return [Document(f"o{n}", {"text": "x", FIELD: ours}) for n in range(count)]
+
+
 def test_a_scan_gives_each_document_of_the_scheme_once(store: Store) -> None:
     ours = [document(f"d{n}", [f"t{n}"], nested={"a": n, "b": 2}) for n in range(4_100)]
-    others = [
-        Document(f"o{n}", {"text": "x", FIELD: {"scheme": OTHER.scheme.id, "minhash": ["t1"]}})
-        for n in range(50)
-    ]
-    write(store, [*ours, *others, Document("bare", {"text": "x"})])
+    write(store, [*ours, *of_another_scheme(50), Document("bare", {"text": "x"})])
     paths = [f"{FIELD}.minhash", "nested.a", "nested.b", "text", f"{FIELD}.digest"]
     found = scanned(store, *paths[:2], "absent")
     assert len(found) == 4_100
@@ -436,90 +427,59 @@ def test_several_shards_are_one_index(place: Place, open_store: OpenStore) -> No
 # Samples
 
 
-def sampled(store: Store, count: int, seed: int = 1, *paths: str) -> list[Document]:
-    return store.sample(list(paths), META, count, seed)
-
-
 def test_a_sample_is_of_the_scheme_and_without_repeats(store: Store, open_store: OpenStore) -> None:
-    others = [
-        Document(f"o{n}", {"text": "x", FIELD: {"scheme": OTHER.scheme.id, "minhash": ["t1"]}})
-        for n in range(2_000)
-    ]
     ours = [document(f"d{n}", [f"t{n}"], n=n) for n in range(3_000)]
-    write(store, [*others, *ours, Document("bare", {"text": "x"})])
-    found = sampled(store, 2_500, 1, "n")
+    write(store, [*of_another_scheme(2_000), *ours, Document("bare", {"text": "x"})])
+    found = store.sample(["n"], META, 2_500, 1)
     assert len(found) == len({each.id for each in found}) == 2_500
     assert all(each.source == {"n": int(each.id[1:])} for each in found)
     # Not the first or last ones that were written: a mean of 2,500 of 0 to 2,999 is near 1,499.5,
     # with a standard deviation of 7.
     assert 1_450 < sum(each.source["n"] for each in found) / 2_500 < 1_550
-    assert {each.id for each in sampled(store, 10_000)} == {each.id for each in ours}
-    first = sampled(store, 300, 7)
-    assert sampled(open_store(), 300, 7) == first
-    other = {each.id for each in sampled(store, 300, 8)}
+    assert {each.id for each in store.sample([], META, 10_000, 1)} == {each.id for each in ours}
+    first = store.sample([], META, 300, 7)
+    assert open_store().sample([], META, 300, 7) == first
+    other = {each.id for each in store.sample([], META, 300, 8)}
     assert len(other & {each.id for each in first}) < 150
 
 
 def test_a_sample_of_few_or_none(store: Store) -> None:
-    assert sampled(store, 5) == []
+    assert store.sample([], META, 5, 1) == []
     write(store, [document(f"d{n}", ["a"], title="t") for n in range(10)])
     assert delete(store, ["d3", "d9"]) == 2
     store.refresh()
-    found = sampled(store, 10_000, 1, "title", "absent")
+    found = store.sample(["title", "absent"], META, 10_000, 1)
     assert sorted(each.id for each in found) == ["d0", "d1", "d2", "d4", "d5", "d6", "d7", "d8"]
     assert all(each.source == {"title": "t"} for each in found)
     for count in (0, -1, 10_001):
         with pytest.raises(esdedup.UsageError, match=f"sample {count}: use 1 to 10000"):
-            sampled(store, count)
+            store.sample([], META, count, 1)
 
 
 # Several at once
 
-WRITER = """
-import sys
-from pathlib import Path
-from esdedup.models import Document
-from tests.stores.contract.test_contract import Place, document
 
-target, index, name, create = sys.argv[1:]
-store = Place(Path(target) if target.startswith("/") else target, index).open()
-sys.stdin.readline()
-for batch in range(12):
-    ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
-    report = store.write([document(id, ["all", f"of-{name}"]) for id in ids], create=create == "1")
-    assert report.created == 50, report
-    # What both write: whoever comes first or last, it is one document.
-    store.write([document(f"both-{batch}", ["all"], by=name)], create=create == "1")
-print("done")
-"""
-
-
-@pytest.mark.parametrize("create", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_two_processes_that_write_lose_nothing(place: Place, store: Store, create: bool) -> None:
+def test_two_that_write_lose_nothing(open_store: OpenStore) -> None:
     names = ["one", "two"]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(place.target), place.index, name, str(int(create))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
-        for name in names
-    ]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        assert process.communicate(timeout=100)[0] == "done\n"
-    store.refresh()
+    stores = [open_store() for _ in names]
+    stores[0].create(META)
+
+    def work(store: Store, name: str) -> None:
+        for batch in range(12):
+            ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
+            written = [document(id, ["all", f"of-{name}"]) for id in ids]
+            assert store.write(written).created == 50
+            # What both write: whoever comes first or last, it is one document.
+            store.write([document(f"both-{batch}", ["all"], by=name)])
+
+    works = [functools.partial(work, *each) for each in zip(stores, names, strict=True)]
+    assert at_once(works) == [None, None]
+    stores[0].refresh()
     for name in names:
         expected = sorted(f"{name}-{n}" for n in range(600))
-        assert ids_of(ask(store, query(f"of-{name}"), 1_000)) == expected
-    assert len(store.get([f"both-{batch}" for batch in range(12)])) == 12
-    assert store.statistics(META).documents == 1_212
-    assert len(ask(store, query("all"), 2_000).found) == 1_212
+        assert ids_of(ask(stores[0], query(f"of-{name}"), 1_000)) == expected
+    assert stores[0].statistics(META).documents == 1_212
+    assert len(ask(stores[0], query("all"), 2_000).found) == 1_212
 
 
 # Buckets
@@ -603,9 +563,9 @@ def test_names_that_no_index_can_have(place: Place) -> None:
 
 
 @local
-def test_indices_of_one_file_do_not_meet(place: Place) -> None:
+def test_indices_of_one_file_do_not_meet(open_store: OpenStore) -> None:
     names = ["docs", "docs:documents", "zwei 二", 'quote"', "semi;--", "%", "sqlite_x", "Docs"]
-    stores = [Place(place.target, name).open() for name in names]
+    stores = [open_store(name) for name in names]
     for number, store in enumerate(stores):
         store.create(IndexMeta(esdedup.Scheme(seed=number)))
         write(store, [document(str(n), ["a"]) for n in range(number + 1)])
@@ -615,7 +575,6 @@ def test_indices_of_one_file_do_not_meet(place: Place) -> None:
         assert meta.scheme.seed == number
         assert len(ask(store, query("a")).found) == number + 1
         assert store.statistics(META).documents == number + 1
-        store.close()
 
 
 def test_an_id_that_is_no_unicode(store: Store) -> None:
@@ -629,3 +588,9 @@ def test_an_id_that_is_no_unicode(store: Store) -> None:
     for work, none in works:
         with contextlib.suppress(esdedup.EsdedupError):
             assert work() == none
+
+
+def test_a_document_that_is_no_json(store: Store) -> None:
+    for value in (float("nan"), object(), "\ud800"):
+        with pytest.raises(esdedup.RecordError, match="'bad'"):
+            store.write([document("bad", value=value)])

@@ -1,7 +1,6 @@
 """Bulk writes into real servers that refuse: too large, wrong type, closed, blocked."""
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +8,11 @@ import pytest
 
 import esdedup
 from esdedup.ingest.ingest import ingest
-from esdedup.models import Document
 from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores import BulkPolicy
 from esdedup.stores.elastic.bulk import write_actions
 from esdedup.stores.elastic.retry import Retries
+from tests.helpers.commands import call
 from tests.servers.node import Node
 
 NAME = "bulk"
@@ -28,19 +27,12 @@ def index(killable: Node) -> Iterator[esdedup.Index]:
         yield made
 
 
-def call(node: Node, method: str, path: str, body: Any) -> None:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(node.url + path, data, headers, method=method)
-    urllib.request.urlopen(request).close()
-
-
 def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     # Two requests' worth for the server, one for the policy: halved until it fits.
     large = [{"id": str(n), "text": f"{n} one{'word' * 60_000}"} for n in range(60)]
     too_large = {"id": "giant", "text": "word" * 2_800_000}
     wrong = {"id": "wrong", "text": "fits", "day": "no day"}
-    call(killable, "PUT", f"/{NAME}/_mapping", {"properties": {"day": {"type": "date"}}})
+    call(killable.url, "PUT", f"/{NAME}/_mapping", {"properties": {"day": {"type": "date"}}})
     letters: list[BadRecord] = []
     given = [*large, too_large, wrong]
     records = (Record("file", line, source) for line, source in enumerate(given, 1))
@@ -52,7 +44,7 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     index.store.refresh()
     assert index.statistics().documents == 60
 
-    call(killable, "POST", f"/{NAME}/_close", None)
+    call(killable.url, "POST", f"/{NAME}/_close")
     for work in (
         lambda: index.add([{"id": "1", "text": "x"}]),
         lambda: list(index.pairs()),
@@ -61,8 +53,8 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     ):
         with pytest.raises(esdedup.StoreError, match="closed"):
             work()
-    call(killable, "POST", f"/{NAME}/_open", None)
-    call(killable, "DELETE", f"/{NAME}", None)
+    call(killable.url, "POST", f"/{NAME}/_open")
+    call(killable.url, "DELETE", f"/{NAME}")
     with pytest.raises(esdedup.IndexNotFound):
         index.similar("x")
 
@@ -80,9 +72,3 @@ def test_chunks_by_count_and_bytes() -> None:
     report = write_actions(actions, send, policy, Retries(0), "here")
     assert report.created == 6
     assert [[len(line) - 1 for line in lines] for lines in sent] == [[5, 5, 5], [90], [5, 5]]
-
-
-def test_documents_that_are_no_json(index: esdedup.Index) -> None:
-    for value in (float("nan"), object(), "\ud800"):
-        with pytest.raises(esdedup.RecordError, match="'bad'"):
-            index.store.write([Document("bad", {"text": "x", "value": value})])

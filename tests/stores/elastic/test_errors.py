@@ -13,18 +13,11 @@ def body(type: str, reason: str | None, **more: Any) -> dict[str, Any]:
 
 
 DENIED = "action [write] is unauthorized for user [reader] on indices [blockchain-news]"
-BLOCKED = "index [news] blocked by: [FORBIDDEN/8/index write (api)];"
 
 
-def test_a_name_is_no_block_and_a_block_is_no_lack_of_a_privilege() -> None:
+def test_a_name_is_no_block() -> None:
     for denied in (body("security_exception", DENIED), "no blockchain for you"):
         assert isinstance(error_of(403, denied, "here"), PermissionDenied)
-    for type in ("cluster_block_exception", "index_create_block_exception"):
-        # As of a whole request, and of an item of a bulk request.
-        for answer in (body(type, BLOCKED), {"status": 403, **body(type, BLOCKED)}):
-            error = error_of(403, answer, "here")
-            assert not isinstance(error, PermissionDenied)
-            assert "blocked by" in str(error)
 
 
 def test_an_index_is_missing_by_the_type_of_the_error() -> None:

@@ -2,14 +2,12 @@
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from esdedup.stores import Cluster
-from tests.conftest import delete_index
 from tests.helpers.commands import call, esdedup_command, fill, words, write_lines
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "what-is-promised.md"
@@ -17,14 +15,14 @@ ROW = re.compile(r"^\| `([a-z].*?)`.*? \| (\d+) \| ([\d.]+) \|$", re.MULTILINE)
 THOUSANDS = 2
 
 
+@pytest.fixture
+def url(elasticsearch_url: str) -> str:
+    return elasticsearch_url
+
+
 def test_requests_are_at_most_those_of_the_table(
-    request: pytest.FixtureRequest,
-    elasticsearch_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    url, name = elasticsearch_url, f"requests-{tmp_path.name}"
     asked: list[str] = []
     send = Cluster.request
 
@@ -37,14 +35,12 @@ def test_requests_are_at_most_those_of_the_table(
     write_lines(Path("f.jsonl"), [{"id": id, **source} for id, source in texts.items()])
     # Behind an alias of two indices, documents are found by searches.
     for part in ("a", "b"):
-        request.addfinalizer(partial(delete_index, url, f"{name}-{part}"))
         call(url, "PUT", f"/{name}-{part}", {"aliases": {f"{name}-both": {}}})
     half = len(texts) // 2
     fill(url, f"{name}-a", dict([*texts.items()][:half]))
     fill(url, f"{name}-b", dict([*texts.items()][half:]))
     both = f"-i {name}-both"
     assert esdedup_command(url, *f"attach {both}".split()).status == 0
-    request.addfinalizer(lambda: delete_index(url, name))
     table = {what: (int(base), float(each)) for what, base, each in ROW.findall(PAGE.read_text())}
     commands = {
         "index": f"index f.jsonl -i {name}",

@@ -11,7 +11,6 @@ from esdedup.exceptions import PermissionDenied, StoreUnavailable
 from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import delete
 from esdedup.stores.elastic.store import ClusterStore
-from tests.conftest import delete_index
 from tests.helpers.commands import call, words
 
 
@@ -21,13 +20,10 @@ def index(url: str, name: str) -> Iterator[esdedup.Index]:
         yield opened
 
 
-def test_a_missing_shard_is_no_smaller_count(
-    request: pytest.FixtureRequest, url: str, name: str, index: esdedup.Index
-) -> None:
+def test_a_missing_shard_is_no_smaller_count(url: str, name: str, index: esdedup.Index) -> None:
     index.add([{"id": "1", "text": "one two three"}])
     assert index.statistics().documents == 1
     alias, nowhere = f"{name}-alias", f"{name}-nowhere"
-    request.addfinalizer(lambda: delete_index(url, nowhere))
     mappings = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
     settings = {"number_of_shards": 1, "index.routing.allocation.require._name": "nobody"}
     body = {"settings": settings, "mappings": mappings, "aliases": {alias: {}}}
@@ -104,12 +100,9 @@ def test_a_lost_point_in_time_is_opened_again(
     assert len(opened) == 2
 
 
-def test_an_alias_that_gets_another_index(
-    request: pytest.FixtureRequest, url: str, name: str, index: esdedup.Index
-) -> None:
+def test_an_alias_that_gets_another_index(url: str, name: str, index: esdedup.Index) -> None:
     index.add([{"id": f"d{n}", "text": words(n // 2)} for n in range(10)])
     alias, second = f"{name}-alias", f"{name}-second"
-    request.addfinalizer(lambda: delete_index(url, second))
     mappings = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
     old = {"index": name, "alias": alias, "is_write_index": True}
     call(url, "POST", "/_aliases", {"actions": [{"add": old}]})

@@ -1,44 +1,34 @@
-"""What the local store promises beyond the contract: durability, writers that wait, snapshots."""
+"""What the local store promises beyond the contract: durability, writers that wait, and its lists.
 
+New documents are found before and after they are listed.
+"""
+
+import json
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import esdedup
-from esdedup.models import Document
 from esdedup.stores import LocalStore
-from esdedup.stores.mapping import IndexMeta
-from tests.helpers.documents import with_tokens
-
-META = IndexMeta(esdedup.Scheme())
+from tests.helpers.places import META, ask, document, query, ranked
 
 WRITER = """
 import sys
 import esdedup
 from pathlib import Path
 index = esdedup.open(Path(sys.argv[1]))
-for batch in range(int(sys.argv[3])):
+for batch in range(10_000):
     ids = [f"{sys.argv[2]}-{batch}-{n}" for n in range(200)]
     index.add({"id": id, "text": f"text of {id} and more words"} for id in ids)
     print(batch, flush=True)
 """
-
-
-def start_writer(path: Path, name: str, batches: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(path), name, str(batches)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def documents(name: str, count: int) -> list[Document]:
-    plain = [Document(f"{name}-{n}", {"text": f"words of {name} {n}"}) for n in range(count)]
-    return with_tokens(plain, META)
 
 
 @pytest.fixture
@@ -50,13 +40,13 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
     chance = random.Random(4)
     acknowledged: dict[str, int] = {}
     for attempt in range(6):
-        writer = start_writer(path, f"w{attempt}", 10_000)
+        command = [sys.executable, "-c", WRITER, str(path), f"w{attempt}"]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
-        acknowledged[f"w{attempt}"] = int(writer.stdout.readline())
+        lines = writer.stdout.readline()
         time.sleep(chance.uniform(0, 0.6))
-        writer.send_signal(signal.SIGKILL)
-        lines = writer.communicate()[0].split()
-        acknowledged[f"w{attempt}"] = int(lines[-1]) if lines else acknowledged[f"w{attempt}"]
+        writer.kill()
+        acknowledged[f"w{attempt}"] = int((lines + writer.communicate()[0]).split()[-1])
     with esdedup.open(path) as index:
         for name, last in acknowledged.items():
             ids = [f"{name}-{batch}-{n}" for batch in range(last + 1) for n in range(200)]
@@ -71,14 +61,14 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
 def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
     first, second = LocalStore(path, "x"), LocalStore(path, "x")
     first.create(META)
-    first.write(documents("before", 5))
+    first.write([document(f"before-{n}") for n in range(5)])
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     other.execute('DELETE FROM "documents:x"')
     assert first.statistics(META).documents == 5
     threading.Timer(0.7, other.rollback).start()
     start = time.monotonic()
-    second.write(documents("after", 5))
+    second.write([document(f"after-{n}") for n in range(5)])
     assert time.monotonic() - start > 0.5
     assert first.statistics(META).documents == 10
     for store in (first, second):
@@ -93,5 +83,82 @@ def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
     with pytest.raises(esdedup.StoreError, match="no folder"):
         esdedup.open(tmp_path / "absent" / "x.db").create()
     with pytest.raises(esdedup.IndexNotFound):
-        LocalStore(tmp_path / "new.db", "x").write(documents("a", 1))
+        LocalStore(tmp_path / "new.db", "x").write([document("a")])
     assert not (tmp_path / "new.db").exists()
+
+
+TOKENS = [f"{position}abcde" for position in ".01"]
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[LocalStore]:
+    made = LocalStore(path, "index")
+    made.create(META)
+    yield made
+    made.close()
+
+
+def found(store: LocalStore) -> dict[str, int]:
+    """The tokens that each document shares with a query for all of them."""
+    return dict(ranked(ask(store, query(*TOKENS))))
+
+
+def listed(path: Path) -> int:
+    with sqlite3.connect(path) as db:
+        return int(db.execute('SELECT count(*) FROM "minhash:index"').fetchone()[0])
+
+
+def test_while_another_writes_a_search_finds_what_is_not_listed(
+    store: LocalStore, path: Path
+) -> None:
+    store.write([document("a", TOKENS[:2])])
+    assert found(store) == {"a": 2}
+    store.write([document("b", TOKENS[1:])])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    assert found(store) == {"a": 2, "b": 2}
+    assert store.bucket_sizes("minhash", TOKENS, META) == [1, 2, 1]
+    # It waits for seconds elsewhere, and a minute to write.
+    assert time.monotonic() - began < 5
+    assert listed(path) == 2
+    other.execute("ROLLBACK")
+    other.close()
+    assert found(store) == {"a": 2, "b": 2}
+    assert listed(path) == 4
+
+
+def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS)])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with store._searching() as tables:
+        query = tables.holders("minhash", tables.waiting())
+        other.execute("ROLLBACK")
+        beside = LocalStore(path, "index")
+        assert found(beside) == {"a": 3}
+        assert listed(path) == 3
+        assert len(tables.db.execute(query, (json.dumps(TOKENS),)).fetchall()) == 3
+    beside.close()
+    other.close()
+    assert found(store) == {"a": 3}
+
+
+def test_a_file_of_another_layout_is_refused(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS)])
+    store.close()
+    with sqlite3.connect(path) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute(f"PRAGMA user_version = {version & ~0xFF | 7}")
+    for use in (store.meta, lambda: store.create(META), lambda: found(store)):
+        with pytest.raises(esdedup.StoreError, match="layout 7, and this esdedup needs layout 2"):
+            use()
+
+
+def test_a_file_that_can_only_be_read_is_searched(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS)])
+    with store._database.reading() as db:
+        # Such a connection writes nothing, also where the user may do anything.
+        db.execute("PRAGMA query_only = ON")
+    assert found(store) == {"a": 3}
+    assert listed(path) == 0
