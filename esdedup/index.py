@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, get_args
 
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.analysis.report import EXAMPLES, HOT, Report, report
+from esdedup.analysis.report import EXAMPLES, Report, report
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
@@ -490,7 +490,6 @@ class Index:
         self,
         *,
         examples: int = EXAMPLES,
-        hot: int = HOT,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
@@ -499,13 +498,14 @@ class Index:
         """Return the duplicates of the index in numbers, with examples, and change nothing.
 
         examples: maximum number of pairs whose differences are shown.
-        hot: maximum number of hot buckets.
         work, on_step, grouping, options: as in `groups`.
         """
         grouping = from_settings(Grouping, options, grouping)
-        meta, shown = self.meta_of(grouping.limits), {"examples": examples, "hot": hot}
+        meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            return report(self.store, meta, grouping, work=folder, on_step=on_step, **shown)
+            return report(
+                self.store, meta, grouping, examples=examples, work=folder, on_step=on_step
+            )
 
     def explain(self, left: str, right: str) -> Explanation:
         """Return why two documents, given by id, are similar or not."""

@@ -1,7 +1,6 @@
 """Distributions of values: counts in bins, and bars of them."""
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ import numpy as np
 from esdedup.text.arrays import F64, I64
 
 BINS = 20
-_DECADES = 6
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,9 @@ def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[Bin, ...]:
 
 
 def size_ranges(sizes: I64) -> tuple[Bin, ...]:
-    """Return groups of 2 to 10 documents one by one, larger ones in ranges, also empty ranges."""
-    largest = int(sizes.max()) if sizes.size else 1
-    rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
-    ends = [1]
-    # 10 is among the rounded ends.
-    for end in itertools.chain(range(2, 10), rounded):
-        if ends[-1] >= largest:
-            break
-        ends.append(end)
+    """Return ranges of sizes, each twice as wide as the one before: 2, 3 to 4, 5 to 8, ..."""
+    largest = int(sizes.max(initial=1))
+    ends = [1 << power for power in range((largest - 1).bit_length() + 1)]
     ranges = [(low + 1, high) for low, high in itertools.pairwise(ends)]
     names = [_range(f"{low:,}", f"{high:,}") for low, high in ranges]
     return _bins(names, ranges, sizes, [end + 1 for end in ends])
@@ -79,22 +71,10 @@ def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
     )
 
 
-def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]]:
-    """Return bins, the last first, each with the length of its bar in percent.
-
-    log_scale: the longest bar reaches to the next power of ten; the scale has at most six of them.
-    """
-    counts = [each.count for each in bins]
-    most = max(counts, default=0.0)
-    if log_scale:
-        top = math.ceil(math.log10(most)) if most > 0 else 0
-        # One pair has a bar too, if the scale has room for it.
-        decades = max(2, min(_DECADES, top + 1))
-        heights = [1 + (math.log10(n) - top) / decades if n > 0 else 0.0 for n in counts]
-    else:
-        heights = [count / max(1.0, most) for count in counts]
-    lengths = [round(100 * max(0.0, height), 2) for height in heights]
-    return [*zip(bins, lengths, strict=True)][::-1]
+def bars(bins: Sequence[Bin]) -> list[tuple[Bin, float]]:
+    """Return bins, the last first, each with the length of its bar in percent."""
+    most = max([1.0, *(each.count for each in bins)])
+    return [(each, round(100 * each.count / most, 2)) for each in reversed(bins)]
 
 
 def _range(low: str, high: str) -> str:

@@ -4,7 +4,7 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 """
 
 import datetime
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.pairing.verify import texts_in
-from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
@@ -36,14 +35,11 @@ from esdedup.text.arrays import I64
 from esdedup.text.highlight import Piece, mark_shared
 
 EXAMPLES = 8
-HOT = 10
-"""Default numbers of examples and of hot buckets."""
+"""Default number of examples."""
 _EXCERPT = 2_400
 _LONGEST = 1_000_000
 """Characters: shown of a text, and of the longest text that is compared to be shown."""
 _SNIPPET = 200
-_FEWEST = 10
-"""Least number of documents in a hot bucket: any two may share a token by chance."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +68,11 @@ class ExampleText:
 
 @dataclass(frozen=True)
 class Example:
-    """A duplicate beside the representative of its group.
-
-    value: their similarity, or distance. same_words: the texts differ only in punctuation, or in
-    how often they repeat something.
-    """
+    """A duplicate beside the representative of its group. value: similarity, or distance."""
 
     representative: ExampleText
     duplicate: ExampleText
     value: float
-    same_words: bool
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,6 @@ class Report:
     largest: tuple[LargeGroup, ...]
     examples: tuple[Example, ...]
     examples_left_out: int
-    hot: HotBuckets
     stopped_tokens: int
 
     @property
@@ -130,22 +120,6 @@ class Report:
     def share(self) -> float:
         """Share of duplicates among all documents."""
         return self.duplicates / max(1, self.statistics.documents, self.documents)
-
-    @property
-    def options(self) -> str:
-        """The grouping as options of the command line."""
-        grouping, limits = self.grouping, self.grouping.limits
-        if grouping.exact:
-            return f"--exact --keep {grouping.keep}"
-        found = [f"--method {grouping.method}"]
-        if limits.sketch is not None:
-            found.append(f"--sketch {limits.sketch}")
-        if not grouping.by_distance:
-            found.append(f"--threshold {limits.threshold:g} --recall {limits.wanted_recall:g}")
-        elif limits.distance is not None:
-            found.append(f"--distance {limits.distance}")
-        found.append(f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}")
-        return " ".join([*found, *(["--split-templates"] if grouping.split_templates else [])])
 
     @property
     def warnings(self) -> list[str]:
@@ -226,16 +200,14 @@ def report(
     grouping: Grouping,
     *,
     examples: int = EXAMPLES,
-    hot: int = HOT,
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Report:
     """Group the documents of an index and report on the groups; change nothing.
 
-    examples, hot: maximum numbers of each. work: as in `find_groups`, whose errors are raised.
+    examples: maximum number. work: as in `find_groups`, whose errors are raised.
     """
     check_type("examples", examples, "int")
-    check_type("hot", hot, "int")
     statistics = store.statistics(meta)
     groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
     rows = groups.duplicate_rows
@@ -248,8 +220,6 @@ def report(
     differing = differing if grouping.by_distance else differing[::-1]
     places = np.linspace(0, differing.size - 1, min(examples, differing.size)).astype(np.int64)
     shown = [_example(store, meta, groups, row) for row in differing[places].tolist()]
-    buckets = hot_buckets(store, meta, hot, over=_FEWEST - 1) if hot else HotBuckets([], 0)
-    short = [replace(each, text=_snippet(each.text)) for each in buckets.buckets]
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         text_fields=meta.text_fields,
@@ -264,7 +234,6 @@ def report(
         largest=_largest_groups(store, meta, groups),
         examples=tuple(each for each in shown if each is not None),
         examples_left_out=sum(each is None for each in shown),
-        hot=replace(buckets, buckets=short),
         stopped_tokens=len(meta.stop),
     )
 
@@ -291,8 +260,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
         ExampleText(id, len(text), marked.pieces(CONTEXT, _EXCERPT))
         for id, text, marked in zip(ids, texts, both, strict=True)
     )
-    same_words = all(marked.common.all() for marked in both)
-    return Example(representative, duplicate, _exactly(groups, groups.value[row]), same_words)
+    return Example(representative, duplicate, _exactly(groups, groups.value[row]))
 
 
 def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:

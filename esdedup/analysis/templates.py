@@ -4,6 +4,7 @@ A group is judged by a few of its texts, with the patterns by which `groups.temp
 documents.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,36 +30,28 @@ _EXAMPLES, _PLACES, _WORDS = 3, 3, 30
 class Template:
     """A template that the documents of a group seem to follow.
 
-    share: of the texts that were looked at, those that differ in its fullest place.
     places: number of places in which they differ. examples: words of a few documents in the first
-    few places, normalised; an empty text if a document has none. ids: of these documents, if known.
+    few places, normalised; an empty text if a document has none.
     """
 
-    share: float
     places: int
     examples: tuple[tuple[str, ...], ...]
-    ids: tuple[str, ...] = ()
 
 
-def looks_like_template(
-    texts: Sequence[str], scheme: Scheme, ids: Sequence[str] = ()
-) -> Template | None:
+def looks_like_template(texts: Sequence[str], scheme: Scheme) -> Template | None:
     """Return the template that texts of a group follow, the representative's first, or None.
 
-    The examples are of the places that most texts fill. ids: of the documents, if known.
+    The examples are of the places that most texts fill.
     """
     found = list(paired(texts, scheme))
     pattern = pattern_of(found)
     if pattern is None:
         return None
-    slots = [pattern.slots(text) or () for text in found]
+    slots = [each for text in found if (each := pattern.slots(text))]
     filled = Counter(at for each in slots for at, words in enumerate(each) if words)
     places = sorted(at for at, _ in filled.most_common(_PLACES))
-    some = [row for row, each in enumerate(slots) if each and any(each[at] for at in places)]
-    some = some[:_EXAMPLES]
-    examples = tuple(tuple((slots[row][at] or "")[:_WORDS] for at in places) for row in some)
-    named = tuple(ids[row] for row in some) if ids else ()
-    return Template(pattern.share, len(pattern.places), examples, named)
+    shown = (tuple((each[at] or "")[:_WORDS] for at in places) for each in slots)
+    return Template(len(pattern.places), tuple(itertools.islice(filter(any, shown), _EXAMPLES)))
 
 
 def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Template | None:
@@ -70,7 +63,7 @@ def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Te
         return None
     chosen = np.linspace(0, rows.size - 1, min(rows.size, _SAMPLED)).astype(np.int64)
     ids = [groups.ids[row] for row in rows[chosen].tolist()]
-    return looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme, ids)
+    return looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme)
 
 
 def largest(groups: Groups) -> list[tuple[int, int]]:

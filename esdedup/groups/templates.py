@@ -100,14 +100,12 @@ class Pattern:
     before, behind: of each of these pairs, the words before its first time and behind its last that
     nine of ten texts have. Words that are farther out are a header or a footer.
     places: each with the number of words that are compared there, or 0 for all.
-    share: texts that have words in the fullest place.
     """
 
     common: Set[int]
     before: Mapping[int, int]
     behind: Mapping[int, int]
     places: Mapping[_Where, int]
-    share: float
 
     def filling(self, text: Paired) -> Filling | None:
         """Return how a text fills the template; None if it lacks half of the common pairs."""
@@ -169,7 +167,7 @@ def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
         where: _in_nine_of_ten([len(words) for (words,) in found]) if _EDGE in where else 0
         for where, found in seen.items()
     }
-    return Pattern(common, before, behind, places, max(map(len, own)) / len(texts))
+    return Pattern(common, before, behind, places)
 
 
 def _outside(texts: Sequence[Paired], common: Set[int]) -> tuple[dict[int, int], dict[int, int]]:

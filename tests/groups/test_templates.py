@@ -94,9 +94,7 @@ def test_report_and_dedup_warn_of_templates(place: Place) -> None:
     (line,) = ran.json
     (group,) = line["largest"]
     template = group["template"]
-    assert template["share"] >= 0.9
     assert template["places"] == 2
-    assert template["ids"][0] == "0"
     assert template["examples"][0] == ["5000", "anna berg"]
     (warning,) = [each for each in line["warnings"] if "template" in each]
     assert warning.startswith("The group of 0 (26 documents) looks like a template:")
@@ -106,7 +104,6 @@ def test_report_and_dedup_warn_of_templates(place: Place) -> None:
     assert warning in run_command("dedup", *options).err
     split = run_command("report", "-o", "page.html", "--split-templates", *options)
     assert [each["template"] for each in split.json[0]["largest"]] == [None, None]
-    assert split.json[0]["options"].endswith("--split-templates")
     assert split.json[0]["grouping"]["split_templates"] is True
 
 

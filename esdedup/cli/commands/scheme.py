@@ -155,14 +155,14 @@ def _show_sample(
     banding = f"{chosen.bands} bands of {chosen.rows} rows"
     swaps = chosen.swaps(Limits(threshold=threshold))
     curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, chosen, swaps))
-    seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
-    rows = []
-    for (each, length), (near, near_length) in zip(bars(curve), seen, strict=True):
+    seen = reversed(neighbours.histogram(BINS).tolist())
+    block, rows = "#" if only_plain() else "█", []
+    for (each, length), near in zip(bars(curve), seen, strict=True):
         mark = "<" if each.low <= threshold < each.high else ""
-        cells = [f"{each.name} {mark}", f"{each.count:.1%}", _bar(length)]
-        rows.append([*cells, _number(near.count), _bar(near_length)])
+        bar = block * round(length / _PERCENT_A_BLOCK)
+        rows.append([f"{each.name} {mark}", f"{each.count:.1%}", bar, _number(near)])
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
-    columns += [("neighbours", "number"), ("", "key")]
+    columns.append(("neighbours", "number"))
     print_table(columns, rows, f"S-curve of {banding}; < is the threshold {threshold:g}")
     names = ["banding", "terms", "bytes", f"at {threshold:g}", "candidates", "recall"]
     print_table(
@@ -175,10 +175,6 @@ def _show_sample(
         f"The sample of {drawn.sampled:,} documents shows {neighbours.seen_from(threshold):,}"
         f" neighbours at or over {threshold:g}: few give a poor estimate"
     )
-
-
-def _bar(percent: float) -> str:
-    return ("#" if only_plain() else "█") * round(percent / _PERCENT_A_BLOCK)
 
 
 def _number(value: float) -> str:
