@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, get_args
 
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.analysis.report import EXAMPLES, Report, report
+from esdedup.analysis.report import Report, report
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
@@ -489,7 +489,6 @@ class Index:
     def report(
         self,
         *,
-        examples: int = EXAMPLES,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
@@ -497,15 +496,12 @@ class Index:
     ) -> Report:
         """Return the duplicates of the index in numbers, with examples, and change nothing.
 
-        examples: maximum number of pairs whose differences are shown.
         work, on_step, grouping, options: as in `groups`.
         """
         grouping = from_settings(Grouping, options, grouping)
         meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            return report(
-                self.store, meta, grouping, examples=examples, work=folder, on_step=on_step
-            )
+            return report(self.store, meta, grouping, work=folder, on_step=on_step)
 
     def explain(self, left: str, right: str) -> Explanation:
         """Return why two documents, given by id, are similar or not."""

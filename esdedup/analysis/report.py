@@ -21,7 +21,6 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
-from esdedup.arguments import check_type
 from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
@@ -34,8 +33,8 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
 from esdedup.text.highlight import Piece, mark_shared
 
-EXAMPLES = 8
-"""Default number of examples."""
+_EXAMPLES = 8
+"""Maximum number of examples."""
 _EXCERPT = 2_400
 _LONGEST = 1_000_000
 """Characters: shown of a text, and of the longest text that is compared to be shown."""
@@ -199,15 +198,13 @@ def report(
     meta: IndexMeta,
     grouping: Grouping,
     *,
-    examples: int = EXAMPLES,
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Report:
     """Group the documents of an index and report on the groups; change nothing.
 
-    examples: maximum number. work: as in `find_groups`, whose errors are raised.
+    work: as in `find_groups`, whose errors are raised.
     """
-    check_type("examples", examples, "int")
     statistics = store.statistics(meta)
     groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
     rows = groups.duplicate_rows
@@ -218,7 +215,7 @@ def report(
     # Examples are from all over the range, the most similar first.
     differing = rows[~same][np.argsort(groups.value[rows[~same]], kind="stable")]
     differing = differing if grouping.by_distance else differing[::-1]
-    places = np.linspace(0, differing.size - 1, min(examples, differing.size)).astype(np.int64)
+    places = np.linspace(0, differing.size - 1, min(_EXAMPLES, differing.size)).astype(np.int64)
     shown = [_example(store, meta, groups, row) for row in differing[places].tolist()]
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -83,7 +83,7 @@ def whole_index(index: esdedup.Index) -> None:
     print(report.groups.duplicates, report.marks.written, report.missed)
     limits = esdedup.Limits("simhash", distance=3, max_per_bucket=100)
     index.groups(grouping=esdedup.Grouping(limits))
-    page: esdedup.Report = index.report(threshold=0.8, examples=3)
+    page: esdedup.Report = index.report(threshold=0.8)
     Path("report.html").write_text(page.html("news"))
     print(page.to_json()["duplicates"], page.warnings)
 

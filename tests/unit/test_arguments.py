@@ -44,7 +44,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("sampled: use a whole number", lambda index: index.hot_buckets(sampled=1.5)),
         ("documents: give a list", lambda index: index.add({"text": "x"})),
         ("id_field: use text", lambda index: index.add([{"text": "x"}], id_field=5)),
-        ("examples: use a whole number", lambda index: index.report(examples="3")),
         ("sample: use a whole number", lambda index: index.store.sample([], index.meta, 1.5, 0)),
         ("text: use text", lambda index: index.similar_many([esdedup.Query(some(5))], Limits())),
     ],
