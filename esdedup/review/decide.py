@@ -40,12 +40,12 @@ _IN_WORDS = {"delete": "deleted", "mark": "marked", "move": "moved"}
 class Run:
     """A run of this session, or what undoes one.
 
-    counted: the counts of its report, in words by their names. total: documents, 0 if unknown.
-    damage: the reason for which the rest of a log could not be read, if any.
+    done: its action in words. total: documents, 0 if unknown. damage: the reason for which the rest
+    of a log could not be read, if any.
     """
 
     title: str
-    counted: dict[str, str]
+    done: str = ""
     total: int = 0
     report: DedupReport | UndoReport | None = None
     log: Path | None = None
@@ -111,10 +111,9 @@ class Decide:
         writer = csv.writer(out)
         measure = "distance" if groups.grouping.by_distance else "similarity"
         writer.writerow(("id", "representative", measure))
-        for row in groups.duplicate_rows.tolist():
-            member = groups.member(row)
-            head = groups.ids[groups.representative[row]]
-            writer.writerow((member.id, head, getattr(member, measure)))
+        for group in groups:
+            for each in group.members:
+                writer.writerow((each.id, group.representative, getattr(each, measure)))
         headers = {"content-disposition": 'attachment; filename="duplicates.csv"'}
         return Response(out.getvalue(), 200, headers, "text/csv")
 
@@ -134,9 +133,8 @@ class Decide:
         if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
-        counted = {"done": _IN_WORDS[action], "unchanged": "marked already", "gone": "gone before"}
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
-        run = Run(f"{action.capitalize()} {what}", counted, total)
+        run = Run(f"{action.capitalize()} {what}", _IN_WORDS[action], total)
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
@@ -156,7 +154,7 @@ class Decide:
             )
         if log.fault is not None:
             raise UsageError(log.fault)
-        run = Run(f"Undo {name}", {"restored": "restored", "present": "as before already"})
+        run = Run(f"Undo {name}")
 
         def work(index: Index, on_report: OnReport) -> None:
             run.damage = index.undo(log.path, on_report=on_report).damage

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
@@ -30,14 +30,14 @@ class Decision:
         return self.made[0].judged
 
 
+@dataclass(frozen=True)
 class Decisions:
     """Keep decisions in the index, and note which of the found groups they touch."""
 
-    def __init__(self, index: Index, found: FoundGroups) -> None:
-        self._index = index
-        self._found = found
-        self._turn = threading.Lock()
-        self._made: dict[str, Decision] = {}
+    index: Index
+    found: FoundGroups
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _made: dict[str, Decision] = field(default_factory=dict)
 
     def of(self, time: str | None) -> Decision | None:
         """Return the decision of a time; None if it is of another session, or was undone."""
@@ -52,10 +52,10 @@ class Decisions:
         drawn: bool = False,
     ) -> Decision:
         """Keep a verdict on some pairs of documents. Raises what `Index.judge` raises."""
-        store = self._index.store
+        store = self.index.store
         with self._turn:
             earlier = stored_judgements(store, pairs)
-            made = judge(store, self._index.meta, pairs, verdict, similarity, drawn)
+            made = judge(store, self.index.meta, pairs, verdict, similarity, drawn)
             decision = Decision(tuple(made), tuple(earlier))
             self._made[decision.time] = decision
         self._note_change(earlier, made)
@@ -64,19 +64,19 @@ class Decisions:
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""
         with self._turn:
-            stored = self._index.judgements().pairs
+            stored = self.index.judgements().pairs
             known = {(each.left, each.right): each.judged for each in stored}
             newer = [
                 each for each in judgements if each.judged > known.get((each.left, each.right), "")
             ]
-            keep_judgements(self._index.store, newer)
+            keep_judgements(self.index.store, newer)
         if newer:
-            self._found.outdate("judgements were read from a file: find all groups again")
+            self.found.outdate("judgements were read from a file: find all groups again")
         return len(newer)
 
     def undo(self, time: str | None = None) -> None:
         """Undo the decision of a time, or the last one. Raises UsageError if there is none."""
-        store = self._index.store
+        store = self.index.store
         with self._turn:
             last = self.of(time or next(reversed(self._made), None))
             if last is None:
@@ -95,14 +95,14 @@ class Decisions:
     def represent(self, id: str, members: Sequence[str]) -> None:
         """Let a document represent its group. members: ids of all documents of the group."""
         with self._turn:
-            chosen = self._index.judgements().representatives
-            self._index.represent(id, [each for each in members if each in chosen and each != id])
-        self._found.note(id, *members[:1])
+            chosen = self.index.judgements().representatives
+            self.index.represent(id, [each for each in members if each in chosen and each != id])
+        self.found.note(id, *members[:1])
 
     def unrepresent(self, id: str) -> None:
         """Remove the choice of a document as the representative of its group."""
-        self._index.unrepresent(id)
-        self._found.note_unchosen(id)
+        self.index.unrepresent(id)
+        self.found.note_unchosen(id)
 
     def _note_change(self, before: Sequence[Judgement], after: Sequence[Judgement]) -> None:
         """Note the documents of judgements in place of others, if that may change groups."""
@@ -112,4 +112,4 @@ class Decisions:
         )
         changed = {id for *two, verdict, _ in old ^ new if verdict != "unsure" for id in two}
         if changed:
-            self._found.note(*sorted(changed))
+            self.found.note(*sorted(changed))

@@ -99,12 +99,8 @@ def _kinds(
     """Whether the comparison sees each region of different units, with what touches it."""
     written = []
     for start, end, first, last in regions:
-        left = right = 0
-        while left < min(start, _MOST_BESIDE) and not units[0][start - left - 1].isspace():
-            left += 1
-        beside = min(len(units[0]) - end, _MOST_BESIDE)
-        while right < beside and not units[0][end + right].isspace():
-            right += 1
+        left = _touching(units[0][max(0, start - _MOST_BESIDE) : start][::-1])
+        right = _touching(units[0][end : end + _MOST_BESIDE])
         written.append("".join(units[0][start - left : end + right]))
         written.append("".join(units[1][max(0, first - left) : last + right]))
     words = tokenise(normalise(written, scheme.normalisation), scheme.shingling, scheme.seed)
@@ -115,19 +111,18 @@ def _kinds(
     ]
 
 
-def pieces(
-    text: str, spans: Sequence[Difference], most: int, *, whole: bool
-) -> tuple[TextPiece, ...]:
-    """Return a text in pieces, in order, up to about `most` characters.
+def _touching(units: Sequence[str]) -> int:
+    """Return the number of units before the first space."""
+    return len([*itertools.takewhile(lambda unit: not unit.isspace(), units)])
 
-    spans: its differences. whole: only the end is left out, not the middles of long pieces too.
-    """
+
+def pieces(text: str, spans: Sequence[Difference], most: int) -> tuple[TextPiece, ...]:
+    """Return a text in pieces around its differences, in order, up to about `most` characters."""
     parts: list[Difference] = []
     at = 0
     for span in [*spans, Difference(len(text), len(text), "")]:
         for each in (Difference(at, span.start, ""), span):
-            long = each.end - each.start > 3 * _EDGE
-            if spans and long and not whole and len(text) > most:
+            if spans and each.end - each.start > 3 * _EDGE and len(text) > most:
                 parts.append(each._replace(end=each.start + _EDGE))
                 parts.append(each._replace(start=each.end - _EDGE))
             else:

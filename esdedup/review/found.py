@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +27,13 @@ class Listed:
     """Groups of two documents or more, the largest first.
 
     heads: row of each representative, shape (g,). sizes: documents of each group, shape (g,).
-    farthest: greatest distance, or least similarity, of a duplicate in each group, shape (g,).
+    likeness: of each duplicate to its representative, greater if more similar, shape (n,).
     """
 
     groups: Groups
     heads: I64
     sizes: I64
-    farthest: F64
+    likeness: F64
 
     @staticmethod
     def of(groups: Groups) -> Listed:
@@ -41,11 +41,8 @@ class Listed:
         counts = np.bincount(groups.representative, minlength=len(groups.ids))
         heads = np.flatnonzero(counts > 1)
         heads = heads[np.argsort(-counts[heads], kind="stable")]
-        rows, by_distance = groups.duplicate_rows, groups.grouping.by_distance
-        farthest = np.full(len(groups.ids), -np.inf if by_distance else np.inf)
-        worst = np.maximum if by_distance else np.minimum
-        worst.at(farthest, groups.representative[rows], groups.value[rows])
-        return Listed(groups, heads, counts[heads], farthest[heads])
+        likeness = -groups.value if groups.grouping.by_distance else groups.value
+        return Listed(groups, heads, counts[heads], likeness)
 
     def __len__(self) -> int:
         return self.heads.size
@@ -58,9 +55,7 @@ class Listed:
         """Return the rows of the duplicates of a group, the least similar first."""
         rows = np.flatnonzero(self.groups.representative == self.heads[at])
         rows = rows[rows != self.heads[at]]
-        value = self.groups.value[rows]
-        order = np.argsort(-value if self.groups.grouping.by_distance else value, kind="stable")
-        found: list[int] = rows[order].tolist()
+        found: list[int] = rows[np.argsort(self.likeness[rows], kind="stable")].tolist()
         return found
 
     def group_of(self, id: str) -> int | None:
@@ -72,44 +67,39 @@ class Listed:
     @functools.cached_property
     def by_likeness(self) -> I64:
         """Positions of the groups, those with the least similar duplicate first."""
-        far = -self.farthest if self.groups.grouping.by_distance else self.farthest
-        return np.argsort(far, kind="stable")
+        least, rows = np.full(len(self.groups.ids), np.inf), self.groups.duplicate_rows
+        np.minimum.at(least, self.groups.representative[rows], self.likeness[rows])
+        return np.argsort(least[self.heads], kind="stable")
 
 
+@dataclass(eq=False)
 class FoundGroups:
     """Find groups in the background, and form those again that decisions touch.
 
+    open: opens the index once more, for a job. work: folder to resume an interrupted search from.
     state: a number that changes with the groups. statistics: of the index when they were found.
     templates: warnings of groups that look like templates.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        open: Callable[[], Index],
-        grouping: Grouping,
-        jobs: Jobs,
-        work: Path | None = None,
-    ) -> None:
-        self.grouping = grouping
-        self.state = 0
-        self.statistics: Statistics | None = None
-        self.templates: list[str] = []
-        self._index = index
-        self._open = open
-        self._jobs = jobs
-        self._work = work
-        self._turn = threading.Lock()
-        self._found: Groups | None = None
-        self._listed: Listed | None = None
-        self._since: list[Sequence[str]] = []
-        self._applied = 0
-        self._reasons: list[str] = []
+    index: Index
+    open: Callable[[], Index]
+    grouping: Grouping
+    jobs: Jobs
+    work: Path | None = None
+    state: int = 0
+    statistics: Statistics | None = None
+    templates: list[str] = field(default_factory=list)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _found: Groups | None = None
+    _listed: Listed | None = None
+    _since: list[Sequence[str]] = field(default_factory=list)
+    _applied: int = 0
+    _reasons: list[str] = field(default_factory=list)
 
     @property
     def finding(self) -> bool:
         """Return whether groups are being found now."""
-        return (job := self._jobs.last(FINDING)) is not None and not job.ended
+        return (job := self.jobs.last(FINDING)) is not None and not job.ended
 
     @property
     def decided(self) -> int:
@@ -132,11 +122,11 @@ class FoundGroups:
 
     def find(self) -> Job:
         """Start to find groups, unless that is under way."""
-        return self._jobs.start(FINDING, self._find)
+        return self.jobs.start(FINDING, self._find)
 
     def ready(self) -> str | None:
         """Start to find groups, unless that failed before; return the reason for that, or None."""
-        if (job := self._jobs.last(FINDING)) is not None and job.error is not None:
+        if (job := self.jobs.last(FINDING)) is not None and job.error is not None:
             return job.error
         self.find()
         return None
@@ -147,7 +137,7 @@ class FoundGroups:
             while self._listed is not None and self._applied < len(self._since):
                 area = self._area(self._listed.groups, self._since[self._applied])
                 try:
-                    self._listed = Listed.of(self._index.regroup(self._listed.groups, area))
+                    self._listed = Listed.of(self.index.regroup(self._listed.groups, area))
                 except UsageError as error:
                     self._reasons.append(str(error))
                 self._applied += 1
@@ -191,8 +181,8 @@ class FoundGroups:
     def _find(self, job: Job) -> None:
         with self._turn:
             began, reasons, grouping = len(self._since), len(self._reasons), self.grouping
-        with self._open() as index:
-            groups = index.groups(work=self._work, on_step=job.on_step, grouping=grouping)
+        with self.open() as index:
+            groups = index.groups(work=self.work, on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
         with self._turn:

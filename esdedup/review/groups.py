@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from starlette.exceptions import HTTPException
@@ -10,7 +9,7 @@ from starlette.responses import Response
 
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, Groups
+from esdedup.groups.groups import Grouping
 from esdedup.groups.templates import split_templates
 from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed
@@ -82,16 +81,17 @@ class GroupPages:
         documents = {each.id: each for each in index.store.get(ids)}
         members: list[tuple[int, str, ShownPair | None]] = []
         for row in some:
-            id, pair = groups.ids[row], None
-            if head in documents and id in documents:
+            member, pair = groups.member(row), None
+            if head in documents and member.id in documents:
                 pair = pair_of(
-                    (documents[head], documents[id]),
+                    (documents[head], documents[member.id]),
                     index.meta,
                     review.show,
-                    **measure(groups, row),
-                    judgement=judgements.between(head, id),
+                    similarity=member.similarity,
+                    distance=member.distance,
+                    judgement=judgements.between(head, member.id),
                 )
-            members.append((row, id, pair))
+            members.append((row, member.id, pair))
         # The keys go on at the member that took the place of the one that was judged.
         focus = min(given.whole("at", 1, _MEMBERS), len(some)) if "at" in given else 0
         return review.page(
@@ -163,13 +163,6 @@ class GroupPages:
         return self.review.page("groups.html", listed=None, error=self.review.found.ready())
 
 
-def measure(groups: Groups, row: int) -> dict[str, Any]:
-    """Return the similarity or the distance of a duplicate and its representative, by name."""
-    if groups.grouping.by_distance:
-        return {"distance": int(groups.value[row])}
-    return {"similarity": float(groups.value[row])}
-
-
 def described(
     review: Review, listed: Listed, positions: Sequence[int]
 ) -> list[tuple[str, int, str, str]]:
@@ -181,9 +174,9 @@ def described(
         text: str | None = "It no longer exists"
         if id in documents:
             text = text_at(documents[id].source, index.meta.text_fields)
-        least = listed.members(at)[0]
-        equal = groups.digest(least) == groups.digest(listed.heads[at])
-        far = measured(**measure(groups, least), equal=equal)
+        row = listed.members(at)[0]
+        least, equal = groups.member(row), groups.digest(row) == groups.digest(listed.heads[at])
+        far = measured(least.similarity, least.distance, equal=equal)
         rows.append((id, int(listed.sizes[at]), far, " ".join((text or "")[:400].split())))
     return rows
 

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from dataclasses import dataclass
 
 import numpy as np
 from starlette.responses import Response
@@ -22,13 +23,8 @@ from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
-from esdedup.stores.judgements import VERDICTS, Judgement, Judgements, Verdict
+from esdedup.stores.judgements import VERDICTS, Judgement, Judgements
 
-_IN_WORDS: dict[Verdict, str] = {
-    "duplicate": "Judged a duplicate",
-    "different": "Judged not a duplicate",
-    "unsure": "Skipped",
-}
 _DRAWING = "Drawing pairs to judge"
 _STEP = 0.02
 _TOO_WIDE = 0.9
@@ -39,12 +35,12 @@ _MOST_PAIRS = 30
 """Pairs on the page that would change sides."""
 
 
+@dataclass
 class Judge:
     """Serve both pages. Pairs are drawn in the background, and kept until they are drawn again."""
 
-    def __init__(self, review: Review) -> None:
-        self.review = review
-        self._pool: Pool | None = None
+    review: Review
+    _pool: Pool | None = None
 
     @property
     def threshold(self) -> float:
@@ -97,22 +93,13 @@ class Judge:
             "judge.html",
             pair=self._first(pool, judgements) if review.write else None,
             counts={verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
-            said=self._said(given),
+            made=review.decisions.of(given.get("made")),
+            given=given,
+            measured=measured,
             threshold=self.threshold,
             pool=pool,
             back={"from": "judge"},
         )
-
-    def _said(self, given: Given) -> str:
-        """Return what was done just now."""
-        if (made := self.review.decisions.of(given.get("made"))) is not None:
-            judged = made.made[0]
-            similarity = measured(judged.similarity)
-            return f"{_IN_WORDS[judged.verdict]}, similarity {similarity}. "
-        if "kept" in given:
-            kept, read = given["kept"], given.get("read", "")
-            return f"{kept} of {read} judgements were kept; the others have newer ones. "
-        return ""
 
     def export(self, given: Given) -> Response:
         """Return all judgements as JSON lines."""

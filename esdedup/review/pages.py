@@ -14,13 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from esdedup.analysis.html import environment
-from esdedup.exceptions import (
-    EsdedupError,
-    RecordError,
-    StoreError,
-    StoreUnavailable,
-    UsageError,
-)
+from esdedup.exceptions import RecordError, StoreError, StoreUnavailable, UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.index import Index
 from esdedup.models import Document
@@ -36,15 +30,7 @@ NAV = (
     ("Threshold", "/threshold"),
     ("Decide", "/decide"),
 )
-
-
-_STATUS: dict[type[EsdedupError], int] = {
-    UsageError: 400,
-    RecordError: 400,
-    StoreUnavailable: 503,
-    StoreError: 502,
-    EsdedupError: 500,
-}
+_STATUS = {UsageError: 400, RecordError: 400, StoreUnavailable: 503, StoreError: 502}
 
 
 class Given(dict[str, str]):
@@ -82,6 +68,7 @@ Handler = Callable[[Given], Response]
 class Review:
     """The state that all pages share.
 
+    scheme: its id, which an error page shows though the store is away.
     open: opens the index once more, for long work in a job. show: fields that are shown beside
     texts. folder: of the logs. root: the path of all pages, which no other program knows.
     """
@@ -162,7 +149,7 @@ class Review:
         if isinstance(error, HTTPException):
             status, message = error.status_code, error.detail
         else:
-            status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+            status = next((_STATUS[kind] for kind in _STATUS if isinstance(error, kind)), 500)
             message = str(error)
         _, ours, back = request.headers.get("referer", "").partition(f"{self.root}/")
         back = f"{self.root}/{back}" if ours else ""

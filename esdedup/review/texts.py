@@ -59,6 +59,7 @@ def pair_of(
     """Return two documents as a pair. whole: long texts are not cut to 1,500 characters."""
     texts = [text_at(each.source, meta.text_fields) or "" for each in two]
     found = differences(texts[0], texts[1], meta.scheme)
+    most = MOST_ON_PAGE if whole else _EXCERPT
     if found is None:
         note = "The texts are too long for their differences to be marked."
     elif texts[0] == texts[1]:
@@ -68,7 +69,7 @@ def pair_of(
     else:
         note = ""
     left, right = (
-        _shown(document, text, spans, fields, whole=whole)
+        _shown(document, text, spans, fields, most)
         for document, text, spans in zip(two, texts, found or ([], []), strict=True)
     )
     one, other = normalise(texts, meta.scheme.normalisation)
@@ -86,7 +87,7 @@ def alone(document: Document, meta: IndexMeta) -> Shown:
     hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
     fields = [name for name in document.source if name not in hidden]
     text = text_at(document.source, meta.text_fields) or ""
-    return _shown(document, text, [], fields, whole=True)
+    return _shown(document, text, [], fields, MOST_ON_PAGE)
 
 
 def measured(
@@ -99,18 +100,12 @@ def measured(
 
 
 def _shown(
-    document: Document,
-    text: str,
-    spans: Sequence[Difference],
-    fields: Sequence[str],
-    *,
-    whole: bool,
+    document: Document, text: str, spans: Sequence[Difference], fields: Sequence[str], most: int
 ) -> Shown:
-    some = pieces(text, spans, MOST_ON_PAGE if whole else _EXCERPT, whole=whole)
     beside = []
     for name in fields:
         value = value_at(document.source, name)
         if value is not None and not isinstance(value, str):
             value = json.dumps(value, ensure_ascii=False, default=str)
         beside.append((name, value or "–"))
-    return Shown(document.id, some, tuple(beside))
+    return Shown(document.id, pieces(text, spans, most), tuple(beside))

@@ -92,7 +92,7 @@ def test_pairs_are_judged_one_after_the_other(visitor: Visitor) -> None:
     similarity = visitor.review.index.explain(kept[-1].left, kept[-1].right).similarity
     assert kept[-1].similarity == similarity
     # The similarity of a pair is hidden until it is judged.
-    assert said(page) == f"Judged a duplicate, similarity {similarity:.3f}. 4 judged"
+    assert said(page) == f"Judged: a duplicate, similarity {similarity:.3f}. 4 judged"
     assert said(visitor.get("/judge").text) == "4 judged"
     # A pair is shown again after an undo, and was drawn as before.
     page = key(visitor, page, UNDO)
