@@ -28,7 +28,7 @@ from esdedup.text.characters import message_of
 
 OnReport = Callable[[Any], None]
 _EXAMPLES = 10
-"""Groups on the page, the least similar ones."""
+"""Groups on the page, the largest and the least similar ones."""
 _MOST = 20
 """Failures of a run on the page, the first ones, and logs, the last ones."""
 _SECONDS = 2.0
@@ -88,6 +88,7 @@ class Decide:
         listed, error, plan = found.listed(), None, {}
         if listed is not None:
             plan = self._plan(listed)
+            plan["largest"] = described(review, listed, range(len(listed))[:_EXAMPLES])
             plan["farthest"] = described(review, listed, listed.by_likeness[:_EXAMPLES].tolist())
         elif not self.runs:
             error = found.ready()

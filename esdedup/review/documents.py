@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
+from esdedup.review.decide import logs_of
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import alone, pair_of
 from esdedup.search.warnings import lacking
@@ -27,8 +28,16 @@ class DocumentPages:
     review: Review
 
     def form(self, given: Given) -> Response:
-        """Show the form."""
-        return self._page(given)
+        """Show the form, with the numbers of the index and the steps."""
+        review = self.review
+        steps = {
+            "documents": review.index.statistics().documents,
+            "groups": review.found.listed(),
+            "judged": len(review.index.judgements().pairs),
+            "runs": len([*logs_of(review)]),
+            "threshold": review.grouping.limits.threshold,
+        }
+        return self._page(given, steps=steps)
 
     def show(self, given: Given) -> Response:
         """Show the documents similar to a text or to a document."""
@@ -57,8 +66,8 @@ class DocumentPages:
                 (asked, Document(match.id, match.source)),
                 index.meta,
                 self.review.show,
-                similarity=match.similarity,
-                distance=match.distance,
+                match.similarity,
+                match.distance,
             )
             for match in result.matches
         ]
@@ -76,7 +85,7 @@ class DocumentPages:
     def _page(self, given: Given, **values: Any) -> Response:
         return self.review.page(
             "search.html",
-            **{"results": None, "warnings": [], "error": None} | values,
+            **{"results": None, "warnings": [], "error": None, "steps": None} | values,
             text="" if given.get("id") else given.get("text", ""),
             id=given.get("id", ""),
             threshold=given.get("threshold", f"{LOOKING:g}"),
@@ -98,7 +107,7 @@ class DocumentPages:
             (left, right),
             index.meta,
             review.show,
-            similarity=found.similarity,
+            found.similarity,
             judgement=index.judgements().between(left.id, right.id),
             whole="whole" in given,
         )

@@ -82,14 +82,11 @@ class GroupPages:
         members: list[tuple[int, str, ShownPair | None]] = []
         for row in some:
             member, pair = groups.member(row), None
-            if head in documents and member.id in documents:
+            if {head, member.id} <= documents.keys():
+                two, value = (documents[head], documents[member.id]), member.similarity
+                judgement = judgements.between(head, member.id)
                 pair = pair_of(
-                    (documents[head], documents[member.id]),
-                    index.meta,
-                    review.show,
-                    similarity=member.similarity,
-                    distance=member.distance,
-                    judgement=judgements.between(head, member.id),
+                    two, index.meta, review.show, value, member.distance, judgement=judgement
                 )
             members.append((row, member.id, pair))
         # The keys go on at the member that took the place of the one that was judged.
@@ -171,9 +168,8 @@ def described(
     heads = [listed.head(at) for at in positions]
     documents = {each.id: each for each in index.store.get(heads, [*index.meta.text_fields])}
     for at, id in zip(positions, heads, strict=True):
-        text: str | None = "It no longer exists"
-        if id in documents:
-            text = text_at(documents[id].source, index.meta.text_fields)
+        known = documents.get(id)
+        text = text_at(known.source, index.meta.text_fields) if known else "It no longer exists"
         row = listed.members(at)[0]
         least, equal = groups.member(row), groups.digest(row) == groups.digest(listed.heads[at])
         far = measured(least.similarity, least.distance, equal=equal)

@@ -52,29 +52,23 @@ class Judge:
         """Return whether groups are found by this threshold."""
         return not self.review.grouping.exact and not self.review.by_distance
 
-    def _ready(self) -> Pool | None:
-        """Return the pool; None if it is not there yet. The first call starts to draw it."""
-        if self._pool is None and self.review.jobs.last(_DRAWING) is None:
-            self._start()
-        return self._pool
-
     def draw(self, given: Given) -> Response:
         """Start to draw pairs from the documents as they are now."""
         self._start()
         return self.review.redirect("/judge")
 
-    def _start(self) -> None:
+    def _start(self) -> Job:
         self._pool = None
         if self.of_groups and self.review.found.listed() is None:
             # Jobs run in turn: the groups are there when pairs are drawn.
             self.review.found.find()
-        self.review.jobs.start(_DRAWING, self._draw)
+        return self.review.jobs.start(_DRAWING, self._draw)
 
     def _waiting(self, title: str) -> Response:
-        """Show the progress while pairs are drawn, or the reason for which they could not be."""
-        job = self.review.jobs.last(_DRAWING)
-        error = None if job is None else job.error
-        return self.review.page("drawing.html", title=title, error=error)
+        """Show the progress while pairs are drawn, which this starts, or why that failed."""
+        if (job := self.review.jobs.last(_DRAWING)) is None:
+            job = self._start()
+        return self.review.page("drawing.html", title=title, error=job.error)
 
     def _draw(self, job: Job) -> None:
         with self.review.open() as index:
@@ -86,7 +80,7 @@ class Judge:
     def show(self, given: Given) -> Response:
         """Show the next pair."""
         review = self.review
-        if (pool := self._ready()) is None:
+        if (pool := self._pool) is None:
             return self._waiting("Judge")
         judgements = review.index.judgements()
         return review.page(
@@ -136,7 +130,7 @@ class Judge:
     def threshold_page(self, given: Given) -> Response:
         """Show the estimates, and the pairs that another threshold would change."""
         review = self.review
-        if (pool := self._ready()) is None:
+        if (pool := self._pool) is None:
             return self._waiting("Threshold")
         # Pairs below the floor are unknown.
         now = max(self.threshold, pool.sample.floor)

@@ -8,6 +8,7 @@ of this origin. The policy of every answer forbids scripts and styles of other o
 """
 
 import secrets
+from dataclasses import dataclass
 
 from starlette.datastructures import MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -33,17 +34,17 @@ _HEADERS = {
 _CLOSED = "Open the address that esdedup review printed: it has a token. This page needs it.\n"
 
 
+@dataclass(frozen=True, repr=False)
 class Guard:
     """An ASGI application around another, which it guards. root: the secret path of all pages."""
 
-    def __init__(self, app: ASGIApp, root: str, token: str) -> None:
-        self._app = app
-        self._root = root
-        self._token = token
+    app: ASGIApp
+    root: str
+    token: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A path is of one process, so that its files never change.
-        kept = "max-age=86400" if scope["path"].startswith(f"{self._root}/static/") else "no-store"
+        kept = "max-age=86400" if scope["path"].startswith(f"{self.root}/static/") else "no-store"
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -52,17 +53,17 @@ class Guard:
                 headers.setdefault("cache-control", kept)
             await send(message)
 
-        answer = self._instead(Request(scope)) or self._app
+        answer = self._instead(Request(scope)) or self.app
         await answer(scope, receive, guarded)
 
     def _instead(self, request: Request) -> Response | None:
         """Return the answer to a request that must not reach the application, else None."""
         reading = request.method in _READING
         if reading and self._is_token(request.query_params.get("token", "")):
-            answer = RedirectResponse(f"{self._root}/", 303)
+            answer = RedirectResponse(f"{self.root}/", 303)
             # A strict cookie would not be sent after a link elsewhere, such as in a terminal.
-            path = f"{self._root}/"
-            answer.set_cookie(_COOKIE, self._token, path=path, httponly=True, samesite="lax")
+            path = f"{self.root}/"
+            answer.set_cookie(_COOKIE, self.token, path=path, httponly=True, samesite="lax")
             return answer
         if not self._is_token(request.cookies.get(_COOKIE, "")):
             return PlainTextResponse(_CLOSED, 403)
@@ -75,7 +76,7 @@ class Guard:
         return None
 
     def _is_token(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self._token.encode())
+        return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
 
 def guarded(app: ASGIApp, root: str, token: str) -> ASGIApp:

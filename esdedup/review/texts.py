@@ -49,10 +49,10 @@ class ShownPair:
 def pair_of(
     two: Sequence[Document],
     meta: IndexMeta,
-    fields: Sequence[str] = (),
-    *,
+    fields: Sequence[str],
     similarity: float | None = None,
     distance: int | None = None,
+    *,
     judgement: Judgement | None = None,
     whole: bool = False,
 ) -> ShownPair:

@@ -314,11 +314,25 @@ def test_a_chosen_threshold_is_used(visit: Visit) -> None:
     visitor.post(use)
     assert "No two documents are similar enough" in visitor.settled("/groups")
     assert "similarity of 0.95 or more" in visitor.settled("/decide")
+    assert "0.95 now" in visitor.get("/").text
     for path in ("/threshold/use", "/threshold/use?threshold=0", "/threshold/use?threshold=2"):
         assert visitor.post(path).status_code == 400
 
 
 # Runs
+
+
+def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
+    visitor = visit(write=True)
+    assert "8 documents, groups are not found yet" in visitor.get("/").text
+    visitor.settled("/groups")
+    visitor.post("/verdict?left=b1&right=b2&verdict=different")
+    removed(visitor, "mark")
+    visitor.post("/groups/find")
+    visitor.settled("/groups")
+    page = plain(visitor.get("/").text)
+    for step in ("8 documents, 3 duplicates in 2 groups", "1 pair judged", "0.6 now", "1 run so"):
+        assert step in page
 
 
 def test_the_plan_states_what_it_does(visit: Visit) -> None:
@@ -336,7 +350,7 @@ def test_the_plan_states_what_it_does(visit: Visit) -> None:
     assert "looks like a template" in visitor.get("/group?id=t00").text
     assert "looks like a template" not in visitor.get("/group?id=a1").text
     assert "will be deleted" in confirm
-    assert "/group?id=t00" in links(page, "/group?")
+    assert links(page, "/group?")[0] == "/group?id=t00"
     name, *rows = csv.reader(visitor.get("/duplicates.csv").text.splitlines())
     assert name == ["id", "representative", "similarity"]
     assert {(id, head) for id, head, _ in rows} >= {("b2", "b1"), ("t01", "t00")}
