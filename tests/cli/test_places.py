@@ -71,6 +71,7 @@ def test_reports_name_the_cluster(folder: Path, url: str) -> None:
             assert ran.json, ran
             assert all(place.items() <= report.items() for report in ran.json), ran
             assert "s3cret" not in ran.out + ran.err
+        assert "s3cret" not in Path("log").read_text()
     finally:
         delete_index(url, name)
 

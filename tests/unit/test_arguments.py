@@ -43,6 +43,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("sketches: give a list", lambda index: index.hot_buckets(sketches="minhash")),
         ("sampled: use a whole number", lambda index: index.hot_buckets(sampled=1.5)),
         ("documents: give a list", lambda index: index.add({"text": "x"})),
+        ("documents: give a list", lambda index: index.update("a text")),
+        ("'drop': use ", lambda index: index.add([], on_duplicate="drop")),
         ("id_field: use text", lambda index: index.add([{"text": "x"}], id_field=5)),
         ("sample: use a whole number", lambda index: index.store.sample([], index.meta, 1.5, 0)),
         ("text: use text", lambda index: index.similar_many([esdedup.Query(some(5))], Limits())),
