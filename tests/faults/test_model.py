@@ -279,7 +279,8 @@ class Sequence:
         order.sort(key=lambda id: id not in self.chosen)
         texts = {id: normalise(self.text(id)) for id in order}
         sets = {id: shingles_of(text) for id, text in texts.items()}
-        near = {(a, b) for a in order for b in order if jaccard(sets[a], sets[b]) >= THRESHOLD}
+        near = {(a, b): jaccard(sets[a], sets[b]) for a in order for b in order}
+        near = {pair: value for pair, value in near.items() if value >= THRESHOLD}
         return groups_of_edges(texts, near, method)
 
     def group(self) -> None:

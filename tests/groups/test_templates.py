@@ -1,6 +1,5 @@
 """Groups of templates: --split-templates takes them apart, report and dedup warn of them."""
 
-import json
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -128,12 +127,3 @@ def test_words_of_examples_are_text(place: Place) -> None:
     assert "looks like a template" in ran.err
     assert "\x1b" not in ran.err
     assert "<b>" not in Path("page.html").read_text("utf-8")
-
-
-@pytest.mark.parametrize("other", [["--exact"], ["--sketch", "simhash"]])
-def test_templates_are_split_by_similarity_only(other: list[str]) -> None:
-    Path("a.jsonl").write_text(json.dumps({"id": "1", "text": "one two three"}), "utf-8")
-    assert run_command("index", "a.jsonl").status == 0
-    ran = run_command("group", "--split-templates", *other)
-    assert ran.status == 2
-    assert "--split-templates can't be combined with" in ran.err

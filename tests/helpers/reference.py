@@ -1,6 +1,7 @@
 """Plain-Python versions of the algorithms, slow and obvious, to hold the numpy ones against."""
 
 import unicodedata
+from collections.abc import Mapping
 
 import xxhash
 
@@ -91,25 +92,23 @@ def jaccard(left: set[int], right: set[int]) -> float:
 
 
 def groups_of_edges(
-    texts: dict[str, str], similar: set[tuple[str, str]], method: str
+    texts: dict[str, str], similar: Mapping[tuple[str, str], float], method: str
 ) -> dict[str, str]:
-    """The representative of each document, by similar pairs of ids, whichever way round.
+    """The representative of each document, by the nearness of similar pairs, whichever way round.
 
     texts: by id, in their order of precedence. Equal texts are in one group.
     """
     firsts: dict[str, str] = {}
     found = {id: firsts.setdefault(text, id) for id, text in texts.items()}
-    near: dict[str, set[str]] = {id: set() for id in texts}
-    for one, other in similar:
-        near[found[one]].add(found[other])
-        near[found[other]].add(found[one])
+    near: dict[str, dict[str, float]] = {id: {} for id in texts}
+    for (one, other), value in similar.items():
+        near[found[one]][found[other]] = near[found[other]][found[one]] = value
     order = {id: rank for rank, id in enumerate(texts)}
-    sets = {id: set(shingles(words(normalise(texts[id])), 3, 0)) for id in texts}
     head: dict[str, str] = {}
     for id in firsts.values():
         if method == "leader":
             leaders = [other for other in near[id] if head.get(other) == other]
-            ranked = [(-jaccard(sets[id], sets[one]), order[one], one) for one in leaders]
+            ranked = [(-near[id][one], order[one], one) for one in leaders]
             head[id] = min(ranked, default=(0.0, 0, id))[2]
         elif id not in head:
             waiting = [id]
