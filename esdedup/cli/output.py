@@ -49,12 +49,17 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """Print one line of JSON."""
-    line = _ENCODERS[only_plain()].encode(document)
+def json_line(document: dict[str, Any], *, plain: bool = False) -> str:
+    """Return a line of JSON without characters that a terminal obeys. plain: in ASCII."""
+    line = _ENCODERS[plain].encode(document)
     if not line.isascii() or "\x7f" in line:
         line = line.translate(JSON_ESCAPES)
-    sys.stdout.write(line + "\n")
+    return f"{line}\n"
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one line of JSON."""
+    sys.stdout.write(json_line(document, plain=only_plain()))
 
 
 def print_table(

@@ -1,6 +1,5 @@
 """Files that hold the results of a command (--output): Parquet, Arrow or JSON lines."""
 
-import json
 import os
 import shutil
 import uuid
@@ -11,11 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from esdedup.arguments import setting
-from esdedup.cli.output import check_page
+from esdedup.cli.output import check_page, json_line
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.stores.private_files import open_private, sync_folder
 from esdedup.tabular import Tabular, require_pyarrow
-from esdedup.text.characters import JSON_ESCAPES
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,7 @@ def _write(
         for row in table.table_rows() if rows is None else rows:
             pairs = zip(table.columns, row, strict=True)
             line = {name: value for name, value in pairs if value is not None}
-            text = json.dumps(line, ensure_ascii=False).translate(JSON_ESCAPES)
-            file.write(f"{text}\n".encode())
+            file.write(json_line(line).encode())
             written += 1
         return written
     pa = require_pyarrow()

@@ -121,12 +121,6 @@ def test_own_files_are_written_again() -> None:
     assert len(Path("bad.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("command", ["group --work", "similar --text", "dedup --apply --log"])
-def test_empty_values_are_refused(command: str) -> None:
-    refused = run_command(*command.split(), "")
-    assert (refused.status, "is empty" in refused.err) == (2, True)
-
-
 def test_one_of_several_fields_may_be_misspelt() -> None:
     write_lines(Path("b.jsonl"), [{"title": "a title"}, {"title": "another", "body": "text"}])
     run = run_command("index", "b.jsonl", "--text-field", "title", "--text-field", "bodi")
@@ -147,11 +141,3 @@ def test_standard_input_may_be_closed(command: str) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "standard input is closed" in done.stderr or "--yes" in done.stderr
-
-
-def test_advice_fits_the_error() -> None:
-    run_command("index", "a.jsonl")
-    Path("log").write_text("something")
-    refused = run_command("dedup", "--apply", "--yes", "--log", "log")
-    assert refused.status == 2
-    assert "Run the same command again" not in refused.err

@@ -57,16 +57,6 @@ def test_pairs_are_those_of_standard_output(ending: str, metric: list[str]) -> N
         assert list(rows_of(f"pairs.{ending}")[0]) == list(printed[0])
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_without_pairs_has_their_columns(ending: str) -> None:
-    write_lines(Path("other.jsonl"), [{"id": "a", "text": "one two"}])
-    assert run_command("pairs", "other.jsonl", "-o", f"pairs.{ending}").status == 0
-    assert rows_of(f"pairs.{ending}") == []
-    if ending == "parquet":
-        names = pa.parquet.read_schema("pairs.parquet").names
-        assert names == ["left", "right", "similarity", "distance", "equal"]
-
-
 @pytest.mark.parametrize("metric", [*METRICS, ["--exact"]], ids=["jaccard", "hamming", "exact"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_groups_are_those_that_dedup_prints(ending: str, metric: list[str]) -> None:
@@ -121,21 +111,3 @@ def test_a_file_that_can_not_be_written_is_told_first(name: str, said: str) -> N
     assert (ran.status, ran.out) == (2, "")
     assert said in ran.err
     assert Path("rows.jsonl").read_bytes() == before
-
-
-def test_lines_of_json_hold_no_character_that_a_terminal_obeys() -> None:
-    evil = [{"id": f"{n}\u202e\u2066\x9b", "text": "one two three four"} for n in range(2)]
-    write_lines(Path("evil.jsonl"), evil)
-    run_command("pairs", "evil.jsonl", "-o", "pairs.jsonl")
-    written = Path("pairs.jsonl").read_text("utf-8")
-    assert written.isascii()
-    assert [json.loads(written)[side] for side in ("left", "right")] == [e["id"] for e in evil]
-
-
-def test_skipped_records_still_give_status_1_and_a_table_the_numbers() -> None:
-    with Path("rows.jsonl").open("a") as file:
-        file.write("no JSON\n")
-    ran = run_command("pairs", "rows.jsonl", "--output", "pairs.parquet", "--table")
-    assert ran.status == 1
-    assert "pairs.parquet" in ran.out
-    assert f"pairs     │ {len(rows_of('pairs.parquet'))} │" in ran.out
