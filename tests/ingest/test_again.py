@@ -1,7 +1,6 @@
 """Indexing documents that the index has already: nothing is written that need not be."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import esdedup
 from esdedup.models import Change, Document
 from esdedup.stores import Store
 from tests.helpers.commands import run_command, write_lines
-from tests.helpers.places import Place, plain
+from tests.helpers.places import OpenStore, plain
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
 DOCUMENTS: list[dict[str, Any]] = [
@@ -23,10 +22,8 @@ DOCUMENTS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    store = place.open()
-    yield store
-    store.close()
+def store(open_store: OpenStore) -> Store:
+    return open_store()
 
 
 def held(store: Store) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -237,18 +237,21 @@ def test_other_files_are_refused(data: bytes, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-", "--format", "parquet"], "standard input can't be Parquet or Arrow"),
-        (["rows.parquet", "--encoding", "latin-1"], "--encoding requires text files"),
-        (["rows.parquet.gz"], "unpack it first"),
-        (["rows.parquet", "--text-field", "body"], "There are: id, text, bytes"),
+        ("pairs - --format parquet", "standard input can't be Parquet or Arrow"),
+        ("pairs rows.parquet --encoding latin-1", "--encoding requires text files"),
+        ("pairs rows.parquet.gz", "unpack it first"),
+        ("pairs rows.parquet --text-field body", "There are: id, text, bytes"),
+        ("index rows.parquet --column lable", "There are: id, text, bytes"),
+        ("index rows.jsonl --column text", "--column"),
     ],
 )
-def test_what_does_not_go_with_tables(arguments: list[str], said: str) -> None:
+def test_what_does_not_go_with_tables(arguments: str, said: str) -> None:
     write_parquet(
         pa.table({"id": [1], "text": ["a b c"], "bytes": [b"\xff"]}), Path("rows.parquet")
     )
     Path("rows.parquet.gz").write_bytes(b"")
-    ran = run_command("pairs", *arguments)
+    write_lines(Path("rows.jsonl"), [{"text": "a b c"}])
+    ran = run_command(*arguments.split())
     assert ran.status == 2
     assert said in " ".join(ran.err.split())
 

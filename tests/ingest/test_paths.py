@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from esdedup.exceptions import UsageError
 from esdedup.records.files import Format
 from esdedup.records.paths import files_named
-from tests.helpers.commands import run_command, write_lines
+from tests.helpers.commands import run_command
 
 
 def named(arguments: list[str], format: Format | None = None) -> list[str]:
@@ -20,9 +18,6 @@ def touch(*paths: str) -> None:
     for path in paths:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
-
-
-ROWS = [{"id": f"d{n}", "text": f"one two three {n // 2}", "label": n % 2} for n in range(12)]
 
 
 def test_a_pattern_is_read_in_natural_order() -> None:
@@ -69,18 +64,3 @@ def test_what_names_no_files_is_told(arguments: list[str], said: str) -> None:
     assert said in str(caught.value)
     assert run_command("index", *arguments).status == 2
     assert not Path("esdedup.db").exists()
-
-
-def test_index_reads_the_columns_that_it_is_told() -> None:
-    rows = [{**row, "image": {"bytes": b"\xff\xd8", "path": "a.jpg"}} for row in ROWS]
-    pa.parquet.write_table(pa.Table.from_pylist(rows), "rows.parquet")
-    refused = run_command("index", "rows.parquet", "--json")
-    assert (refused.status, refused.json[0]["failed"]) == (1, 12)
-    assert "the column 'image' holds bytes that are not text in UTF-8" in refused.err
-    columns = ["--column", "label"]
-    assert run_command("index", "rows.parquet", *columns).status == 0
-    found = run_command("similar", "--id", "d0", "--source").json[0]["matches"][0]
-    assert found["source"] == {"id": "d1", "text": ROWS[1]["text"], "label": 1}
-    write_lines(Path("rows.jsonl"), ROWS)
-    for file, column in (("rows.parquet", "lable"), ("rows.jsonl", "label")):
-        assert run_command("index", file, "--column", column).status == 2
