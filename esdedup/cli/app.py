@@ -13,8 +13,8 @@ from types import FrameType
 import typer
 from typer.main import get_group
 
+from esdedup import EsdedupError, UsageError
 from esdedup.cli.command import Commands
-from esdedup.exceptions import EsdedupError, UsageError
 
 COMMANDS = {
     "Commands": {

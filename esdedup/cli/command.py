@@ -14,8 +14,9 @@ from typing import Any, get_args
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from esdedup import UsageError
 from esdedup.arguments import Setting, from_settings, settings_of
-from esdedup.exceptions import PermissionDenied, UsageError
+from esdedup.exceptions import PermissionDenied
 
 CONTEXT: ContextVar[typer.Context] = ContextVar("context")
 """The command that runs."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from esdedup import UsageError
 from esdedup.arguments import setting
 from esdedup.cli import options
 from esdedup.cli.output import count, message
-from esdedup.exceptions import UsageError
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
 from esdedup.records.paths import files_named

@@ -8,15 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from esdedup import Connection, Index, Limits, Scheme, UsageError, open
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of, source_of, variable_of
-from esdedup.exceptions import UsageError
-from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
+from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, reached
-from esdedup.stores.connection import Connection, connection_to, seconds
+from esdedup.stores.connection import connection_to, seconds
 from esdedup.stores.to_json import json_fault
 
 field = partial(

@@ -16,16 +16,14 @@ from typing import Any, Literal, Self, TypeVar
 
 import typer
 
+from esdedup import EsdedupError, Groups, Index, Limits, StoreError, UsageError
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
-from esdedup.exceptions import EsdedupError, InputError, StoreError, UsageError
+from esdedup.exceptions import InputError
 from esdedup.groups.constraints import JudgedCounts
-from esdedup.groups.groups import Groups
-from esdedup.index import Index
 from esdedup.models import Counts
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
-from esdedup.sketch.limits import Limits
 from esdedup.stores.private_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from esdedup import StoreError, UsageError
 from esdedup.arguments import setting
 from esdedup.cli.output import check_page, json_line
-from esdedup.exceptions import StoreError, UsageError
 from esdedup.stores.private_files import open_private, sync_folder
 from esdedup.tabular import Tabular, require_pyarrow
 

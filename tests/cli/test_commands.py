@@ -263,7 +263,7 @@ def test_the_nearest() -> None:
     assert done.err == ""
     done = run("similar", "--batch", "articles.jsonl", "--nearest", "-k", "2")
     assert len(done.json) == 6
-    assert "6 of 6 texts: fewer than -k matches" in done.err
+    assert "6 of 6 texts: Fewer than -k matches" in done.err
     (body,) = run("query", "--text", "one two three four", "--nearest").json
     assert len(body["query"]["bool"]["should"]) == 128
     assert "esdedup.signature" in json.dumps(body["query"])
@@ -377,7 +377,7 @@ def test_backfill_reports_documents_that_came_meanwhile(
         return report
 
     with monkeypatch.context() as patch:
-        patch.setattr("esdedup.cli.commands.backfill.backfill", with_another_writer)
+        patch.setattr("esdedup.admin.backfill", with_another_writer)
         left = run("backfill", *here, status=1)
     assert "1 document without tokens came meanwhile: run this again" in left.err
     assert run("backfill", *here).json[0]["written"] == 1

@@ -183,7 +183,7 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
     lines = [{"id": "d2", "text": TEXTS["d2"]}, {"text": ENGLISH}]
     Path("q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     ran = filled.run("similar", "--batch", "q.jsonl")
-    assert "1 of 2 texts: nothing to look for" in ran.err
+    assert "1 of 2 texts: Nothing could be looked for" in ran.err
     assert [answer["stopped"] for answer in ran.json] == [0, 23]
 
 

@@ -8,15 +8,14 @@ from typing import Any
 
 from typer import Exit, echo
 
-from esdedup.admin.attach import AttachPlan, attach, plan_attach, plan_next
-from esdedup.admin.check import Check, IndexCheck, check
+from esdedup import UsageError, admin
+from esdedup.admin.attach import plan_next
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.options import ClusterTarget, scheme_in
 from esdedup.cli.output import count, message
-from esdedup.exceptions import UsageError
 from esdedup.stores import Cluster
 from esdedup.stores.elastic.templates import (
     advice,
@@ -43,7 +42,7 @@ def attach_command(
     """
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
-        plan = plan_attach(cluster, target.index, wanted, text_field, field)
+        plan = admin.plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
@@ -56,7 +55,7 @@ def attach_command(
         sys.stdout.flush()
         if dry_run:
             return
-        attach(cluster, plan)
+        admin.attach(cluster, plan)
         if plan.named.kind == "data stream":
             _warn_of_next(cluster, plan)
     changed = sum(change.mapping is not None for change in plan.changes)
@@ -65,7 +64,7 @@ def attach_command(
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_template(plan: AttachPlan) -> None:
+def _show_template(plan: admin.AttachPlan) -> None:
     _show_request(f"_component_template/{template_name(plan.named.name)}", template_body(plan.meta))
 
 
@@ -73,7 +72,7 @@ def _show_request(path: str, body: Any) -> None:
     echo(f"PUT {path}\n{json.dumps(body, indent=2, ensure_ascii=output.only_plain())}")
 
 
-def _warn_of_next(cluster: Cluster, plan: AttachPlan) -> None:
+def _warn_of_next(cluster: Cluster, plan: admin.AttachPlan) -> None:
     if not next_has_fields(cluster, plan.named, plan.meta):
         message(advice(plan.named.name))
 
@@ -138,7 +137,7 @@ def check_command(
     if to is not None or product is not None:
         raise UsageError("--to and --product require --role")
     with target.connected() as cluster, output.Progress("Checking") as progress:
-        found = check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
+        found = admin.check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
     for each in found.indices:
         findings = _findings(each)
         if as_json:
@@ -151,7 +150,7 @@ def check_command(
         raise Exit(1)
 
 
-def _findings(check: IndexCheck) -> dict[str, Any]:
+def _findings(check: admin.IndexCheck) -> dict[str, Any]:
     meta = check.meta
     return {
         "index": check.index,
@@ -177,7 +176,7 @@ def _in_words(value: Any) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def _advise(found: Check, name: str) -> None:
+def _advise(found: admin.Check, name: str) -> None:
     """Advise what to do."""
     indices = found.indices
     if any(each.meta is None for each in indices):

@@ -5,18 +5,16 @@ from pathlib import Path
 
 from typer import Exit
 
-from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
-from esdedup.admin.switch import plan_switch, switch
+from esdedup import StoreError, admin
+from esdedup.admin.switch import plan_switch
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import dead_letters
 from esdedup.cli.options import ClusterTarget, scheme_in
 from esdedup.cli.output import count, message
-from esdedup.exceptions import StoreError
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.files import BadRecord
 from esdedup.stores import Cluster
-from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
 
@@ -36,9 +34,9 @@ def backfill_command(
     Run the same command again to resume an interrupted run. A document that another client changes
     at the same time is read again, never overwritten.
     """
-    effort = Effort(workers, max_rate)
+    effort = admin.Effort(workers, max_rate)
     with target.connected() as cluster:
-        plan = plan_backfill(cluster, target.index, stale=stale)
+        plan = admin.plan_backfill(cluster, target.index, stale=stale)
         for obstacle in plan.left_out:
             message(f"Skipped: {obstacle}")
         if not plan.indices:
@@ -48,7 +46,7 @@ def backfill_command(
             return
         with dead_letters(dead_letter, target.index) as letters:
             report = _fill(cluster, plan, effort, letters)
-        now = 0 if stale else plan_backfill(cluster, target.index).waiting
+        now = 0 if stale else admin.plan_backfill(cluster, target.index).waiting
     # Documents without a text never get tokens.
     left = max(0, now - report.without_text - report.failed)
     left_out = {obstacle.index for obstacle in plan.left_out}
@@ -77,14 +75,14 @@ def switch_command(
     The new tokens are filled in beside the old ones. Searches use them when all are there. Run the
     same command again to resume an interrupted run.
     """
-    wanted, effort = scheme_in(scheme), Effort(workers, max_rate)
+    wanted, effort = scheme_in(scheme), admin.Effort(workers, max_rate)
     with target.connected() as cluster, dead_letters(None, target.index) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.whole.id} already")
             return
 
-        def fill(filling: BackfillPlan) -> ChangeReport:
+        def fill(filling: admin.BackfillPlan) -> admin.ChangeReport:
             report = _fill(cluster, filling, effort, letters)
             if report.failures:
                 message(f"The documents that were not updated: see {letters.path}")
@@ -95,7 +93,7 @@ def switch_command(
             message(f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}")
             message(f"to scheme {following.whole.id} in the field {following.field!r}:")
             message(json.dumps(index_mapping(following)["properties"]))
-        done = switch(cluster, plan.name, wanted, text_field, fill=fill, on_wait=message)
+        done = admin.switch(cluster, plan.name, wanted, text_field, fill=fill, on_wait=message)
         _show(done, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
         if plan.meta.stop:
             message(
@@ -106,12 +104,12 @@ def switch_command(
 
 
 def _fill(
-    cluster: Cluster, plan: BackfillPlan, effort: Effort, letters: DeadLetterFile
-) -> ChangeReport:
+    cluster: Cluster, plan: admin.BackfillPlan, effort: admin.Effort, letters: DeadLetterFile
+) -> admin.ChangeReport:
     """Fill while showing the progress, and report the counts if it stops early."""
     failed: set[str] = set()
 
-    def on_update(report: ChangeReport) -> None:
+    def on_update(report: admin.ChangeReport) -> None:
         on_report(report)
         for failure in report.failures:
             if failure.id not in failed:
@@ -119,17 +117,17 @@ def _fill(
             failed.add(failure.id)
 
     with output.totalling(
-        ChangeReport(),
+        admin.ChangeReport(),
         "Filling",
         plan.waiting,
         lambda so_far: so_far.read,
         lambda so_far: f"{so_far.read} documents read, {so_far.written} written",
     ) as on_report:
-        return backfill(cluster, plan, effort, on_update)
+        return admin.backfill(cluster, plan, effort, on_update)
 
 
 def _show(
-    report: ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool
+    report: admin.ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool
 ) -> None:
     """Print the report on standard output."""
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")

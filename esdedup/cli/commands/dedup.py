@@ -9,14 +9,13 @@ from typing import Any
 
 from typer import Exit
 
+from esdedup import Grouping, Index, UsageError
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
-from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, joined_though_unlike
-from esdedup.index import Index
+from esdedup.groups.groups import joined_though_unlike
 from esdedup.models import Failure
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import DedupReport

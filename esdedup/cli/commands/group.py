@@ -6,14 +6,13 @@ from pathlib import Path
 
 from typer import Exit
 
+from esdedup import Grouping, StoreError
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import dead_letters
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.exceptions import StoreError
-from esdedup.groups.groups import Grouping
 from esdedup.records.files import BadRecord
 
 _LARGEST = 10

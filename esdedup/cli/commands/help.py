@@ -4,9 +4,9 @@ from typing import Any
 
 import typer
 
+from esdedup import UsageError
 from esdedup.arguments import setting
 from esdedup.cli.command import CONTEXT, PANELS
-from esdedup.exceptions import UsageError
 
 _CONNECTION = (
     "Every command reads these options. An option counts before an environment variable, such as"

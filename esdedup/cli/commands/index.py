@@ -4,16 +4,15 @@ from dataclasses import asdict
 
 from typer import Exit
 
+from esdedup import DuplicatePolicy, IngestReport, Scheme
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, scheme_in, sketch_of
-from esdedup.ingest.ingest import IngestReport
-from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
+from esdedup.ingest.policies import PolicyAction
 from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING
-from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
 

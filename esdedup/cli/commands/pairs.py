@@ -7,19 +7,16 @@ from typing import Annotated
 
 from typer import Exit
 
+from esdedup import Limits, Pair, Scheme, SimilarPairs
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.models import Pair
 from esdedup.pairing.file_pairs import pairs_in_files
-from esdedup.pairing.pairs import SimilarPairs
 from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.verify import texts_in
-from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
 TextsOf = Callable[[list[str]], list[str]]

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from esdedup import Grouping
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json, work
 from esdedup.cli.output import Progress, check_page, message, print_facts, print_json, write_page
-from esdedup.groups.groups import Grouping
 from esdedup.stores.private_files import file_name
 
 

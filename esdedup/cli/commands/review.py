@@ -5,11 +5,11 @@ from pathlib import Path
 
 import typer
 
+from esdedup import Grouping
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, work
 from esdedup.cli.output import message
 from esdedup.exceptions import MissingExtra
-from esdedup.groups.groups import Grouping
 
 
 def review_command(

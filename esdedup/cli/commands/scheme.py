@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from esdedup import Limits, Scheme, Shingling, Signature, SimHash, UsageError
 from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sample, draw, meeting
@@ -25,16 +26,10 @@ from esdedup.cli.output import (
     print_table,
     write_page,
 )
-from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.kinds.signature import Signature
-from esdedup.sketch.kinds.simhash import SimHash
-from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme
-from esdedup.text.shingles import Shingling
 
 _BINS = 50
 _PERCENT_A_BLOCK = 6.25

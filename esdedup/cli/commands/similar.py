@@ -2,9 +2,8 @@
 
 import itertools
 import json
-import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,20 +11,15 @@ from typing import Annotated, Any
 
 from typer import Exit
 
+from esdedup import Index, Limits, Query, RecordError, Result, Scheme, UsageError
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
-from esdedup.exceptions import RecordError, UsageError
-from esdedup.index import Index
-from esdedup.models import Query, Result
 from esdedup.records.files import BadRecord, Record, read_records
 from esdedup.records.streams import STDIN, check_encoding, standard_input
 from esdedup.search.warnings import lacking
-from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import text_at, text_of, value_at
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
@@ -61,9 +55,12 @@ class SearchOptions:
 
     def query(self, index: Index, limits: Limits) -> Query:
         """Return the query by the text, the file, or the id."""
-        text, id = _decoded("--text", self.text), _decoded("--id", self.id)
-        text = _read(self.file, self.encoding) if self.file is not None else text
-        return index.query(text, id, self.filters(), limits.sketch)
+        try:
+            f"{self.text}{self.id}".encode()
+        except UnicodeEncodeError as error:
+            raise UsageError("--text, --id: not UTF-8: use --file with --encoding") from error
+        text = _read(self.file, self.encoding) if self.file is not None else self.text
+        return index.query(text, self.id, self.filters(), limits.sketch)
 
     def filters(self) -> list[dict[str, Any]]:
         """Return the queries of --filter. Raises UsageError if one is not a JSON object."""
@@ -105,16 +102,8 @@ def similar_command(
         (result,) = index.similar_many([query], limits)
         text_fields = index.meta_of(limits).text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
-    wordless = not result.asked and not result.stopped
-    message(
-        f"More than {limits.candidates} candidates: the best {limits.candidates} were verified, and"
-        " a match may be missing. Raise --candidates"
-        if result.truncated
-        else None,
-        None if wordless else lacking(result, limits, scheme),
-        _stopped(result, chosen),
-        None if result.matches else _too_short(query.text, scheme),
-    )
+    too_short = None if result.matches else _too_short(query.text, scheme)
+    message(*_warnings(result, limits, scheme), too_short)
     if as_json:
         print_json(_as_json(result, search.id, source))
         return
@@ -171,19 +160,26 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
     )
 
 
-def _stopped(result: Result, chosen: Sketch) -> str | None:
-    """Return a warning if bands or segments were skipped, else None."""
-    if not result.stopped:
-        return None
-    parts, missing = "bands", "matches that share only these are missing"
-    if chosen.metric == "hamming":
-        parts, missing = "segments", "matches within the distance may be missing"
+def _warnings(
+    result: Result, limits: Limits, scheme: Scheme, *, of_many: bool = False
+) -> Iterator[str]:
+    """Yield warnings of missing matches. of_many: without numbers that differ between texts."""
+    if result.truncated:
+        yield (
+            f"More than {limits.candidates} candidates: the best {limits.candidates} were verified,"
+            " and a match may be missing. Raise --candidates"
+        )
+    if (result.asked or result.stopped) and (lack := lacking(result, limits, scheme)):
+        differs = of_many and (limits.threshold is None or result.stopped)
+        yield "Fewer than -k matches, or missing ones: see expected_recall" if differs else lack
+    by_distance = scheme.chosen(limits).metric == "hamming"
+    parts = "segments" if by_distance else "bands"
     if result.blind:
-        return f"Nothing could be looked for: all {parts} of the text are in the stop list"
-    return (
-        f"{result.stopped} {parts} of the text were skipped, as they are in the stop list:"
-        f" {missing}, and how many is not known"
-    )
+        yield f"Nothing could be looked for: all {parts} of the text are in the stop list"
+    elif result.stopped:
+        lost = "within the distance may be" if by_distance else "that share only these are"
+        skipped = f"Some {parts} of the text were skipped, as they are in the stop list"
+        yield f"{skipped}: matches {lost} missing"
 
 
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
@@ -225,17 +221,7 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             print_json(_as_json(result, name, with_source))
-            lack = (result.asked or result.stopped) and lacking(result, limits, scheme)
-            if limits.threshold is None or result.stopped:
-                lack = lack and "fewer than -k matches, or missing ones: see expected_recall"
-            missing = {
-                f"more candidates than {limits.candidates}: matches may be missing where an answer"
-                " is truncated. Raise --candidates": result.truncated,
-                lack or "": lack,
-                "buckets in the stop list, which were skipped": result.stopped,
-                "nothing to look for, as all buckets were skipped": result.blind,
-            }
-            found.update(warning for warning, given in missing.items() if given)
+            found.update(_warnings(result, limits, scheme, of_many=True))
             answered += 1
     for warning, texts in found.items():
         message(f"{texts:,} of {count(answered, 'text')}: {warning}")
@@ -254,17 +240,6 @@ def _query_of(
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
     name = str(id) if named else f"{record.file}:{record.line}"
     return name, Query(text, name if named else None, filters)
-
-
-def _decoded(option: str, value: str | None) -> str | None:
-    """Return a value as UTF-8, whatever the locale is. Raises UsageError if it is not."""
-    try:
-        return value and os.fsencode(value).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{option}: the value is not UTF-8: use --file with --encoding") from error
-    except UnicodeEncodeError:
-        # It comes from a program, not from the arguments of a process.
-        return value
 
 
 def _read(file: str, encoding: str | None) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from esdedup import UsageError
 from esdedup.analysis.describe import describe
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
-from esdedup.exceptions import UsageError
 from esdedup.index import indices
 from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
 from esdedup.stores.stop_list import stop_entries, stopped_tokens
