@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.analysis.describe import describe
 from esdedup.analysis.distribution import (
     Bin,
     bars,
@@ -172,7 +171,7 @@ class Report:
 
     def html(self, index: str = "the index") -> str:
         """Return a page with the texts of examples, which loads nothing. index: for the title."""
-        scheme = describe(self.scheme, max(1, self.statistics.documents))
+        scheme = self.scheme.describe(max(1, self.statistics.documents))
         return page("report", report=self, index=index, bars=bars, scheme=scheme)
 
     def facts(self) -> list[tuple[str, str, str]]:

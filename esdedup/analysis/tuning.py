@@ -14,7 +14,7 @@ from esdedup.analysis.sampling import Sample, meeting
 from esdedup.exceptions import UsageError
 from esdedup.sketch import banding
 from esdedup.sketch.banding import SWAPS
-from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.kinds.bands import CHANCE_SIMILARITY, Banded
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import MAX_TOKENS
@@ -90,10 +90,10 @@ def neighbours_in(sample: Sample) -> Neighbours:
     return Neighbours(similarity, expected, seen, sample.documents)
 
 
-def unrelated(documents: float, similarity: float) -> Neighbours:
-    """Neighbours in a corpus whose documents are all of one similarity to each other."""
-    expected = np.array([max(0.0, documents - 1)])
-    return Neighbours(np.array([similarity]), expected, np.zeros(1, np.int64), documents)
+def unrelated(documents: float) -> Neighbours:
+    """Return the neighbours in a corpus whose documents are similar by chance alone."""
+    similarity, expected = np.array([CHANCE_SIMILARITY]), np.array([max(0.0, documents - 1)])
+    return Neighbours(similarity, expected, np.zeros(1, np.int64), documents)
 
 
 def expectation(

@@ -152,6 +152,16 @@ class Scheme:
         every = [sketch if each.name == sketch.name else each for each in self.sketches]
         return replace(self, sketches=every)
 
+    def describe(self, documents: float) -> list[tuple[str, str]]:
+        """Return the parameters, and their effect at a number of documents: (name, text)."""
+        form, shingling = self.normalisation.form, self.shingling
+        fold = "case folded" if self.normalisation.casefold else "case kept"
+        stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
+        rows = [("scheme", self.id), ("text", f"{form}, {fold}; shingles {shingling}{stop}")]
+        for each in self.sketches:
+            rows += [(each.name, each.describe()), *each.costs(documents)]
+        return rows
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
         return {

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from esdedup import Limits, Scheme, Shingling, Signature, SimHash, UsageError
-from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sample, draw, meeting
 from esdedup.analysis.to_json import to_json
@@ -77,7 +76,7 @@ def scheme_command(
             "--sample measures the index's own scheme: leave out --scheme, --shingle and --seed"
         )
     base = scheme_in(scheme) or Scheme()
-    neighbours, drawn = unrelated(documents or 1e6, CHANCE_SIMILARITY), None
+    neighbours, drawn = unrelated(documents or 1e6), None
     if sample is not None:
         with target.open() as index, Progress() as progress:
             base = index.scheme
@@ -125,7 +124,7 @@ def scheme_command(
             }
         print_json(to_json(answer))
     elif drawn is None:
-        print_facts(describe(made, neighbours.documents))
+        print_facts(made.describe(neighbours.documents))
     else:
         _show_sample(drawn, neighbours, found, threshold)
 

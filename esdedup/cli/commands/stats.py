@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from esdedup import UsageError
-from esdedup.analysis.describe import describe
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, yes
@@ -51,7 +50,7 @@ def stats_command(
         ("with another scheme's tokens", f"{found.other:,}"),
         ("bytes", f"{found.bytes:,} ({per_document:,.0f} a document)"),
         ("text fields", ", ".join(meta.text_fields)),
-        *describe(meta.whole, max(found.documents, 1)),
+        *meta.whole.describe(max(found.documents, 1)),
         *([("stop list", count(len(meta.stop), "token"))] if meta.stop else []),
     ]
     output.print_facts(rows, capital(where))

@@ -35,6 +35,8 @@ from esdedup.text.hashing import PRIME64_1, avalanche, keys
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every value of the signature of an empty set."""
 
+CHANCE_SIMILARITY = 0.02
+"""Jaccard similarity that unrelated texts are taken to have, for the cost of a query."""
 MOST_PERMUTATIONS = 4096
 NEAREST = 0.1
 """The similarity by which swaps are chosen if there is no threshold."""
@@ -108,7 +110,7 @@ class Banded(Sketch):
                 " similarity, so use a threshold, or another sketch"
             )
 
-    def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
+    def costs(self, documents: float) -> list[tuple[str, str]]:
         rows = []
         for swaps in range(MOST_SWAPS + 1):
             layout = self.bands, self.rows, swaps
@@ -116,10 +118,10 @@ class Banded(Sketch):
                 f"{100 * candidate_probability(each, *layout):.1f}% at {each}"
                 for each in (0.3, 0.5, 0.7, 0.8, 0.9)
             )
-            expected = documents * min(1.0, self.bands * meeting(chance, self.rows, swaps))
+            met = min(1.0, self.bands * meeting(CHANCE_SIMILARITY, self.rows, swaps))
             effect = (
-                f"{recalls}; about {expected:,.1f} candidates at {documents:,.0f} documents of"
-                f" chance similarity {chance}"
+                f"{recalls}; about {documents * met:,.1f} candidates at {documents:,.0f} documents"
+                f" of chance similarity {CHANCE_SIMILARITY}"
             )
             terms = self.bands * probes(self.rows, swaps)
             rows.append((f"recall with {terms:,} terms a query", effect))

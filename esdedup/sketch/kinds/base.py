@@ -190,8 +190,8 @@ class Sketch(ABC):
     def describe(self) -> str:
         """Return the parameters in words."""
 
-    def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
-        """Return what queries find and cost; chance: similarity of unrelated texts."""
+    def costs(self, documents: float) -> list[tuple[str, str]]:
+        """Return what queries find and cost at a number of unrelated documents: (name, text)."""
         return []
 
 

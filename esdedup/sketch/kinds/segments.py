@@ -123,7 +123,7 @@ class Segmented(Sketch):
             )
         self.distance(limits)
 
-    def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
+    def costs(self, documents: float) -> list[tuple[str, str]]:
         rows = []
         for radius in range(_RADII):
             # Of unrelated fingerprints: an upper bound, tight if it is small.

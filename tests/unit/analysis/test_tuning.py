@@ -89,7 +89,7 @@ def test_expectations_are_sums_over_the_neighbours(
 
 
 def test_a_corpus_of_the_same_kind_has_neighbours_as_its_size() -> None:
-    few = unrelated(101, 0.02)
+    few = unrelated(101)
     assert few.of(1_001).expected.tolist() == [1_000]
     assert few.of(1).expected.tolist() == [0]
 
@@ -99,7 +99,7 @@ def test_every_choice_reaches_the_recall_within_the_permutations(
     threshold: float, recall: float, permutations: int
 ) -> None:
     scheme = Scheme([MinHash(permutations, 1, 1), SimHash()])
-    found = choices(threshold, recall, unrelated(1e6, 0.02), scheme)
+    found = choices(threshold, recall, unrelated(1e6), scheme)
     for choice in found:
         assert choice.sketch.bands * choice.sketch.rows <= permutations
         assert choice.recall_at_threshold >= recall - 1e-9
