@@ -21,30 +21,19 @@ from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from esdedup.stores.judgements import Judgements
-from tests.helpers.documents import with_tokens
-from tests.helpers.places import META, local, write
+from tests.helpers.arrivals import family
+from tests.helpers.places import META, local, write_texts
 
 BANDS = META.scheme.banded
 
 
-def corpus(groups: int, seed: int = 5) -> list[str]:
+def corpus(groups: int) -> list[str]:
     """Texts in groups of 4: one, an equal one, and two with 1 to 20 of 60 words replaced."""
-    rng = np.random.default_rng(seed)
-    texts = []
-    for number in range(groups):
-        words = [f"w{at}" for at in rng.integers(0, 50_000, 60).tolist()]
-        texts += [" ".join(words), " ".join(words).upper()]
-        for copy in range(2):
-            edited = list(words)
-            for at in rng.choice(60, int(rng.integers(1, 21)), replace=False).tolist():
-                edited[at] = f"x{number}-{copy}-{at}"
-            texts.append(" ".join(edited))
+    rng, texts = np.random.default_rng(5), []
+    for number in range(0, 100 * groups, 100):
+        texts += [family(number, 0), family(number, 0).upper()]
+        texts += [family(number + 1 + copy, int(rng.integers(1, 21))) for copy in range(2)]
     return texts
-
-
-def fill(store: Store, texts: list[str]) -> None:
-    documents = [Document(f"d{at}", {"text": text}) for at, text in enumerate(texts)]
-    write(store, with_tokens(documents, META))
 
 
 def all_pairs(texts: list[str]) -> list[tuple[str, str, float]]:
@@ -69,7 +58,7 @@ def total(sample: Sample, low: float = 0.0, high: float = 2.0) -> float:
 @pytest.mark.on_every_server
 def test_the_sample_of_a_small_index_has_its_pairs_once(store: Store) -> None:
     texts = corpus(30)
-    fill(store, texts)
+    write_texts(store, texts)
     sample = draw(store, META)
     assert (sample.documents, sample.sampled, sample.truncated, sample.whole) == (120, 120, 0, True)
     found = {
@@ -87,21 +76,9 @@ def test_the_sample_of_a_small_index_has_its_pairs_once(store: Store) -> None:
 
 
 @local
-def test_documents_removed_of_a_small_index_are_known(store: Store) -> None:
-    texts = corpus(30)
-    fill(store, texts)
-    pool = Pool.of(draw(store, META))
-    sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
-    for each in estimates(pool, counted(pool, Judgements()), (0.3, 0.4, 0.6, 0.8)):
-        near = [sum(len(a & b) >= each.threshold * len(a | b) for b in sets) for a in sets]
-        removed = sum(1 - 1 / count for count in near)
-        assert each.removed == pytest.approx((removed,) * 3)
-
-
-@local
 def test_pairs_over_the_threshold_are_those_of_the_groups(store: Store) -> None:
     texts = corpus(60)
-    fill(store, texts)
+    write_texts(store, texts)
     groups = find_groups(store, META, Grouping(Limits(threshold=0.5)))
     sample = draw(store, META, 40)
     pool = Pool.of(sample, groups)
@@ -121,7 +98,7 @@ def test_pairs_over_the_threshold_are_those_of_the_groups(store: Store) -> None:
 
 def test_a_sample_shows_the_whole(store: Store) -> None:
     texts = corpus(150)
-    fill(store, texts)
+    write_texts(store, texts)
     steps: list[tuple[int, int]] = []
     samples = [
         draw(store, META, 150, seed=seed, on_drawn=lambda *step: steps.append(step))
@@ -145,7 +122,7 @@ def test_a_sample_shows_the_whole(store: Store) -> None:
 @local
 def test_the_mean_of_samples_is_the_number_of_pairs(store: Store) -> None:
     texts = corpus(120)
-    fill(store, texts)
+    write_texts(store, texts)
     truth = np.array([*of_texts(texts).values()])
     samples = [draw(store, META, 100, seed) for seed in range(8)]
     for low, high in ((FLOOR, 0.5), (0.5, 0.8), (0.8, 1.01)):
@@ -156,13 +133,13 @@ def test_the_mean_of_samples_is_the_number_of_pairs(store: Store) -> None:
 
 @local
 def test_a_seed_draws_the_same_again(store: Store) -> None:
-    fill(store, corpus(60))
+    write_texts(store, corpus(60))
     one, again, other = (draw(store, META, 80, seed).pairs for seed in (1, 1, 2))
     assert one == again != other
 
 
 def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Store) -> None:
-    fill(store, ["the same words in each of them"] * 50 + ["", "!"])
+    write_texts(store, ["the same words in each of them"] * 50 + ["", "!"])
     update(store, [Document("d7", {"text": None}), Document("d8", {"text": None})])
     store.refresh()
     found = draw(store, META, 30, seed=1, candidates=10)

@@ -20,7 +20,7 @@ from esdedup.stores import Cluster as Opened
 from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, words
-from tests.helpers.documents import with_tokens
+from tests.helpers.places import with_tokens
 from tests.helpers.processes import await_ended, await_true, children, start_command
 from tests.servers.cluster import Cluster, start_cluster
 from tests.servers.node import Node

@@ -21,7 +21,7 @@ from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
-from tests.helpers.documents import with_tokens
+from tests.helpers.places import with_tokens
 from tests.helpers.reference import groups_of_edges
 
 

@@ -54,8 +54,7 @@ def fill(place: Place, documents: list[dict[str, str]]) -> list[str]:
     with esdedup.open(place.target, place.index) as index:
         index.create()
         index.add(documents)
-    where = "--db" if isinstance(place.target, Path) else "--url"
-    return [where, str(place.target), "--index", place.index]
+    return place.options
 
 
 @pytest.mark.on_every_server

@@ -9,7 +9,10 @@ import pytest
 
 import esdedup
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document
+from esdedup.records.documents import NewDocument, encoded
+from esdedup.records.files import Record
 from esdedup.stores import Cluster, ClusterStore, LocalStore, Store
+from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call
 
@@ -25,6 +28,12 @@ class Place:
 
     target: str | Path
     index: str
+
+    @property
+    def options(self) -> list[str]:
+        """The options of a command that name the index."""
+        where = "--db" if isinstance(self.target, Path) else "--url"
+        return [where, str(self.target), "--index", self.index]
 
     def open(self, **options: Any) -> Store:
         """Open the store. options: of the Connection, for a cluster."""
@@ -51,6 +60,15 @@ def document(id: str, tokens: Sequence[str] = (), kind: str = "minhash", **sourc
     return Document(id, {"text": f"text of {id[:50]}", **source, FIELD: ours})
 
 
+def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
+    """Return documents with the tokens of their texts, which replace any that they had."""
+    items = [
+        NewDocument(Record("f", 0, one.source), one.id, True, text_of(one.source, meta.text_fields))
+        for one in documents
+    ]
+    return [each.document for each in encoded(items, meta)]
+
+
 def query(*tokens: str, exclude: str | None = None, least: int = 1) -> CandidateQuery:
     return CandidateQuery("minhash", [[token] for token in tokens], exclude, least=least)
 
@@ -60,6 +78,12 @@ def write(store: Store, documents: Sequence[Document]) -> None:
     assert report.failures == []
     assert report.created + report.updated == len(documents)
     store.refresh()
+
+
+def write_texts(store: Store, texts: Sequence[str], meta: IndexMeta = META) -> None:
+    """Write texts with their tokens, as d0, d1 and so on."""
+    documents = [Document(f"d{at}", {"text": text}) for at, text in enumerate(texts)]
+    write(store, with_tokens(documents, meta))
 
 
 def ask(store: Store, wanted: CandidateQuery, limit: int = 100) -> Candidates:

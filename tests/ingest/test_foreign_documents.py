@@ -7,8 +7,7 @@ import pytest
 import esdedup
 from esdedup.models import FIELD, Document, tokens_in
 from tests.helpers.commands import fill, words
-from tests.helpers.documents import with_tokens
-from tests.helpers.places import Place, clusters
+from tests.helpers.places import Place, clusters, with_tokens
 
 
 def foreign(index: esdedup.Index) -> dict[str, dict[str, Any]]:

@@ -28,9 +28,8 @@ from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, run_command, words
-from tests.helpers.documents import with_tokens
 from tests.helpers.fuzz import fuzz
-from tests.helpers.places import META, OTHER, Place, clusters, local, whole
+from tests.helpers.places import META, OTHER, Place, clusters, local, whole, with_tokens
 from tests.helpers.processes import await_true, start_command
 from tests.servers.proxy import Proxy
 

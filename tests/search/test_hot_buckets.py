@@ -19,8 +19,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command, words
-from tests.helpers.documents import with_tokens
-from tests.helpers.places import Place
+from tests.helpers.places import Place, with_tokens
 
 SCHEME = esdedup.Scheme([MinHash(bands=23), esdedup.SimHash()])
 DOCUMENTS = 3_000

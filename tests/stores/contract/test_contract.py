@@ -20,7 +20,6 @@ from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
-from tests.helpers.documents import with_tokens
 from tests.helpers.places import (
     META,
     OTHER,
@@ -35,6 +34,7 @@ from tests.helpers.places import (
     query,
     ranked,
     scanned,
+    with_tokens,
     write,
 )
 from tests.helpers.processes import at_once
