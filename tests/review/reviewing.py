@@ -26,10 +26,9 @@ class Reviewing:
             self._process = start_command(*arguments, stdout=log, stderr=log, cwd=folder)
         try:
             await_true("esdedup review prints its address", self._printed, _START_SECONDS)
-        except AssertionError as error:
+        except AssertionError:
             self._process.kill()
-            self._process.wait()
-            raise RuntimeError(f"esdedup review did not start: {error}: {self.log}") from None
+            raise
 
     @property
     def pid(self) -> int:
@@ -68,5 +67,5 @@ class Reviewing:
             assert "Traceback" not in self.log, self.log
 
     def _printed(self) -> bool:
-        assert self._process.poll() is None, f"exit status {self._process.returncode}"
+        assert self._process.poll() is None, self.log
         return _ADDRESS.search(self.log) is not None

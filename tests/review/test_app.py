@@ -14,26 +14,21 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.arguments import from_settings
-from esdedup.groups.groups import Grouping
-from esdedup.review.app import review_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.stores.connection import check_file_name
 from tests.docs.test_json import documented
 from tests.helpers.commands import run_command
 from tests.helpers.places import whole
-from tests.helpers.processes import await_true
-from tests.review.visitor import OWN, TOKEN, Visitor, links, plain
+from tests.review.visitor import OWN, TOKEN, Visitor, links, plain, visiting
 
-HOSTILE = "<script>alert(1)</script>\"'&{{ 7919*7907 }}\u202e\u001b[31m"
 DOCUMENTS = [
     {"id": "a1", "text": "The council met on Monday and voted for the new bridge over the river."},
     {"id": "a2", "text": "The council met on Monday and voted for the new bridge over the canal."},
     {"id": "a3", "text": "The council met on Monday and voted for the new bridge over the lake."},
     {"id": "b1", "text": "Rain is expected in the hills tonight, with wind from the far north."},
     {"id": "b2", "text": "Rain is expected in the hills tonight, with wind from the far south."},
-    {"id": HOSTILE, "text": f"{HOSTILE} met in the town hall, and nobody knew why they had come"},
-    {"id": "x/é?\n#", "text": f"{HOSTILE} met in the town hall, and nobody knew why they had left"},
+    {"id": "x/é?\n#", "text": "They met in the town hall, and nobody knew why they had come"},
+    {"id": "x", "text": "They met in the town hall, and nobody knew why they had left"},
     {"id": "zh", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
 ]
 CITIES = {"a1": "Bern", "b1": "Aarau"}
@@ -54,12 +49,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def visit(tmp_path: Path) -> Visit:
-    def start(*others: dict[str, Any], **options: Any) -> Visitor:
-        with esdedup.open(tmp_path / "index.db") as index:
-            index.add([{**each, "city": CITIES.get(each["id"])} for each in [*DOCUMENTS, *others]])
-            place = index.place
-        given = {"threshold": 0.6, **options.pop("grouping", {})}
-        return Visitor(review_of(place, from_settings(Grouping, given), **options))
+    def start(*others: dict[str, Any], write: bool = False, **options: Any) -> Visitor:
+        documents = [{**each, "city": CITIES.get(each["id"])} for each in [*DOCUMENTS, *others]]
+        return visiting(tmp_path / "index.db", documents, write=write, **options)
 
     return start
 
@@ -81,12 +73,6 @@ def confirmed(visitor: Visitor, action: str) -> str:
     page = visitor.get("/decide/confirm", params={"action": action}).text
     (run,) = links(page, "/decide/run")
     return run
-
-
-def removed(visitor: Visitor, action: str) -> str:
-    """Run an action; returns the page at its end."""
-    visitor.post(confirmed(visitor, action), data={"word": "delete"})
-    return visitor.settled("/decide")
 
 
 # Who is admitted
@@ -166,8 +152,7 @@ def test_search_marks_the_differences(visit: Visit) -> None:
     page = visitor.get("/compare?left=a1&right=a2").text
     assert re.search(r"\d+ of \d+ tokens are equal", page)
     wrong = visitor.post("/search", data={"text": text, "threshold": "much"})
-    assert wrong.status_code == 400
-    assert 'value="much"' in wrong.text
+    assert (wrong.status_code, 'value="much"' in wrong.text) == (400, True)
     assert f"{html.escape(text)}</textarea>" in wrong.text
 
 
@@ -204,7 +189,7 @@ def test_groups_are_found_while_search_works(visit: Visit) -> None:
 
 
 def test_a_failed_job_states_why_and_can_be_repeated(visit: Visit) -> None:
-    page = visit(grouping={"keep": "newest:nothing"}).settled("/groups")
+    page = visit(keep="newest:nothing").settled("/groups")
     assert "no document has a number or a text" in page
     assert "Find groups again" in page
 
@@ -221,11 +206,10 @@ def test_a_judgement_of_another_text_is_shown_as_such(visit: Visit) -> None:
     visitor.post("/groups/find")
     group = visitor.settled("/group?id=a1")
     assert members(group) == ["a2", "a3"]
-    assert group.count("Judged: not a duplicate, judged before the text changed") == 1
     assert "Judged: a duplicate</span>" in group
-    page = visitor.get("/compare?left=a1&right=a2").text
-    assert "Judged: not a duplicate, judged before the text changed" in page
-    assert "aria-pressed" not in page
+    for page in (group, visitor.get("/compare?left=a1&right=a2").text):
+        assert page.count("Judged: not a duplicate, judged before the text changed") == 1
+        assert "aria-pressed" not in page
     counts = "when groups were found: 1 joined, 1 without effect, because a text is gone or has"
     for path in ("/groups", "/decide", "/decide/confirm?action=mark"):
         assert counts in visitor.get(path).text
@@ -270,7 +254,7 @@ def test_a_group_of_thirty_is_split_and_joined_again(
 
 
 def test_distances_take_the_place_of_similarities(visit: Visit) -> None:
-    visitor = visit(write=True, grouping={"sketch": "simhash", "distance": 12})
+    visitor = visit(write=True, sketch="simhash", distance=12)
     page = visitor.settled("/groups")
     assert "Most distant" in page
     (path, *_) = links(page, "/group?")
@@ -327,7 +311,8 @@ def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
     assert "8 documents, groups are not found yet" in visitor.get("/").text
     visitor.settled("/groups")
     visitor.post("/verdict?left=b1&right=b2&verdict=different")
-    removed(visitor, "mark")
+    visitor.post(confirmed(visitor, "mark"))
+    visitor.settled("/decide")
     visitor.post("/groups/find")
     visitor.settled("/groups")
     page = plain(visitor.get("/").text)
@@ -336,8 +321,7 @@ def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
 
 
 def test_the_plan_states_what_it_does(visit: Visit) -> None:
-    grouping = {"keep": "newest:city", "method": "components"}
-    visitor = visit(*THIRTY, write=True, grouping=grouping)
+    visitor = visit(*THIRTY, write=True, keep="newest:city", method="components")
     page = visitor.settled("/decide")
     rules = (
         "Documents with a Jaccard similarity of 0.6 or more along a chain of documents form a"
@@ -399,7 +383,8 @@ def test_the_history_shows_what_is_left_of_each_run(
     number: int,
 ) -> None:  # fmt: skip
     run = confirmed(writing, action)
-    removed(writing, action)
+    writing.post(run, data={"word": "delete"})
+    writing.settled("/decide")
     # The same form again is of groups that are gone.
     assert writing.post(run, data={"word": "delete"}).status_code == 400
 
@@ -442,22 +427,18 @@ def test_jobs_work_one_after_the_other_and_end_when_they_are_stopped() -> None:
     jobs, begun, seen = Jobs(), threading.Event(), list[str]()
 
     def first(job: Job) -> None:
-        job.on_step("Working", 1, 2)
-        begun.set()
-        await_true("it goes on", lambda: "asked" in seen)
         while True:
             job.on_step("Working", 1, 2)
+            begun.set()
 
     job = jobs.start("first", first)
     assert begun.wait(60)
     other = jobs.start("second", lambda _: seen.append("second"))
     assert jobs.start("first", first) is jobs.current is job
-    assert not other.ended
-    seen.append("asked")
     assert jobs.stop(60) is job
     assert str(job) == "first (working: 1 of 2)"
-    assert (job.ended, job.error) == (True, "it was stopped")
-    assert (other.ended, other.error, seen) == (True, "it was stopped", ["asked"])
+    assert job.error == other.error == "it was stopped"
+    assert not seen
 
 
 def test_a_job_that_fails_lets_the_next_one_work(caplog: pytest.LogCaptureFixture) -> None:

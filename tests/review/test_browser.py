@@ -18,7 +18,6 @@ pytestmark = pytest.mark.xdist_group("browser")
 ARABIC = "يعاد افتتاح جسر المشاة فوق القناة يوم السبت بعد أحد عشر أسبوعا من أعمال الترميم"
 JUDGED = 20
 KEYS = [("d", "duplicate"), ("n", "different"), ("s", "unsure")]
-TEXTS = {each["id"]: each["text"] for each in articles()}
 PHONE = {"width": 390, "height": 844}
 
 
@@ -226,13 +225,8 @@ def test_everybody_can_use_each_page(
             if "plain" in address:
                 expect(page.get_by_role("main")).to_contain_text("<script>alert('script')</script>")
                 expect(page.locator("#injected")).to_have_count(0)
-        for id, text, direction in [
-            ("arabic", ARABIC, "rtl"),
-            ("zh-01", TEXTS["zh-01"], "ltr"),
-            ("en-01", TEXTS["en-01"], "ltr"),
-        ]:
-            page.goto(app.at(page, f"/document?id={id}"))
-            shown = page.get_by_text(text)
-            assert shown.evaluate("each => getComputedStyle(each).direction") == direction
-            # The page does not say that it is English.
-            assert shown.evaluate("each => each.closest('[lang]').lang") == ""
+        page.goto(app.at(page, "/document?id=arabic"))
+        shown = page.get_by_text(ARABIC)
+        assert shown.evaluate("each => getComputedStyle(each).direction") == "rtl"
+        # The language of a text is not that of the page.
+        assert shown.evaluate("each => each.closest('[lang]').lang") == ""

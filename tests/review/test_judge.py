@@ -3,25 +3,18 @@
 import html
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import esdedup
 from esdedup.analysis.judging import Interval
-from esdedup.arguments import from_settings
-from esdedup.groups.groups import Grouping
-from esdedup.review.app import review_of
 from esdedup.review.judge import in_percent
-from esdedup.stores.place import Place
-from tests.review.visitor import Visitor, links
-
-HOSTILE = "<b onclick=alert(1)>\u202e\u001b[31m{{ 7919*7907 }}"
+from tests.review.visitor import Visitor, links, visiting
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of 60 texts, each with a copy. Its first 0 to 19 of 40 words are other ones."""
     rng = np.random.default_rng(3)
     documents = []
@@ -30,28 +23,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         copy = list(words)
         copy[: number // 3] = [f"x{number}-{at}" for at in range(number // 3)]
         documents += [
-            {"id": f"a{number}", "text": " ".join(words) + HOSTILE, "city": f"City {number}"},
-            {"id": f"b{number}" if number else HOSTILE, "text": " ".join(copy) + HOSTILE},
+            {"id": f"a{number}", "text": " ".join(words)},
+            {"id": f"b{number}", "text": " ".join(copy)},
         ]
-    with esdedup.open(tmp_path_factory.mktemp("judge") / "index.db") as index:
-        index.add(documents)
-        return index.place
+    file = tmp_path_factory.mktemp("judge") / "index.db"
+    visiting(file, documents)
+    return file
 
 
 @pytest.fixture
-def visitor(place: Place) -> Visitor:
+def visitor(file: Path) -> Visitor:
     """A visitor who may judge, and an index without judgements."""
-    visitor = visiting(place)
+    visitor = visiting(file, threshold=0.7)
     index = visitor.review.index
     for each in index.judgements().pairs:
         index.unjudge(each.left, each.right)
     visitor.settled("/judge")
     return visitor
-
-
-def visiting(place: Place, write: bool = True, **grouping: Any) -> Visitor:
-    wanted = from_settings(Grouping, {"threshold": 0.7, **grouping})
-    return Visitor(review_of(place, wanted, write=write, show=["city"]))
 
 
 def pair(page: str) -> tuple[str, str]:
@@ -70,33 +58,26 @@ def key(visitor: Visitor, page: str, wanted: str) -> str:
     return answer.text
 
 
-UNDO = "undo?from=judge"
-
-
 def said(page: str) -> str:
     (found,) = re.findall(r'<p role="status">([^<]*)<', page)
     return html.unescape(found)
 
 
 def test_pairs_are_judged_one_after_the_other(visitor: Visitor) -> None:
-    page = visitor.get("/judge").text
-    shown = [pair(page)]
-    for verdict in ("duplicate", "different", "unsure", "duplicate"):
-        page = key(visitor, page, verdict)
+    page, shown = visitor.get("/judge").text, []
+    for verdict in ("duplicate", "unsure", "different"):
         shown.append(pair(page))
-    assert len(set(shown)) == 5
-    kept = visitor.review.index.judgements().pairs
-    assert [each.verdict for each in kept] == ["duplicate", "different", "unsure", "duplicate"]
-    assert all(each.drawn for each in kept)
-    assert {each.left for each in kept} <= {id for ids in shown[:4] for id in ids}
-    similarity = visitor.review.index.explain(kept[-1].left, kept[-1].right).similarity
-    assert kept[-1].similarity == similarity
+        page = key(visitor, page, verdict)
+    *_, last = visitor.review.index.judgements().pairs
+    assert {last.left, last.right} == {*shown[-1]}
+    similarity = visitor.review.index.explain(last.left, last.right).similarity
+    assert (last.verdict, last.similarity, last.drawn) == ("different", similarity, True)
     # The similarity of a pair is hidden until it is judged.
-    assert said(page) == f"Judged: a duplicate, similarity {similarity:.3f}. 4 judged"
-    assert said(visitor.get("/judge").text) == "4 judged"
+    assert said(page) == f"Judged: not a duplicate, similarity {similarity:.3f}. 3 judged"
+    assert said(visitor.get("/judge").text) == "3 judged"
     # A pair is shown again after an undo, and was drawn as before.
-    page = key(visitor, page, UNDO)
-    assert (pair(page), said(page)) == (shown[3], "3 judged")
+    page = key(visitor, page, "undo?from=judge")
+    assert (pair(page), said(page)) == (shown[-1], "2 judged")
     key(visitor, page, "different")
     assert visitor.review.index.judgements().pairs[-1].drawn
 
@@ -107,15 +88,11 @@ def test_a_pair_whose_document_is_gone_is_left_out(visitor: Visitor) -> None:
     gone = html.unescape(pair(page)[0])
     document = index.get(gone)
     index.delete([gone])
-    try:
-        (judge,) = [each for each in links(page, "/verdict") if "=duplicate" in each]
-        answer = visitor.post(judge)
-        assert (answer.status_code, "has no document" in answer.text) == (404, True)
-        after = visitor.get("/judge").text
-        assert said(after) == "0 judged"
-        assert gone not in pair(after)
-    finally:
-        index.add([{**document.source, "id": gone}])
+    (judge,) = [each for each in links(page, "/verdict") if "=duplicate" in each]
+    answer, after = visitor.post(judge), visitor.get("/judge").text
+    index.add([{**document.source, "id": gone}])
+    assert (answer.status_code, "has no document" in answer.text) == (404, True)
+    assert (said(after), gone in pair(after)) == ("0 judged", False)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +110,10 @@ def test_a_share_that_says_nothing_is_unknown(
     assert in_percent(interval) == wanted
 
 
-def test_groups_may_have_another_threshold_or_none(place: Place) -> None:
-    low = visiting(place, threshold=0.2).settled("/threshold")
+def test_groups_may_have_another_threshold_or_none(file: Path) -> None:
+    low = visiting(file, threshold=0.2).settled("/threshold")
     assert "Pairs less similar than 0.3 are too many" in low
-    by_distance = visiting(place, threshold=0.8, sketch="simhash").settled("/threshold")
+    by_distance = visiting(file, sketch="simhash").settled("/threshold")
     assert "not by Jaccard similarity" in by_distance
 
 
@@ -165,8 +142,7 @@ def test_another_threshold_shows_the_pairs_that_change_sides(visitor: Visitor) -
 def test_an_index_without_bands_can_not_be_judged(tmp_path: Path) -> None:
     scheme = esdedup.Scheme([esdedup.SimHash()])
     with esdedup.open(tmp_path / "index.db", scheme=scheme) as index:
-        index.add([{"id": "a", "text": "one two three four"}])
-        place = index.place
-    visitor = visiting(place)
+        index.create()
+    visitor = visiting(tmp_path / "index.db", [{"id": "a", "text": "one two three four"}])
     for path in ("/judge", "/threshold"):
         assert "no sketch with bands" in visitor.settled(path)

@@ -3,11 +3,16 @@
 import asyncio
 import html
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from esdedup.review.app import application
+import esdedup
+from esdedup.arguments import from_settings
+from esdedup.groups.groups import Grouping
+from esdedup.review.app import application, review_of
 from esdedup.review.pages import Review
 from esdedup.review.security import guarded
 from tests.helpers.processes import await_true
@@ -27,14 +32,13 @@ class Visitor:
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request, and follow to the page that is shown then."""
+        options = {"follow_redirects": True} | options
 
         async def sent() -> httpx.Response:
             transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url=OWN) as client:
+            async with httpx.AsyncClient(transport=transport, base_url=OWN, timeout=60) as client:
                 client.cookies = self.cookies
-                answer = await client.request(
-                    method, path, **{"follow_redirects": True, "timeout": 60} | options
-                )
+                answer = await client.request(method, path, **options)
                 self.cookies = client.cookies
                 return answer
 
@@ -52,6 +56,22 @@ class Visitor:
         self.get(path)
         await_true("jobs ended", lambda: self.review.jobs.current is None)
         return self.get(path).text
+
+
+def visiting(
+    file: Path,
+    documents: Iterable[dict[str, Any]] = (),
+    *,
+    write: bool = True,
+    show: Iterable[str] = (),
+    **grouping: Any,
+) -> Visitor:
+    """A visitor of the pages over a local file, when the documents are in it."""
+    with esdedup.open(file) as index:
+        index.add(documents)
+        place = index.place
+    wanted = from_settings(Grouping, {"threshold": 0.6, **grouping})
+    return Visitor(review_of(place, wanted, write=write, show=[*show]))
 
 
 def links(page: str, path: str) -> list[str]:
