@@ -13,7 +13,7 @@ import esdedup
 from esdedup.models import natural
 from esdedup.pairing.strings import Strings, natural_order
 from esdedup.stores.changes import update
-from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.commands import run_command, words
 from tests.helpers.places import Place
 
 FEW = esdedup.Scheme([esdedup.MinHash(permutations=12, bands=4, rows=3), esdedup.SimHash()], seed=7)
@@ -79,28 +79,6 @@ def test_groups_say_what_was_compared(place: Place, index: esdedup.Index, tmp_pa
         assert [ran.json[0][name] for name in shown] == figures
         ran = run_command("report", *target, *options, *folder, *page)
         assert [ran.json[0][name] for name in shown] == figures
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_files_of_several_shares(
-    workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Texts and ids come from the right share, though the shares are not in the order of ids."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 30)
-    monkeypatch.setattr("esdedup.records.files.CHUNK_BYTES", 1_000)
-    records = alike(60)
-    write_lines(Path("a.jsonl"), [*records[::-1], {**records[0], "text": "of no other"}, "bad"])
-    done = run_command("pairs", "a.jsonl", "--json", "--workers", workers)
-    found = {(pair["left"], pair["right"]) for pair in done.json}
-    assert found == {(f"d{2 * n}", f"d{2 * n + 1}") for n in range(1, 60)}
-    assert "replaced it: first 'd0'" in done.err
-    assert "1 of 122 records were skipped" in done.err
-    if workers == "1":
-        lines = run_command("pairs", "a.jsonl", "--table").out.splitlines()
-        for record in records[2:6]:
-            (line,) = (line for line in lines if f" {record['id']} " in line)
-            assert record["text"][:30] in line
 
 
 IDS = st.text(st.sampled_from("ab019\0\1é中/:\ue000😀"), max_size=9)
