@@ -58,15 +58,9 @@ def there(others: Place) -> Iterator[Store]:
     opened.close()
 
 
-def target(place: Place) -> list[str]:
-    """The options that name a place."""
-    where = "--db" if isinstance(place.target, Path) else "--url"
-    return ["--index", place.index, where, str(place.target)]
-
-
 def run(place: Place, *arguments: str) -> Ran:
     """A command on a place's index, in this process."""
-    return run_command(*arguments, *target(place))
+    return run_command(*arguments, *place.options)
 
 
 def dedup(place: Place, action: Action = "delete", *more: str) -> Ran:
@@ -274,7 +268,7 @@ def test_nothing_goes_whose_original_went(
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize(
     "place",
-    ["local", *(pytest.param(name, marks=pytest.mark.nightly) for name in STORES[1:])],
+    [*STORES[:2], *(pytest.param(name, marks=pytest.mark.nightly) for name in STORES[2:])],
     indirect=True,
 )
 def test_killed_at_any_call(place: Place, there: Store, store: Store, action: Action) -> None:
@@ -589,7 +583,7 @@ def test_the_log_of_another_index_is_refused(
 def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
     fill(store, sources(2))
     before = whole(store)
-    deleting = ["dedup", *target(place), "--apply", "--action", "delete"]
+    deleting = ["dedup", *place.options, "--apply", "--action", "delete"]
     shown, status = in_terminal(deleting, f"{answer}\n")
     assert "Delete these, in index" in shown
     assert "g1-0" in shown
@@ -597,7 +591,7 @@ def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
     logs = [str(path) for path in Path().glob("*.zst")]
     assert (len(whole(store)), len(logs)) == ((4, 1) if answer == "y" else (8, 0))
     if logs:
-        shown, status = in_terminal(["undo", logs[0], *target(place)], "y\n")
+        shown, status = in_terminal(["undo", logs[0], *place.options], "y\n")
         assert (status, "Restore them, in index" in shown) == (0, True)
         assert whole(store) == before
 
