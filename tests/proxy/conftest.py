@@ -3,9 +3,14 @@
 import socket
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import elasticsearch
+import elasticsearch.helpers
 import httpx
+import opensearchpy
+import opensearchpy.helpers
 import pytest
 
 import esdedup
@@ -17,6 +22,34 @@ JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
 GZIP = {"content-encoding": "gzip"}
 MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A server, the proxy before it, and the product's client."""
+
+    direct: str
+    proxy: Enriching
+    product: str
+
+    def client(self, url: str, **options: Any) -> Any:
+        # The Elasticsearch 9 client does not speak to version 8; the other one does.
+        if self.product == "elasticsearch":
+            return elasticsearch.Elasticsearch(url, **options)
+        return opensearchpy.OpenSearch(url, **options)
+
+    @property
+    def helpers(self) -> Any:
+        return elasticsearch.helpers if self.product == "elasticsearch" else opensearchpy.helpers
+
+
+@pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
+def setup(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Setup]:
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    with Enriching(url, tmp_path_factory.mktemp("proxy")) as proxy:
+        yield Setup(url, proxy, request.param)
 
 
 @pytest.fixture

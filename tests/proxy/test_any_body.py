@@ -5,13 +5,10 @@ import functools
 import io
 import json
 import socket
-import uuid
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 import httpx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,12 +18,11 @@ from esdedup.proxy.app import Service
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
-from tests.conftest import delete_index
 from tests.helpers.fuzz import fuzz
+from tests.proxy.conftest import NDJSON
 
 SPLICER = Splicer(1 << 20)
 META = IndexMeta(esdedup.Scheme())
-NDJSON = {"content-type": "application/x-ndjson"}
 TEXTS = st.text(max_size=8) | st.sampled_from(["one two three four", "\u202e", "\ud83d"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
@@ -89,16 +85,6 @@ def without_tokens(body: bytes, update: bool) -> Any:
     return json.dumps(found)
 
 
-@pytest.fixture(scope="module")
-def index(elasticsearch_url: str) -> Iterator[tuple[str, str]]:
-    """The address of a server, and an index there with esdedup's fields."""
-    name = f"esdedup-any-{uuid.uuid4().hex[:12]}"
-    with esdedup.open(elasticsearch_url, name) as made:
-        made.create()
-    yield elasticsearch_url, name
-    delete_index(elasticsearch_url, name)
-
-
 def send(url: str, name: str, body: bytes) -> httpx.Response:
     """Send a body through the proxy, which reads two actions at a time."""
 
@@ -125,7 +111,7 @@ def test_a_look_up_without_an_answer_ends() -> None:
 
 @functools.partial(fuzz, most=2_000)
 @given(bodies())
-def test_any_body_is_answered(index: tuple[str, str], body: bytes) -> None:
-    answer = send(*index, body)
+def test_any_body_is_answered(elasticsearch_url: str, name: str, body: bytes) -> None:
+    answer = send(elasticsearch_url, name, body)
     assert answer.status_code < 500, (answer.status_code, answer.text)
     assert isinstance(answer.json(), dict)

@@ -14,8 +14,7 @@ from esdedup.models import FIELD
 from esdedup.stores.mapping import IndexMeta, index_mapping
 from tests.conftest import delete_index
 from tests.helpers.http import HTTP
-from tests.proxy.conftest import post
-from tests.servers.enriching import Enriching
+from tests.proxy.conftest import Setup, post
 
 TEXT = "one two three four five six seven"
 MAPPING = index_mapping(IndexMeta(esdedup.Scheme()))
@@ -23,26 +22,16 @@ MAPPING = index_mapping(IndexMeta(esdedup.Scheme()))
 pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
 
 
-@pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
-def urls(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, str]]:
-    """Yield the address of a server, and of the proxy before it."""
-    direct: str = request.getfixturevalue(f"{request.param}_url")
-    with Enriching(direct, tmp_path_factory.mktemp("proxy")) as proxy:
-        yield direct, proxy.url
-
-
 @pytest.fixture
-def base(urls: tuple[str, str]) -> Iterator[str]:
+def base(setup: Setup) -> Iterator[str]:
     """The start of index names. Templates and indices of such names are deleted afterwards."""
     name = f"esdedup-new-{uuid.uuid4().hex[:12]}"
     yield name
-    HTTP.delete(f"{urls[0]}/_data_stream/{name}-stream")
+    HTTP.delete(f"{setup.direct}/_data_stream/{name}-stream")
     for kind in ("_index_template", "_template"):
-        HTTP.delete(f"{urls[0]}/{kind}/{name}")
+        HTTP.delete(f"{setup.direct}/{kind}/{name}")
     for number in range(4):
-        delete_index(urls[0], f"{name}-{number}")
+        delete_index(setup.direct, f"{name}-{number}")
 
 
 def template(url: str, base: str, kind: str = "_index_template", **more: Any) -> None:
@@ -76,8 +65,8 @@ def counts(url: str, name: str) -> tuple[int, int]:
     return found[0]["count"], found[1]["count"]
 
 
-def test_new_daily_indices_have_all_tokens_under_load(urls: tuple[str, str], base: str) -> None:
-    direct, proxy = urls
+def test_new_daily_indices_have_all_tokens_under_load(setup: Setup, base: str) -> None:
+    direct, proxy = setup.direct, setup.proxy.url
     template(direct, base)
     with ThreadPoolExecutor(8) as clients:
         for number in range(1, 4):
@@ -89,9 +78,9 @@ def test_new_daily_indices_have_all_tokens_under_load(urls: tuple[str, str], bas
             assert counts(direct, f"{base}-{number}") == (520, 520)
 
 
-def test_a_new_data_stream_has_all_tokens(urls: tuple[str, str], base: str) -> None:
+def test_a_new_data_stream_has_all_tokens(setup: Setup, base: str) -> None:
     """OpenSearch simulates no template for a stream that was created since it was looked up."""
-    direct, proxy = urls
+    direct, proxy = setup.direct, setup.proxy.url
     if not HTTP.get(f"{direct}/_data_stream").is_success:
         return  # Elasticsearch's jars have no data streams.
     template(direct, base, data_stream={})
@@ -101,10 +90,17 @@ def test_a_new_data_stream_has_all_tokens(urls: tuple[str, str], base: str) -> N
             assert {status for each in sent for status in each.result()} == {201}
         assert counts(direct, f"{base}-stream") == (800, 800)
         HTTP.delete(f"{direct}/_data_stream/{base}-stream").raise_for_status()
+    # The next index of a stream may have no fields.
+    bulk(proxy, f"{base}-stream", 10)
+    strict = {"mappings": {"dynamic": "strict", "properties": {"text": {"type": "text"}}}}
+    template(direct, base, data_stream={}, template=strict)
+    HTTP.post(f"{proxy}/{base}-stream/_rollover").raise_for_status()
+    assert {*bulk(proxy, f"{base}-stream", 20)} == {201}
+    assert counts(direct, f"{base}-stream") == (30, 10)
 
 
-def test_single_documents_make_an_index_too(urls: tuple[str, str], base: str) -> None:
-    direct, proxy = urls
+def test_single_documents_make_an_index_too(setup: Setup, base: str) -> None:
+    direct, proxy = setup.direct, setup.proxy.url
     template(direct, base)
     for number, path in enumerate(("_doc/1", "_create/2", "_doc")):
         sent = HTTP.request("POST", f"{proxy}/{base}-{number}/{path}", json={"text": TEXT})
@@ -114,10 +110,10 @@ def test_single_documents_make_an_index_too(urls: tuple[str, str], base: str) ->
 
 @pytest.mark.parametrize("old", [True, False])
 def test_where_no_template_can_be_simulated_the_first_request_has_no_tokens(
-    urls: tuple[str, str], base: str, old: bool
+    setup: Setup, base: str, old: bool
 ) -> None:
     """A template of the older kind, and a name with a date."""
-    direct, proxy = urls
+    direct, proxy = setup.direct, setup.proxy.url
     template(direct, base, "_template" if old else "_index_template")
     sent = f"{base}-1" if old else f"<{base}-{{now/d}}>"
     made = f"{base}-1" if old else f"{base}-{datetime.now(UTC):%Y.%m.%d}"
@@ -129,9 +125,9 @@ def test_where_no_template_can_be_simulated_the_first_request_has_no_tokens(
 
 @pytest.mark.parametrize("dynamic", ["strict", True])
 def test_an_index_made_anew_does_not_get_the_fields_of_the_old_one(
-    urls: tuple[str, str], base: str, dynamic: Any
+    setup: Setup, base: str, dynamic: Any
 ) -> None:
-    direct, proxy = urls
+    direct, proxy = setup.direct, setup.proxy.url
     name = f"{base}-1"
     for mapping in (MAPPING, {"dynamic": dynamic, "properties": {"text": {"type": "text"}}}):
         HTTP.delete(f"{direct}/{name}")

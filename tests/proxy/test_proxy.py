@@ -5,7 +5,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import elasticsearch
@@ -17,13 +16,10 @@ import pytest
 import esdedup
 from esdedup.models import FIELD
 from esdedup.proxy.splice import Source, Splicer
-from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
-from tests.helpers.commands import esdedup_command
 from tests.helpers.http import HTTP
-from tests.proxy.conftest import JSON, NDJSON, source
-from tests.servers.enriching import Enriching
+from tests.proxy.conftest import JSON, NDJSON, Setup, source
 
 TEXT = "one two three four five six seven"
 PER_CALL = {"took", "pit_id", "id", "creation_time", "_shards", "_seq_no", "result", "_version"}
@@ -31,34 +27,6 @@ PER_CALL = {"took", "pit_id", "id", "creation_time", "_shards", "_seq_no", "resu
 
 # One process starts the proxies.
 pytestmark = pytest.mark.xdist_group("proxy")
-
-
-@dataclass(frozen=True)
-class Setup:
-    """A server, the proxy before it, and the product's client."""
-
-    direct: str
-    proxy: Enriching
-    product: str
-
-    def client(self, url: str, **options: Any) -> Any:
-        # The Elasticsearch 9 client does not speak to version 8; the other one does.
-        if self.product == "elasticsearch":
-            return elasticsearch.Elasticsearch(url, **options)
-        return opensearchpy.OpenSearch(url, **options)
-
-    @property
-    def helpers(self) -> Any:
-        return elasticsearch.helpers if self.product == "elasticsearch" else opensearchpy.helpers
-
-
-@pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
-def setup(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Setup]:
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    with Enriching(url, tmp_path_factory.mktemp("proxy")) as proxy:
-        yield Setup(url, proxy, request.param)
 
 
 @pytest.fixture
@@ -297,29 +265,6 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     assert source(url, second, "4") == {"text": TEXT, FIELD: tokens(TEXT)}
 
 
-@pytest.mark.on_every_server
-def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[str]) -> None:
-    if setup.product != "opensearch":
-        return  # The other servers' jars have no data streams.
-    name, url = names[0], setup.proxy.url
-    template = {"index_patterns": [name], "data_stream": {}, "priority": 900}
-    strict = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
-    body = {**template, "template": {"mappings": strict}}
-    HTTP.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
-    HTTP.put(f"{url}/_data_stream/{name}").raise_for_status()
-    esdedup_command(setup.direct, "attach", "-i", name)
-    document = {"@timestamp": "2026-11-21", "text": TEXT}
-    for expected in (True, False):
-        done = HTTP.post(f"{url}/{name}/_doc?refresh=true", json=document)
-        assert done.status_code == 201, done.text
-        where = done.json()
-        assert (FIELD in source(url, where["_index"], where["_id"])) is expected
-        HTTP.post(f"{url}/{name}/_rollover").raise_for_status()
-    HTTP.delete(f"{url}/_data_stream/{name}")
-    HTTP.delete(f"{url}/_index_template/{name}")
-    HTTP.delete(f"{url}/_component_template/esdedup-{name}")
-
-
 @pytest.mark.parametrize("missing", ["uvicorn", "httpx"])
 def test_without_its_packages_the_command_says_how_to_install_them(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from esdedup.cli import main; main()"
@@ -327,10 +272,3 @@ def test_without_its_packages_the_command_says_how_to_install_them(missing: str)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'esdedup[proxy]'" in done.stderr
-
-
-def test_an_upstream_that_cannot_be_used() -> None:
-    with pytest.raises(esdedup.UsageError, match="credentials"):
-        Upstream("http://u:p@127.0.0.1")
-    with pytest.raises(esdedup.UsageError, match="nowhere"):
-        Upstream("https://127.0.0.1", ca_certs="nowhere.pem")

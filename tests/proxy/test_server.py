@@ -222,6 +222,7 @@ def test_certificates_and_authorities_are_read_again_at_sighup(
         (["--certificate", "c.pem", "--key", "locked.pem"], "--key locked.pem: "),
         (["--certificate", "c.pem", "--key", "k.pem", "--client-ca", "k.pem"], "--client-ca k.pem"),
         (["--key", "k.pem"], "require --certificate"),
+        (["--ca-certs", "nowhere.pem"], "nowhere.pem: "),
         (["--max-memory", "1XB"], "'1XB' is not a size"),
     ],
 )

@@ -102,30 +102,18 @@ def reading(role: str, *commands: str) -> Scenario:
 
 
 TEXT = DOCUMENTS[1]["text"].replace(" ", "_")
+ADD = "index more.jsonl -i INDEX --on-duplicate"
 APPLY = "dedup -i INDEX --apply --yes --log log.zst --action"
 
 SCENARIOS = (
-    Scenario(
-        "index",
-        filled,
-        [
-            "index more.jsonl -i INDEX",
-            "index more.jsonl -i INDEX --on-duplicate mark",
-            "index more.jsonl -i INDEX --on-duplicate group",
-        ],
-    ),
+    Scenario("index", filled, [f"{ADD} {action}" for action in ("keep", "mark", "group")]),
     # The same documents again, as after a stop.
     Scenario(
         "index-new",
         nothing,
         ["index documents.jsonl -i INDEX", "index documents.jsonl -i INDEX --on-duplicate mark"],
     ),
-    Scenario(
-        "similar",
-        filled,
-        [f"similar --text {TEXT} -i INDEX", "similar --id d1 -i INDEX"],
-        reads=True,
-    ),
+    reading("similar", f"similar --text {TEXT} -i INDEX", "similar --id d1 -i INDEX"),
     reading("query", f"query --text {TEXT} -i INDEX"),
     reading("explain", "explain d0 d1 -i INDEX"),
     reading("pairs", "pairs -i INDEX"),

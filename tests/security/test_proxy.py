@@ -1,7 +1,6 @@
 """The proxy before a secured server, and clients of different rights."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ from esdedup.admin.roles import role
 from esdedup.stores.mapping import index_mapping
 from tests.helpers.http import HTTP
 from tests.helpers.places import META
-from tests.security.scenarios import filled
 from tests.security.test_roles import without
 from tests.security.users import Secured
 from tests.servers.enriching import Enriching
@@ -30,10 +28,10 @@ def proxy(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-def put(proxy: Enriching, path: str, user: str, method: str = "PUT") -> httpx.Response:
+def put(proxy: Enriching, path: str, user: str) -> httpx.Response:
     body = json.dumps({"text": TEXT, "of": f"{user} and more"})
     headers = {"content-type": "application/json", **basic(user)}
-    return HTTP.request(method, f"{proxy.url}{path}", content=body, headers=headers)
+    return HTTP.put(f"{proxy.url}{path}", content=body, headers=headers)
 
 
 def stored(server: Secured, index: str, id: str) -> dict[str, Any]:
@@ -96,39 +94,3 @@ def test_who_may_make_an_index_and_simulate_its_template_gets_tokens_from_its_fi
     assert ("esdedup" in stored(secured, name, "1")) is simulates
     assert "esdedup" in stored(secured, name, "2")
     assert (f"no right to simulate the template of '{name}'" in proxy.log) is not simulates
-
-
-@pytest.mark.nightly
-def test_no_privilege_of_the_proxys_roles_is_too_much(secured: Secured, name: str) -> None:
-    filled(secured, name)
-    whole = role("proxy-new", secured.product, f"{name}*")
-    cluster, indices = whole
-    assert attempts(secured, name, whole) == []
-    for part in (whole[cluster], list(whole[indices][0].values())[1]):
-        for privilege in list(part):
-            part.remove(privilege)
-            if all(whole[indices][0].values()):
-                assert attempts(secured, name, whole), privilege
-            part.append(privilege)
-
-
-def attempts(server: Secured, name: str, made: dict[str, Any]) -> list[str]:
-    """The requests that a user with a role is refused."""
-    server.request("DELETE", f"/{name}-to")
-    server.make_user(name, made)
-    new = {f"field-{uuid.uuid4().hex[:6]}": 1}
-    requests: list[tuple[str, str, Any]] = [
-        ("GET", f"/{name}?filter_path=*.mappings._meta.esdedup,*.settings.index.uuid", None),
-        ("GET", f"/{name}/_settings/index.uuid", None),
-        ("POST", f"/_index_template/_simulate_index/{name}-to", None),
-        ("PUT", f"/{name}/_doc/1", {"text": TEXT}),
-        ("POST", f"/{name}/_update/1", {"doc": {"text": TEXT}}),
-        ("POST", "/_bulk", [{"index": {"_index": name, "_id": "2"}}, new]),
-        ("POST", "/_bulk", [{"create": {"_index": f"{name}-to", "_id": "1"}}, new]),
-    ]
-    refused = []
-    for method, path, body in requests:
-        status, answer = server.request(method, path, body, name)
-        if status == 403 or "security_exception" in json.dumps(answer):
-            refused.append(f"{method} {path}")
-    return refused
