@@ -301,16 +301,14 @@ class Removal:
         # A representative can vanish meanwhile, such as by a run that keeps other documents.
         originals = self._originals([row_of[entry.id] for entry in changed])
         bereft = [entry for entry in changed if entry.original not in originals]
-        back: set[str] = set()
+        created: set[str] = set()
         if bereft:
             created, present, left = move_back(self.store, self.destination, bereft)
-            back = created | present
             reason = "its original vanished or changed meanwhile: it was restored"
-            returned = {
-                one.id: Failure(one.id, reason, conflict=True) for one in bereft if one.id in back
-            }
+            returned = {id: Failure(id, reason, conflict=True) for id in created | present}
             failures = [*failures, *(returned | {each.id: each for each in left}).values()]
-        return [each.id for each in changed if each.id not in back], failures
+        # One that is present may be another client's copy, in another index behind the name.
+        return [each.id for each in changed if each.id not in created], failures
 
     def _originals(self, rows: Sequence[int]) -> set[str]:
         """Return the ids of the rows' representatives that have the text that was compared."""

@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import random
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,26 +16,18 @@ from esdedup.models import Document
 from esdedup.stores import Cluster as Opened
 from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
-from tests.helpers.commands import call, esdedup_command, fill, words
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.helpers.places import with_tokens
-from tests.helpers.processes import await_ended, await_true, children, start_command
-from tests.servers.cluster import Cluster, start_cluster
+from tests.helpers.processes import await_true, start_command
+from tests.servers.cluster import Cluster
 from tests.servers.node import Node
 from tests.servers.ports import free_port
-from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, Server, refusing
 
-DOCUMENTS = 2_000
 META = IndexMeta(esdedup.Scheme())
 CLUSTER_DOCUMENTS = 3_000
 SHARDS = {"number_of_shards": 6, "number_of_replicas": 1}
 
 Sources = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dead letters go there."""
-    monkeypatch.chdir(tmp_path)
 
 
 def texts(count: int) -> Sources:
@@ -102,19 +91,9 @@ def count(url: str, index: str) -> int:
     return int(call(url, "POST", f"/{index}/_count", body)["count"])
 
 
-def every_document(url: str, index: str) -> Sources:
-    """The sources of all documents at one moment."""
-    call(url, "POST", f"/{index}/_refresh")
-    answer = call(url, "POST", f"/{index}/_search", {"size": 10_000, "track_total_hits": True})
-    assert answer["_shards"]["successful"] == answer["_shards"]["total"]
-    found = {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
-    assert len(found) == answer["hits"]["total"]["value"]
-    return found
-
-
 def assert_whole(url: str, index: str, written: Sources) -> None:
     """Each document is there as it was written, with the tokens of its text, and no other."""
-    found = every_document(url, index)
+    found = all_documents(url, index)
     assert found.keys() == written.keys()
     expected = with_tokens([Document(id, source) for id, source in written.items()], META)
     wrong = [(found[one.id], one.source) for one in expected if found[one.id] != one.source]
@@ -124,116 +103,6 @@ def assert_whole(url: str, index: str, written: Sources) -> None:
 def adds_up(report: dict[str, Any]) -> bool:
     parts = ("written", "unchanged", "without_text", "gone", "failed")
     return bool(report["read"] == sum(report[part] for part in parts))
-
-
-class Writer(threading.Thread):
-    """Changes documents all the while, and keeps its last version of each."""
-
-    def __init__(self, url: str, index: str, written: Sources) -> None:
-        super().__init__(daemon=True)
-        self.written = dict(written)
-        self.changes = 0
-        self._ids = list(written)
-        self._url, self._path = url, f"/{index}/_bulk"
-        self._chance = random.Random(11)
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
-
-    def finish(self) -> None:
-        self._ended.set()
-        self.join()
-        if self._error is not None:
-            raise self._error
-
-    def run(self) -> None:
-        try:
-            while not self._ended.is_set():
-                ids = set(self._chance.sample(self._ids, 10))
-                self._send({id: self._change(id) for id in ids})
-                time.sleep(0.1)
-        except BaseException as error:
-            self._error = error
-
-    def _change(self, id: str) -> list[Any]:
-        """The lines of some change, which counts as written."""
-        self.changes += 1
-        number, text = self.changes, words(10**6 + self.changes, 10)
-        kind = self._chance.choice(["text", "text", "n", "n", "index", "delete", "create"])
-        if kind == "create":
-            id = f"new{number}"
-            self._ids.append(id)
-        elif id not in self.written:
-            kind = "index"
-        if kind == "delete":
-            del self.written[id]
-            return [{"delete": {"_id": id}}]
-        if kind in ("text", "n"):
-            part = {"text": text} if kind == "text" else {"n": number}
-            self.written[id] = {**self.written[id], **part}
-            return [{"update": {"_id": id}}, {"doc": part}]
-        self.written[id] = {"text": text, "n": number, kind: {"by": "writer"}}
-        return [{kind: {"_id": id}}, self.written[id]]
-
-    def _send(self, pending: dict[str, list[Any]]) -> None:
-        """Until all are accepted: another writer's change in between is a conflict of ours."""
-        while pending:
-            lines = [line for change in pending.values() for line in change]
-            items = call(self._url, "POST", self._path, lines)["items"]
-            statuses = [next(iter(item.values()))["status"] for item in items]
-            assert set(statuses) <= {200, 201, 409, 429}, items
-            refused = zip(pending.items(), statuses, strict=True)
-            pending = {id: change for (id, change), status in refused if status >= 400}
-
-
-def test_killed_runs_beside_a_writer(killable_elasticsearch: Node, start: Start) -> None:
-    url, name = killable_elasticsearch.url, "killed"
-    settings = {"number_of_shards": 2, "number_of_replicas": 0}
-    call(url, "PUT", f"/{name}", {"settings": settings})
-    before = texts(DOCUMENTS)
-    fill(url, name, before)
-    assert esdedup_command(url, "attach", "-i", name).status == 0
-    arguments = ("backfill", "-i", name, "--workers", "2")
-    writer = Writer(url, name, before)
-    writer.start()
-    for part in (0.001, 0.2):
-        wanted = count(url, name) + part * DOCUMENTS
-        # So slow that it is killed in the midst of it.
-        run = start(url, *arguments, "--max-rate", str(DOCUMENTS // 20))
-        await_tokens(run, name, wanted)
-        workers = children(run.process)
-        assert run.process.poll() is None
-        run.process.kill()
-        run.process.wait()
-        assert len(workers) >= 2
-        await_ended(workers)
-    assert count(url, name) < DOCUMENTS * 0.95
-
-    changes = writer.changes
-    last = start(url, *arguments)
-    status, report = last.end()
-    # The status depends on whether the writer wrote documents after the last pass.
-    assert status == ("run this again" in last.err), last.err
-    assert adds_up(report)
-    assert writer.is_alive()
-    assert writer.changes > changes
-    writer.finish()
-    for more in ((), ("--stale",)):
-        ran = esdedup_command(url, "backfill", "-i", name, *more)
-        assert ran.status == 0, ran.err
-        assert adds_up(ran.json[0])
-        assert esdedup_command(url, "backfill", "-i", name, *more).json[0]["written"] == 0
-    assert_whole(url, name, writer.written)
-
-
-@pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes."""
-    server: Server = request.param
-    with refusing():
-        made = start_cluster(server.product, server.version, tmp_path / "cluster")
-    yield made
-    for node in made.nodes:
-        node.kill()
 
 
 def master(cluster: Cluster) -> Node:
@@ -302,34 +171,6 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     with pytest.raises(StoreUnavailable), store.point_in_time("/single"):
         pass
     store.close()
-
-
-@pytest.fixture
-def bare(killable_elasticsearch: Node) -> Sources:
-    """The documents of the index "only" of the node, which have no tokens yet."""
-    url, documents = killable_elasticsearch.url, texts(400)
-    settings = {"number_of_shards": 2, "number_of_replicas": 0}
-    call(url, "PUT", "/only", {"settings": settings})
-    fill(url, "only", documents)
-    assert esdedup_command(url, "attach", "-i", "only").status == 0
-    return documents
-
-
-SLOWLY = ("backfill", "-i", "only", "--workers", "2", "--max-rate", "100")
-
-
-def test_the_only_node_is_restarted(
-    killable_elasticsearch: Node, bare: Sources, start: Start
-) -> None:
-    node = killable_elasticsearch
-    run = start(node.url, *SLOWLY)
-    await_tokens(run, "only", 20)
-    node.kill()
-    node.restart()
-    status, report = run.end()
-    assert status == 0, run.err
-    assert adds_up(report)
-    assert_whole(node.url, "only", bare)
 
 
 @pytest.mark.parametrize("server", ["elasticsearch", "opensearch"])

@@ -47,10 +47,13 @@ def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str =
 
 
 def all_documents(url: str, index: str) -> dict[str, dict[str, Any]]:
-    """Return the sources of all documents, at most 10,000, by id."""
+    """Return the sources of all documents at one moment, at most 10,000, by id."""
     call(url, "POST", f"/{index}/_refresh")
-    answer = call(url, "POST", f"/{index}/_search", {"size": 10_000})
-    return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
+    answer = call(url, "POST", f"/{index}/_search", {"size": 10_000, "track_total_hits": True})
+    assert answer["_shards"]["successful"] == answer["_shards"]["total"]
+    found = {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
+    assert len(found) == answer["hits"]["total"]["value"]
+    return found
 
 
 def words(seed: int, count: int = 40) -> str:

@@ -12,7 +12,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,6 +73,7 @@ class Proxy:
         self.mappings_left: int | None = None
         # Before a _bulk request is passed on.
         self.bulk_seconds = 0.0
+        self.before_bulk: Callable[[], None] = lambda: None
         # With TLS: the certificate of the authority, and the SHA-256 of the proxy's own.
         self.ca_file = self.fingerprint = ""
         self._server = _Server(("127.0.0.1", 0), _Handler, self)
@@ -114,6 +115,7 @@ class Proxy:
 
     def drops(self) -> bool:
         """Wait before a _bulk request is passed on. Return whether to break off its answer."""
+        self.before_bulk()
         time.sleep(self.bulk_seconds)
         with self._lock:
             self.drop_after -= 1

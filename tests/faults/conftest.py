@@ -1,0 +1,26 @@
+"""What tests of faults share: a cluster of three nodes, and an empty folder for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.cluster import Cluster, start_cluster
+from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, Server, refusing
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dead letters go there."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes."""
+    server: Server = request.param
+    with refusing():
+        made = start_cluster(server.product, server.version, tmp_path / "cluster")
+    yield made
+    for node in made.nodes:
+        node.kill()
