@@ -158,7 +158,6 @@ class Report:
         groups = self.groups
         sizes, numbers = np.unique(groups.sizes, return_counts=True)
         return object_of(self) | {
-            "grouping": groups.grouping.to_json(),
             "scheme_id": self.scheme.id,
             "groups": len(groups),
             "sizes": dict(zip(map(str, sizes.tolist()), numbers.tolist(), strict=True)),
@@ -187,7 +186,7 @@ class Report:
     def in_words(self, value: float) -> str:
         """Return a similarity, or a distance, as text."""
         if self.grouping.by_distance:
-            return f"{value} bit{'' if value == 1 else 's'}"
+            return f"{value:g} bit{'' if value == 1 else 's'}"
         # Only equal texts are shown as 1.
         return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
 
@@ -256,7 +255,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
         ExampleText(id, len(text), marked.pieces(CONTEXT, _EXCERPT))
         for id, text, marked in zip(ids, texts, both, strict=True)
     )
-    return Example(representative, duplicate, _exactly(groups, groups.value[row]))
+    return Example(representative, duplicate, float(groups.value[row]))
 
 
 def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
@@ -267,14 +266,10 @@ def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[Larg
         id = groups.ids[row]
         # One by one, because a text may be large.
         (text,) = texts_of([id])
-        farthest = _exactly(groups, worst(groups.value[groups.representative == row]))
+        farthest = float(worst(groups.value[groups.representative == row]))
         template = in_group(store, meta, groups, row)
         found.append(LargeGroup(id, _snippet(text), documents, farthest, template))
     return tuple(found)
-
-
-def _exactly(groups: Groups, value: float) -> float:
-    return int(value) if groups.grouping.by_distance else float(value)
 
 
 def _snippet(text: str) -> str:

@@ -20,25 +20,20 @@ if TYPE_CHECKING:
 
 
 def page(name: str, **values: Any) -> str:
-    """The page of a template of this folder, with the shared styles of `base.html`.
+    """Return the page of a template of this folder, with the styles of `base.html`.
 
     name: without its ending. values: for the names in the template; a missing one is an error.
     """
-    style = shared("style.css")
+    style = _own().joinpath("style.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     template = environment().get_template(f"{name}.html")
     # The policy allows this one style, by its digest.
     return template.render(values, style=style, style_digest=digest)
 
 
-def shared(name: str) -> str:
-    """The text of a file of this folder."""
-    return _own().joinpath(name).read_text("utf-8")
-
-
 @functools.cache
 def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> Environment:
-    """The templates in a folder of a package, and those of this folder under other names.
+    """Return the templates in a folder of a package, and those of this folder of other names.
 
     A string that is not marked as safe is escaped and `visible`.
     """

@@ -86,7 +86,7 @@ def sample_of(
 ) -> Sample:
     chance = 1.0 if sampled == documents else 0.6
     columns = row, similarity, chances, copies
-    rare = np.zeros(1), np.zeros(1, np.int64)
+    rare = np.zeros(1_000, np.int64)
     return Sample(documents, sampled, 0, 0, FLOOR, chance, *columns, (), rare)
 
 
