@@ -15,22 +15,15 @@ _Made = TypeVar("_Made")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 # A bool is an int in Python, so it comes first.
-_TYPES: dict[str, type] = {
-    "None": type(None),
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "str": str,
-    "Path": os.PathLike,
+_PLAIN: dict[str, tuple[type, str]] = {
+    "None": (type(None), "None"),
+    "bool": (bool, "True or False"),
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "str": (str, "text"),
+    "Path": (os.PathLike, "a path"),
 }
-_WORDS = {
-    "None": "None",
-    "bool": "True or False",
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "Path": "a path",
-}
+"""Plain types by their annotation, with their names in messages."""
 
 
 def check_type(name: str, value: object, annotation: str) -> None:
@@ -42,9 +35,9 @@ def check_type(name: str, value: object, annotation: str) -> None:
     if type(value) in _exact(annotation):
         return
     wanted = annotation.split(" | ")
-    found = next((each for each, kind in _TYPES.items() if isinstance(value, kind)), "")
+    found = next((each for each, (kind, _) in _PLAIN.items() if isinstance(value, kind)), "")
     if found not in wanted and not (found == "int" and "float" in wanted):
-        words = " or ".join(_WORDS[each] for each in wanted)
+        words = " or ".join(_PLAIN[each][1] for each in wanted)
         raise UsageError(f"{name}: use {words}, not {type(value).__name__}")
 
 
@@ -60,7 +53,7 @@ def check_fields(made: Any) -> None:
 
 @functools.cache
 def _exact(annotation: str) -> frozenset[type]:
-    return frozenset(_TYPES[each] for each in annotation.split(" | "))
+    return frozenset(_PLAIN[each][0] for each in annotation.split(" | "))
 
 
 @functools.cache
@@ -69,7 +62,7 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
     types = [(each.name, each.type) for each in fields(kind)]
     written = [(name, of.__name__ if isinstance(of, type) else str(of)) for name, of in types]
     plain = [(name, annotation.replace("pathlib.Path", "Path")) for name, annotation in written]
-    return [each for each in plain if set(each[1].split(" | ")) <= _WORDS.keys()]
+    return [each for each in plain if set(each[1].split(" | ")) <= _PLAIN.keys()]
 
 
 @functools.cache

@@ -29,12 +29,12 @@ from esdedup.records.files import BadRecord, Chunk, Record, chunked
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, undo
-from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
+from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.stores import BulkPolicy, LocalStore, Store, changes
+from esdedup.stores import BulkPolicy, LocalStore, changes
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.judgements import (
@@ -61,17 +61,12 @@ class Index:
     """One index in a store. Use it as a context manager, or call `close`."""
 
     def __init__(
-        self,
-        store: Store,
-        scheme: Scheme | None = None,
-        text_field: TextFields | None = None,
-        place: Place | None = None,
+        self, place: Place, scheme: Scheme | None = None, text_field: TextFields | None = None
     ) -> None:
         require_scheme(scheme)
-        self.store = store
+        self.place, self.store = place, place.store()
         self._scheme = scheme
         self._text_fields = None if text_field is None else names_of(text_field)
-        self._place = place
         self._meta: IndexMeta | None = None
         self._read_at = 0.0
         self._folder: TemporaryDirectory[str] | None = None
@@ -87,13 +82,6 @@ class Index:
         self.store.close()
         if self._folder is not None:
             self._folder.cleanup()
-
-    @property
-    def place(self) -> Place:
-        """The place of the index. Raises UsageError if `esdedup.open` did not open it."""
-        if self._place is None:
-            raise UsageError("the place of this index is unknown: open it by esdedup.open")
-        return self._place
 
     @property
     def meta(self) -> IndexMeta:
@@ -498,10 +486,8 @@ class Index:
 
         work, on_step, grouping, options: as in `groups`.
         """
-        grouping = from_settings(Grouping, options, grouping)
-        meta = self.meta_of(grouping.limits)
-        with _working(work) as folder:
-            return report(self.store, meta, grouping, work=folder, on_step=on_step)
+        groups = self.groups(work=work, on_step=on_step, grouping=grouping, **options)
+        return report(self.store, self.meta_of(groups.grouping.limits), groups)
 
     def explain(self, left: str, right: str) -> Explanation:
         """Return why two documents, given by id, are similar or not."""
@@ -517,15 +503,14 @@ class Index:
         *,
         over: int = 1,
         sketches: Sequence[str] = (),
-        sampled: int = SAMPLED,
     ) -> HotBuckets:
         """Return the tokens that most documents hold.
 
         count: maximum number of buckets; None for all. over: only buckets of more documents.
-        sketches: names of sketches; all by default. sampled: documents whose tokens are counted.
+        sketches: names of sketches; all by default.
         """
         meta = self.meta.of(next(iter(sketches), None))
-        return hot_buckets(self.store, meta, count, over=over, sketches=sketches, sampled=sampled)
+        return hot_buckets(self.store, meta, count, over=over, sketches=sketches)
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Replace the stop list of the index, and return the list as it is kept.
@@ -585,7 +570,7 @@ def open(
         folder = TemporaryDirectory(prefix="esdedup-")
         target = Path(folder.name) / "memory.db"
     place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
-    opened = Index(place.store(), scheme, text_field, place)
+    opened = Index(place, scheme, text_field)
     opened._folder = folder
     return opened
 

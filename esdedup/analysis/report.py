@@ -20,10 +20,9 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
-from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
+from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
-from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.pairing.verify import texts_in
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
@@ -77,11 +76,11 @@ class Example:
 class Report:
     """The groups of duplicates of an index in numbers, with examples.
 
-    made: when, in UTC. copies: duplicates whose normalised text another document of the group has
-    too. equal: those with the text of the representative. chained: those less similar to it than
-    the threshold. ranges: number of groups by size. bins: similarities or distances to the
-    representative of all but the equal ones, the least similar first. examples_left_out: their
-    texts were gone, changed, or too long. stopped_tokens: in the index's stop list.
+    made: when, in UTC. equal: duplicates whose normalised text is that of the representative.
+    chained: those less similar to it than the threshold. ranges: number of groups by size. bins:
+    similarities or distances to the representative of all but the equal ones, the least similar
+    first. examples_left_out: texts that were gone, changed, or too long. stopped_tokens: in the
+    index's stop list.
     """
 
     made: str
@@ -89,7 +88,6 @@ class Report:
     scheme: Scheme = field(repr=False)
     groups: Groups = field(repr=False)
     statistics: Statistics
-    copies: int
     equal: int
     chained: int
     ranges: tuple[Bin, ...]
@@ -180,7 +178,7 @@ class Report:
             ("documents", f"{self.statistics.documents:,}", compared),
             ("groups", f"{len(self.groups):,}", "of two documents or more; one of each stays"),
             ("duplicates", f"{self.duplicates:,}", f"{self.share:.1%} of all documents"),
-            ("copies of equal text", f"{self.copies:,}", "of the duplicates, once normalised"),
+            ("copies of equal text", f"{self.equal:,}", "of the duplicates, once normalised"),
         ]
 
     def in_words(self, value: float) -> str:
@@ -191,28 +189,16 @@ class Report:
         return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
 
 
-def report(
-    store: Store,
-    meta: IndexMeta,
-    grouping: Grouping,
-    *,
-    work: WorkFolder | None = None,
-    on_step: OnStep | None = None,
-) -> Report:
-    """Group the documents of an index and report on the groups; change nothing.
-
-    work: as in `find_groups`, whose errors are raised.
-    """
+def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
+    """Report on the groups of an index."""
     statistics = store.statistics(meta)
-    groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
     rows = groups.duplicate_rows
     heads = groups.representative[rows]
     same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
-    copied = np.union1d(rows, heads)
     bins = _bins(meta, groups, rows[~same])
     # Examples are from all over the range, the most similar first.
     differing = rows[~same][np.argsort(groups.value[rows[~same]], kind="stable")]
-    differing = differing if grouping.by_distance else differing[::-1]
+    differing = differing if groups.grouping.by_distance else differing[::-1]
     places = np.linspace(0, differing.size - 1, min(_EXAMPLES, differing.size)).astype(np.int64)
     shown = [_example(store, meta, groups, row) for row in differing[places].tolist()]
     return Report(
@@ -221,7 +207,6 @@ def report(
         scheme=meta.scheme,
         groups=groups,
         statistics=statistics,
-        copies=int(copied.size - len(np.unique(groups.digests[copied], axis=0))),
         equal=int(same.sum()),
         chained=int(bins[0].count),
         ranges=size_ranges(groups.sizes),

@@ -54,10 +54,10 @@ def review_of(
     if isinstance(target, Connection):
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(place, target=target)
-    index, jobs = Index(quick.store(), place=quick), Jobs()
+    index, jobs = Index(quick), Jobs()
 
     def opened() -> Index:
-        return Index(place.store(), place=place)
+        return Index(place)
 
     found = FoundGroups(index, opened, grouping, jobs, work)
     return Review(

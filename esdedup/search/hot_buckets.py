@@ -12,7 +12,7 @@ from typing import Any
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
-from esdedup.models import Document, value_in
+from esdedup.models import MOST_SAMPLED, Document, value_in
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.tokens import decode_tokens
 from esdedup.stores.base import Store
@@ -20,7 +20,6 @@ from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import is_token
 
-SAMPLED = 10_000
 MOST_COUNTED = 500
 """Maximum number of tokens of a sketch whose documents are counted."""
 
@@ -68,7 +67,6 @@ def hot_buckets(
     *,
     over: int = 1,
     sketches: Sequence[str] = (),
-    sampled: int = SAMPLED,
 ) -> HotBuckets:
     """Return the largest buckets with more than `over` documents, at most `count`.
 
@@ -80,12 +78,11 @@ def hot_buckets(
     check_list("sketches", sketches)
     check_type("count", count, "int | None")
     check_type("over", over, "int")
-    check_type("sampled", sampled, "int")
     named = [meta.scheme.sketch(name) for name in sketches] or meta.scheme.sketches
     if not (wanted := [each for each in named if each.stoppable]):
         raise UsageError(f"no bucket of {', '.join(each.name for each in named)} is ever hot")
     total = store.statistics(meta).sketched
-    looked, holders = _holders(store, meta, wanted, sampled, total)
+    looked, holders = _holders(store, meta, wanted, total)
     found: list[tuple[int, str, str, str]] = []
     for each in wanted:
         held = {
@@ -113,12 +110,12 @@ def hot_buckets(
 
 
 def _holders(
-    store: Store, meta: IndexMeta, sketches: Sequence[Sketch], count: int, total: int
+    store: Store, meta: IndexMeta, sketches: Sequence[Sketch], total: int
 ) -> tuple[int, dict[str, dict[str, list[str]]]]:
     """Return the number of sampled documents, and by field and token the ids of its documents."""
     paths = {each.key: f"{meta.field}.{each.key}" for each in sketches}
-    if total > count:
-        sample: Iterable[Document] = store.sample([*paths.values()], meta, count, seed=0)
+    if total > MOST_SAMPLED:
+        sample: Iterable[Document] = store.sample([*paths.values()], meta, MOST_SAMPLED, seed=0)
     else:
         sample = itertools.chain.from_iterable(store.scan([*paths.values()], meta))
     holders: dict[str, dict[str, list[str]]] = {key: {} for key in paths}

@@ -41,7 +41,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("ids: give a list", lambda index: index.delete(None)),
         ("tokens: give a list", lambda index: index.stop("abc")),
         ("sketches: give a list", lambda index: index.hot_buckets(sketches="minhash")),
-        ("sampled: use a whole number", lambda index: index.hot_buckets(sampled=1.5)),
         ("documents: give a list", lambda index: index.add({"text": "x"})),
         ("documents: give a list", lambda index: index.update("a text")),
         ("'drop': use ", lambda index: index.add([], on_duplicate="drop")),
