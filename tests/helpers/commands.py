@@ -93,13 +93,13 @@ def run_command(
     changes are restored.
     """
     status: Any = 0
-    kept, err = io.StringIO(), io.StringIO()
-    kept.isatty = err.isatty = lambda: terminal  # type: ignore[method-assign]
+    kept, err, given = io.StringIO(), io.StringIO(), io.TextIOWrapper(io.BytesIO(input.encode()))
+    kept.isatty = err.isatty = given.isatty = lambda: terminal  # type: ignore[method-assign]
     with (
         _process_settings_kept(),
         mock.patch.dict(os.environ, environment or {}),
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
-        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()))),
+        mock.patch.object(sys, "stdin", given),
         contextlib.redirect_stdout(out or kept),
         contextlib.redirect_stderr(err),
     ):

@@ -64,8 +64,6 @@ def test_with_a_stop_list_stored_tokens_are_read(index: esdedup.Index) -> None:
 
 
 def test_groups_say_what_was_compared(place: Place, index: esdedup.Index, tmp_path: Path) -> None:
-    local = isinstance(place.target, Path)
-    target = ["--db" if local else "--url", str(place.target), "--index", place.index]
     shown = ["duplicates", "read", "bands", "rows"]
     folder = ["--work", str(tmp_path / "work")]
     page = ["--output", str(tmp_path / "page.html")]
@@ -75,9 +73,9 @@ def test_groups_say_what_was_compared(place: Place, index: esdedup.Index, tmp_pa
         (["--exact"], [0, "tokens", None, None]),
     ]
     for options, figures in expected:
-        ran = run_command("group", *target, *options, "--dry-run", *folder)
+        ran = run_command("group", *place.options, *options, "--dry-run", *folder)
         assert [ran.json[0][name] for name in shown] == figures
-        ran = run_command("report", *target, *options, *folder, *page)
+        ran = run_command("report", *place.options, *options, *folder, *page)
         assert [ran.json[0][name] for name in shown] == figures
 
 

@@ -1,11 +1,8 @@
 """Duplicates taken out of an index and put back: nothing else goes, and nothing is lost."""
 
 import json
-import os
-import pty
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,11 +23,10 @@ from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
-from tests.helpers.commands import Ran, call, run_command, words
+from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.fuzz import fuzz
 from tests.helpers.places import META, OTHER, STORES, Place, clusters, local, whole, with_tokens
-from tests.helpers.processes import start_command
 from tests.servers.proxy import Proxy
 
 ACTIONS: list[Action] = ["delete", "mark", "move"]
@@ -318,33 +314,24 @@ def test_an_answer_that_was_lost(
 
 @clusters
 def test_an_alias_that_means_another_index_ends_the_run(
-    request: pytest.FixtureRequest, place: Place, tmp_path: Path
+    place: Place, others: Place, there: Store, store: Store, tmp_path: Path
 ) -> None:
-    url, names = str(place.target), [f"{place.index}-{n}" for n in (1, 2)]
-    for name in names:
-        request.addfinalizer(partial(delete_index, url, name))
-        with_documents = Place(url, name).open()
-        fill(with_documents, sources(60))
-        with_documents.close()
+    fill(store, sources(60))
+    fill(there, sources(60))
+    alias = f"{place.index}-alias"
 
-    def point(old: str | None, new: str) -> None:
-        actions = [{"add": {"index": new, "alias": place.index}}]
-        if old is not None:
-            actions.append({"remove": {"index": old, "alias": place.index}})
-        call(url, "POST", "/_aliases", {"actions": actions})
+    def point_elsewhere() -> None:
+        place.call("DELETE", f"/_alias/{alias}")
+        others.call("PUT", f"/_alias/{alias}")
 
-    point(None, names[0])
-    store = place.open()
-    log = Log(tmp_path / "log.zst", "delete")
-    log.finally_ = lambda: point(*names)
-    groups = find_groups(store, META, Grouping())
-    with pytest.raises(esdedup.StoreError, match=f"means {names[1]} now"), log:
-        Removal(store, META, groups, "delete").carry_out(log)
-    assert len(whole(store)) == 240
-    store.close()
-    old = Place(url, names[0]).open()
-    assert len(whole(old)) == 140
-    old.close()
+    place.call("PUT", f"/_alias/{alias}")
+    with esdedup.open(place.target, alias) as index:
+        groups = index.groups()
+        log = Log(tmp_path / "log.zst", "delete")
+        log.finally_ = point_elsewhere
+        with pytest.raises(esdedup.StoreError, match=f"means {others.index} now"), log:
+            Removal(index.store, META, groups, "delete").carry_out(log)
+    assert (len(whole(store)), len(whole(there))) == (140, 240)
 
 
 # What undo finds
@@ -513,14 +500,11 @@ def test_without_apply_nothing_changes(place: Place, store: Store) -> None:
 
 
 @local
-def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
+def test_documents_that_a_chain_joins_are_told(place: Place, store: Store) -> None:
     chain = [words(1, 60).split()]
     for step in range(4):
         chain.append([*chain[-1][6:], *words(100 + step, 6).split()])
     fill(store, [{"id": str(at), "text": " ".join(text)} for at, text in enumerate(chain)])
-    ran = run(place, "dedup", "--threshold", "0.7")
-    found = [(group["keep"], [each["id"] for each in group["duplicates"]]) for group in ran.json]
-    assert found == [("0", ["1"]), ("2", ["3"])]
     ran = run(place, "dedup", "--threshold", "0.7", "--method", "components")
     assert [len(group["duplicates"]) for group in ran.json] == [4]
     assert "3 of them are joined by a chain" in ran.err
@@ -584,30 +568,15 @@ def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
     fill(store, sources(2))
     before = whole(store)
     deleting = ["dedup", *place.options, "--apply", "--action", "delete"]
-    shown, status = in_terminal(deleting, f"{answer}\n")
-    assert "Delete these, in index" in shown
-    assert "g1-0" in shown
-    assert status == (0 if answer == "y" else 1)
+    ran = run_command(*deleting, input=f"{answer}\n", terminal=True)
+    assert "Delete these, in index" in ran.err
+    assert "g1-0" in ran.out + ran.err
     logs = [str(path) for path in Path().glob("*.zst")]
-    assert (len(whole(store)), len(logs)) == ((4, 1) if answer == "y" else (8, 0))
-    if logs:
-        shown, status = in_terminal(["undo", logs[0], *place.options], "y\n")
-        assert (status, "Restore them, in index" in shown) == (0, True)
+    assert (ran.status, len(whole(store)), len(logs)) == ((0, 4, 1) if answer == "y" else (1, 8, 0))
+    for log in logs:
+        ran = run_command("undo", log, *place.options, input="y\n", terminal=True)
+        assert (ran.status, "Restore them, in index" in ran.err) == (0, True)
         assert whole(store) == before
-
-
-def in_terminal(arguments: list[str], typed: str) -> tuple[str, int]:
-    """What a terminal shows to a user who types this, and the exit status."""
-    master, slave = pty.openpty()
-    process = start_command(*arguments, stdout=slave, stderr=slave, stdin=slave)
-    os.close(slave)
-    os.write(master, typed.encode())
-    shown = b""
-    with suppress(OSError):  # Linux raises it when the other end was closed.
-        while part := os.read(master, 65536):
-            shown += part
-    os.close(master)
-    return shown.decode(), process.wait(60)
 
 
 @pytest.mark.parametrize(
