@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from esdedup.stores import Cluster
-from tests.helpers.commands import call, esdedup_command, fill, words, write_lines
+from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "what-is-promised.md"
 ROW = re.compile(r"^\| `([a-z].*?)`.*? \| (\d+) \| ([\d.]+) \|$", re.MULTILINE)
@@ -41,6 +41,8 @@ def test_requests_are_at_most_those_of_the_table(
     fill(url, f"{name}-b", dict([*texts.items()][half:]))
     both = f"-i {name}-both"
     assert esdedup_command(url, *f"attach {both}".split()).status == 0
+    new = run_command("scheme", "--threshold", "0.7", "-o", "new.json", "--db", "none.db")
+    assert new.status == 0, new.err
     table = {what: (int(base), float(each)) for what, base, each in ROW.findall(PAGE.read_text())}
     commands = {
         "index": f"index f.jsonl -i {name}",
@@ -50,7 +52,10 @@ def test_requests_are_at_most_those_of_the_table(
         "dedup": f"dedup -i {name} --apply --action delete --yes --log one.zst",
         "undo": f"undo one.zst -i {name} --yes",
         "backfill": f"backfill {both}",
+        "check": f"check {both}",
+        "report": f"report {both} -o report.html",
         "dedup of an alias": f"dedup {both} --apply --action delete --yes --log two.zst",
+        "switch": f"switch {both} --scheme new.json",
     }
     assert table.keys() == commands.keys()
     sent = {}
