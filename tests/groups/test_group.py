@@ -1,6 +1,5 @@
 """Groups of near-duplicates of a whole index, and how they are written into it."""
 
-import contextlib
 import itertools
 import random
 from collections import Counter
@@ -23,29 +22,6 @@ from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.places import with_tokens
 from tests.helpers.reference import groups_of_edges
-
-
-@pytest.mark.parametrize(
-    ("rule", "first"),
-    [
-        ("first", "1"), ("last", "10"), ("first:n", "2"), ("last:n", "10"), ("oldest:day", "10"),
-        ("newest:day", "2"), ("longest", "2"), ("shortest", "10"),
-    ],
-)  # fmt: skip
-def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
-    text = words(1, 60)
-    with esdedup.open(tmp_path / "a.db") as index:
-        index.add(
-            [
-                {"id": "10", "text": text, "n": 3, "day": "2024-01-01"},
-                {"id": "2", "text": text + " more and more", "n": -1.5, "day": "2024-03-01"},
-                {"id": "1", "text": text + " more"},
-            ]
-        )
-        (group,) = index.groups(method="components", keep=rule)
-    assert group.representative == first
-    assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
-
 
 # Groups on made-up texts
 
@@ -218,14 +194,22 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
 
 # Written into an index
 
+ALONE = (None,) * 4
+"""The marks of a document without a group."""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where work folders are made."""
+    monkeypatch.chdir(tmp_path)
+
 
 def opened(target: list[str]) -> esdedup.Index:
     return esdedup.open(target[1], *target[3:])
 
 
-def run(target: list[str], *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
-    with contextlib.chdir(cwd or Path.cwd()):
-        done = run_command(*arguments, *target)
+def run(target: list[str], *arguments: str) -> dict[str, Any]:
+    done = run_command(*arguments, *target)
     assert done.status == 0, done.err
     return done.json[-1]
 
@@ -247,44 +231,39 @@ def add(target: list[str], texts: dict[str, str]) -> None:
 
 @pytest.mark.on_every_server
 def test_documents_of_groups_get_them_and_others_lose_theirs(
-    target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
+    target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float]
 ) -> None:
     add(target, texts)
-    before = run(target, "group", "--dry-run", cwd=tmp_path)
-    assert "written" not in before
-    assert set(marks(target).values()) == {(None, None, None, None)}
-    answer = run(target, "group", "--method", "leader", cwd=tmp_path)
+    assert "written" not in run(target, "group", "--dry-run")
+    assert set(marks(target).values()) == {ALONE}
     expected = groups_of_edges(texts, pairs, "leader")
     sizes = Counter(expected.values())
     grouped = sum(size for size in sizes.values() if size > 1)
-    assert (answer["documents"], answer["written"]) == (len(texts), grouped)
-    assert answer["unchanged"] == len(texts) - grouped > 0
+    alone = len(texts) - grouped
+    for written in (grouped, 0):
+        answer = run(target, "group")
+        assert (answer["written"], answer["unchanged"]) == (written, len(texts) - written)
     for id, (group, original, similarity, distance) in marks(target).items():
         head = expected[id]
         assert group == (head if sizes[head] > 1 else None)
         assert original == (None if head == id else head)
         assert similarity == (None if head == id else pairs.get((head, id), pairs.get((id, head))))
         assert distance is None
-    again = run(target, "group", "--method", "leader", cwd=tmp_path)
-    assert (again["written"], again["unchanged"]) == (0, len(texts))
-    assert answer["sizes"] == again["sizes"]
     # By another rule and metric, the old marks go.
-    run(target, "group", "--sketch", "simhash", "--keep", "longest", cwd=tmp_path)
+    run(target, "group", "--sketch", "simhash", "--keep", "longest")
     found = marks(target)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
-    assert sum(mark[0] is None for mark in found.values()) > 0
-    every = run(target, "group", "--collapse-ready", cwd=tmp_path)
+    assert ALONE in found.values()
+    every = run(target, "group", "--collapse-ready")
     assert every["written"] + every["unchanged"] == len(texts)
-    found = marks(target)
-    assert {id: mark[0] for id, mark in found.items()} == expected
-    alone = len(texts) - grouped
-    assert run(target, "group", "--collapse-ready", cwd=tmp_path)["written"] == 0
-    assert run(target, "group", cwd=tmp_path)["written"] == alone
-    assert sum(mark == (None,) * 4 for mark in marks(target).values()) == alone
+    assert {id: mark[0] for id, mark in marks(target).items()} == expected
+    assert run(target, "group", "--collapse-ready")["written"] == 0
+    assert run(target, "group")["written"] == alone
+    assert [*marks(target).values()].count(ALONE) == alone
     with opened(target) as index:
         assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
-    assert not list(tmp_path.glob("*.group"))
+    assert not list(Path().glob("*.group"))
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
@@ -315,7 +294,7 @@ def test_only_documents_whose_marks_differ_are_read_again(
         read.clear()
         assert index.group().marks.written == 2
         assert {*read} == {"new", member}
-    assert marks(target)["new"] == marks(target)[member] == (None,) * 4
+    assert marks(target)["new"] == marks(target)[member] == ALONE
 
 
 def test_a_document_that_changed_meanwhile_is_left_as_it_is(

@@ -113,16 +113,3 @@ def test_items_and_clauses_keep_documents_apart(tmp_path: Path) -> None:
         found = scored(texts, grouped(index, **SETTING, split_templates=True))
     assert found["kept"] >= 0.98
     assert found["found"] >= 0.98
-
-
-@local
-def test_words_of_examples_are_text(place: Place) -> None:
-    documents = letters()
-    for each in documents:
-        each["text"] = each["text"].replace("Anna Berg", "<b>Anna</b>\x1b[2J Berg")
-    target = fill(place, documents)
-    options = ["--method", "components", "-t", "0.6", *target]
-    ran = run_command("report", "-o", "page.html", *options)
-    assert "looks like a template" in ran.err
-    assert "\x1b" not in ran.err
-    assert "<b>" not in Path("page.html").read_text("utf-8")
