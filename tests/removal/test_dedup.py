@@ -287,11 +287,6 @@ def test_killed_at_any_call(place: Place, there: Store, store: Store, action: Ac
         assert whole(there) == {}
 
 
-def product_of(store: Store) -> str:
-    assert isinstance(store, ClusterStore)
-    return store.cluster.product.split()[0].lower()
-
-
 @clusters
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_answer_that_was_lost(
@@ -299,7 +294,8 @@ def test_an_answer_that_was_lost(
 ) -> None:
     fill(store, sources(4))
     before = whole(store)
-    with Proxy(str(place.target), product_of(store)) as proxy:
+    assert isinstance(store, ClusterStore)
+    with Proxy(str(place.target), store.cluster.product.split()[0].lower()) as proxy:
         far = Place(proxy.url, place.index).open()
         proxy.drop_after = 1
         report = apply(action, by=far)

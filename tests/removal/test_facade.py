@@ -29,11 +29,6 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> esdedup.Index:
     return opened
 
 
-def sources(index: esdedup.Index) -> dict[str, Any]:
-    ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
-    return {one.id: one.source for one in index.store.get(ids)}
-
-
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
@@ -65,7 +60,8 @@ def test_documents_without_an_id_get_a_random_one(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         for _ in range(2):
             assert index.add([*documents, {"id": "own", "text": "an own id"}]).failed == 0
-        found = sources(index)
+        ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
+        found = {one.id: one.source for one in index.store.get(ids)}
         assert len(found) == 11
         assert all(re.fullmatch("[0-9a-f]{32}", id) for id in found if id != "own")
         # Their fields are those that were given.
