@@ -4,7 +4,6 @@ import gzip
 import json
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,12 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-import esdedup
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
 from esdedup.proxy.app import Service
 from esdedup.proxy.upstream import Upstream
-from tests.conftest import delete_index
 from tests.helpers.http import HTTP
 from tests.proxy.conftest import GZIP, JSON, MB, NDJSON, connect, items, metric, post, source
 from tests.servers.enriching import Enriching
@@ -245,15 +242,3 @@ def test_a_wrong_password_is_tried_once_and_is_the_clients(
             assert guard.requests == before + 1
         assert metric(proxy, "documents_total") == 0
         assert metric(proxy, 'requests_total{kind="bulk",status="401"}') == 1
-
-
-def test_an_attached_index_has_tokens_from_its_next_document_on(
-    proxy: Enriching, elasticsearch_url: str
-) -> None:
-    name = f"esdedup-limits-{uuid.uuid4().hex[:12]}"
-    for id, expected in (("1", False), ("2", True)):
-        HTTP.put(f"{proxy.url}/{name}/_doc/{id}", json={"text": "a b c"}).raise_for_status()
-        assert (FIELD in source(elasticsearch_url, name, id)) is expected
-        with esdedup.open(elasticsearch_url, name) as index:
-            index.create()
-    delete_index(elasticsearch_url, name)

@@ -99,6 +99,14 @@ def test_a_new_data_stream_has_all_tokens(setup: Setup, base: str) -> None:
     assert counts(direct, f"{base}-stream") == (30, 10)
 
 
+def test_an_attached_index_has_tokens_from_its_next_document_on(setup: Setup, base: str) -> None:
+    for total, having in ((5, 0), (10, 5)):
+        bulk(setup.proxy.url, f"{base}-1", 5)
+        assert counts(setup.direct, f"{base}-1") == (total, having)
+        with esdedup.open(setup.direct, f"{base}-1") as index:
+            index.create()
+
+
 def test_single_documents_make_an_index_too(setup: Setup, base: str) -> None:
     direct, proxy = setup.direct, setup.proxy.url
     template(direct, base)

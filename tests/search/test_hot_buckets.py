@@ -1,7 +1,6 @@
 """Buckets that boilerplate makes: found, left out of searches, and said so."""
 
 import json
-import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -17,7 +16,6 @@ from esdedup.models import Document
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
-from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command, words
 from tests.helpers.places import Place, with_tokens
 
@@ -233,41 +231,35 @@ def test_buckets_of_a_list() -> None:
 
 
 @pytest.mark.on_every_server
-def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_alias_and_a_switch(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.5)
-    name = f"esdedup-hot-{uuid.uuid4().hex[:10]}"
     meta = {"team": "news"}
-    try:
-        for part in ("a", "b"):
-            body = {"aliases": {name: {"is_write_index": part == "b"}}, "mappings": {"_meta": meta}}
-            call(url, "PUT", f"/{name}-{part}", body)
-            with esdedup.open(url, f"{name}-{part}") as index:
-                index.add([{"id": part, "text": ENGLISH}])
-        with esdedup.open(url, name) as index:
-            (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
-            (_, *rest) = tokens = list(bare.tokens["minhash"])
-            assert index.hot_buckets(1).buckets[0].documents == 2
-            index.stop(tokens)
-            assert index.similar(ENGLISH).blind
-            stale = index.store.meta()
-            index.stop(rest)
-            assert index.similar(ENGLISH).asked == 1
-            # Who made a list of what the index said before does not overwrite the one of now.
-            assert stale is not None
-            with pytest.raises(StoreError, match="changed by another"):
-                index.store.renew(stale, replace(stale, stop=()))
-        for part in ("a", "b"):
-            mapping = call(url, "GET", f"/{name}-{part}/_mapping")[f"{name}-{part}"]["mappings"]
-            assert mapping["_meta"]["team"] == "news"
-            assert len(mapping["_meta"]["esdedup"]["stop"]) == 11
-        Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
-        ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json")
-        assert ran.status == 0, ran.err
-        assert "The stop list (11 tokens) was of the old scheme and is empty now" in ran.err
-        with esdedup.open(url, name) as index:
-            assert (index.scheme.seed, index.meta.stop) == (9, ())
-            assert index.similar(ENGLISH).stopped == 0
-    finally:
-        for part in ("a", "b"):
-            delete_index(url, f"{name}-{part}")
+    for part in ("a", "b"):
+        body = {"aliases": {name: {"is_write_index": part == "b"}}, "mappings": {"_meta": meta}}
+        call(url, "PUT", f"/{name}-{part}", body)
+        with esdedup.open(url, f"{name}-{part}") as index:
+            index.add([{"id": part, "text": ENGLISH}])
+    with esdedup.open(url, name) as index:
+        (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
+        (_, *rest) = tokens = list(bare.tokens["minhash"])
+        assert index.hot_buckets(1).buckets[0].documents == 2
+        index.stop(tokens)
+        assert index.similar(ENGLISH).blind
+        stale = index.store.meta()
+        index.stop(rest)
+        assert index.similar(ENGLISH).asked == 1
+        # Who made a list of what the index said before does not overwrite the one of now.
+        assert stale is not None
+        with pytest.raises(StoreError, match="changed by another"):
+            index.store.renew(stale, replace(stale, stop=()))
+    for part in ("a", "b"):
+        mapping = call(url, "GET", f"/{name}-{part}/_mapping")[f"{name}-{part}"]["mappings"]
+        assert mapping["_meta"]["team"] == "news"
+        assert len(mapping["_meta"]["esdedup"]["stop"]) == 11
+    Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json")
+    assert ran.status == 0, ran.err
+    assert "The stop list (11 tokens) was of the old scheme and is empty now" in ran.err
+    with esdedup.open(url, name) as index:
+        assert (index.scheme.seed, index.meta.stop) == (9, ())
+        assert index.similar(ENGLISH).stopped == 0

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,7 +20,6 @@ from esdedup.spark import groups, report_of
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.store import ClusterStore
-from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, words
 from tests.helpers.processes import await_true
 from tests.servers.node import Node
@@ -33,20 +31,6 @@ SHARDS = {"number_of_shards": 3, "number_of_replicas": 0}
 GROUPED_BUT_ID = ("digest", "group", "original", "similarity")
 GROUPED = "id string, digest string, group string, original string, similarity double"
 NOTHING: dict[str, Any] = {"group": None, "original": None, "similarity": None}
-
-
-@pytest.fixture(params=["elasticsearch", "opensearch"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
-@pytest.fixture
-def name(url: str) -> Iterator[str]:
-    """An index that does not exist yet."""
-    made = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
-    yield made
-    delete_index(url, made)
 
 
 def made(url: str, name: str, documents: int) -> None:
@@ -118,34 +102,29 @@ def test_documents_are_read_once(
     assert "s3cret-word" not in capsys.readouterr().out
 
 
-def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, elasticsearch_url: str) -> None:
-    name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
+def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, url: str, name: str) -> None:
     scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 4))
-    with esdedup.open(
-        elasticsearch_url, name, scheme=scheme, text_field=["title", "body"]
-    ) as index:
+    with esdedup.open(url, name, scheme=scheme, text_field=["title", "body"]) as index:
         index.add(
             {"id": str(n), "title": words(n % 40, 4), "body": f"{words(n % 40, 12)} {n}", "n": n}
             for n in range(100)
         )
         local = index.groups(threshold=0.7, keep="last:n")
-        df = read_index(spark, elasticsearch_url, name, fields=["n"])
+        df = read_index(spark, url, name, fields=["n"])
         df = groups(df.withColumn("n", df["n"].cast("int")), threshold=0.7, keep="last:n")
-        assert write_groups(df, elasticsearch_url, name).written == 100
+        assert write_groups(df, url, name).written == 100
         report = index.group(threshold=0.7, keep="last:n")
         index.judge("0", "40", "different")
         with pytest.raises(esdedup.UsageError, match="has judgements"):
-            write_groups(df, elasticsearch_url, name)
+            write_groups(df, url, name)
     assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)
     assert report_of(df).basis == local.basis
-    delete_index(elasticsearch_url, name)
 
 
 def test_a_point_in_time_that_is_gone(
-    spark: SparkSession, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
-    made(elasticsearch_url, name, 3)
+    made(url, name, 3)
     opening = ClusterStore.open_point
 
     def closed(store: ClusterStore, keep_alive: str) -> str:
@@ -154,11 +133,10 @@ def test_a_point_in_time_that_is_gone(
         return point
 
     monkeypatch.setattr(ClusterStore, "open_point", closed)
-    read = read_index(spark, elasticsearch_url, name)
+    read = read_index(spark, url, name)
     gone = read.selectExpr("id", *(f"cast(null as string) `{each}`" for each in GROUPED_BUT_ID))
     with pytest.raises(PySparkException, match=r"StoreError: .* is lost.*\. Read the index again"):
-        write_groups(gone, elasticsearch_url, name)
-    delete_index(elasticsearch_url, name)
+        write_groups(gone, url, name)
 
 
 @pytest.mark.on_every_server
@@ -187,14 +165,14 @@ def test_groups_are_written(spark: SparkSession, url: str, name: str) -> None:
     assert ours(url, name) == {**alone, "d1": smaller["d1"]}
 
 
-def test_arguments_are_checked(spark: SparkSession, elasticsearch_url: str) -> None:
+def test_arguments_are_checked(spark: SparkSession, url: str) -> None:
     df = spark.createDataFrame([("a",)], "id string")
     with pytest.raises(esdedup.UsageError, match="no column 'digest'"):
-        write_groups(df, elasticsearch_url, "none")
+        write_groups(df, url, "none")
     with pytest.raises(esdedup.IndexNotFound):
-        read_index(spark, elasticsearch_url, "none")
+        read_index(spark, url, "none")
     with pytest.raises(esdedup.UsageError, match="the column 'text' is there already"):
-        read_index(spark, elasticsearch_url, "none", fields=["text"])
+        read_index(spark, url, "none", fields=["text"])
 
 
 @pytest.fixture

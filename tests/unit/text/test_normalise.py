@@ -124,10 +124,10 @@ def test_compatibility_forms_and_case(text: str, normal: str, folded: str) -> No
     assert one(text) == folded
 
 
-@pytest.mark.parametrize("form", ["NFD", "nfkc", ""])
-def test_another_form_is_refused(form: Form) -> None:
-    with pytest.raises(UsageError, match="use NFKC, NFC or none"):
-        Normalisation(form)
+def test_another_form_is_refused() -> None:
+    for form in ("NFD", "nfkc", ""):
+        with pytest.raises(UsageError, match="use NFKC, NFC or none"):
+            Normalisation(form)  # type: ignore[arg-type]
 
 
 UNITS = ["\u0301\u0316", "\u0f73", "\u0301\uff9e", "\u0344\u0316", "\u0345\u0301", "\u0f75\u0f71"]
