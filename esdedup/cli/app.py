@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import typer
 from typer.main import get_group
@@ -110,10 +109,8 @@ def main() -> None:
     except typer.Exit as end:
         if end.exit_code:
             sys.exit(end.exit_code)
-    except UsageError as error:
-        _fail(error, 2)
     except EsdedupError as error:
-        _fail(error, 1)
+        _fail(error, 2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except OSError as error:
@@ -131,40 +128,35 @@ def main() -> None:
 @contextmanager
 def _other_signals_interrupt() -> Iterator[None]:
     """Let the first SIGTERM or SIGHUP, unless ignored, end the program as Ctrl-C does."""
-    came: list[int] = []
-
-    def end(number: int, _: object) -> None:
-        if not came:
-            came.append(number)
-            signal.raise_signal(signal.SIGINT)
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if came:
-            signal.default_int_handler(number, frame)
-
-    interrupting = signal.getsignal(signal.SIGINT)
-    usual = interrupting in (signal.default_int_handler, signal.SIG_IGN)
-    if not usual or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    came: list[int] = []
+    interrupting = signal.getsignal(signal.SIGINT)
+
+    def end(number: int, _: object) -> None:
+        if came:
+            return
+        came.append(number)
+        if interrupting == signal.SIG_IGN:
+            # So a shell starts a program in the background.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.raise_signal(signal.SIGINT)
+
     ending = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
     ours = [each for each in ending if signal.getsignal(each) == signal.SIG_DFL]
-    if interrupting == signal.SIG_IGN:
-        # So a shell starts a program in the background.
-        signal.signal(signal.SIGINT, interrupt)
     for number in ours:
         signal.signal(number, end)
     try:
         yield
     finally:
-        if came:
-            signal.signal(came[0], signal.SIG_DFL)
-            signal.raise_signal(came[0])
-            # The first process of a container is not ended by it.
-            sys.exit(128 + came[0])
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, interrupting)
+        if came:
+            signal.raise_signal(came[0])
+            # The first process of a container is not ended by it.
+            sys.exit(128 + came[0])
 
 
 def _fail(error: object, status: int) -> None:

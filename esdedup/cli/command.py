@@ -26,11 +26,7 @@ _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connecti
 _OTHER_NAMES = {
     "add": ["index"],
     "delete": ["dedup", "drop"],
-    "find": ["similar"],
-    "import": ["index"],
-    "ls": ["list"],
     "remove": ["dedup", "drop"],
-    "restore": ["undo"],
     "search": ["similar"],
 }
 

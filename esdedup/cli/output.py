@@ -237,19 +237,18 @@ def warn_after(
     message(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
 
 
-def can_answer() -> bool:
-    """Return whether a question can be answered. A service may have no standard input at all."""
-    return sys.stdin is not None and sys.stdin.isatty()
+def require_answer(yes: bool, question: str) -> None:
+    """Raise UsageError if a question can't be answered, unless `yes` is set."""
+    # A service may have no standard input at all.
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise UsageError(f"{question} Not a terminal: pass --yes to confirm")
 
 
 def confirm(question: str, yes: bool) -> None:
     """Ask a question on a terminal, unless `yes` is set. End with status 1 if it is declined."""
-    if yes:
-        return
-    if not can_answer():
-        message(f"{question} Not a terminal: pass --yes to confirm")
+    require_answer(yes, question)
     try:
-        if can_answer() and typer.confirm(message_of(question), err=True):
+        if yes or typer.confirm(message_of(question), err=True):
             return
     except typer.Abort as error:
         raise KeyboardInterrupt from error
@@ -335,8 +334,8 @@ class Progress:
 
     def count(self, documents: int) -> None:
         """Count and show documents that are done."""
-        self._counted += documents
-        self.show(self._counted)
+        self._steps += documents
+        self.show(self._steps)
 
     def show(self, documents: int) -> None:
         """Show the documents done, if it is time to."""
@@ -360,5 +359,5 @@ class Progress:
             message(line)
 
     def _begin(self, title: str, total: int | None) -> None:
-        self._title, self._total, self._steps, self._counted = title, total, 0, 0
+        self._title, self._total, self._steps = title, total, 0
         self._begun = self._shown = time.monotonic()

@@ -123,7 +123,7 @@ def test_indices_are_listed_and_dropped(url: str, name: str) -> None:
         listed = {each["index"]: each for each in run("list", *target).json}
         assert listed[name]["documents"] == 6
         assert name in run("list", "--table", *target).out
-        kept = run("drop", "-i", name, *target, status=1)
+        kept = run("drop", "-i", name, *target, status=2)
         assert "6 documents" in kept.err
         assert "pass --yes" in kept.err
         run("drop", "-i", name, *target, "--yes")

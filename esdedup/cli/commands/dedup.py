@@ -34,10 +34,7 @@ def dedup_command(
     ),
     to: str | None = setting(None, "Index to move to; created if there is none.", metavar="INDEX"),
     log: Path | None = setting(
-        None,
-        "New log file, for esdedup undo.",
-        rare=True,
-        show_default="INDEX.dedup-TIME.jsonl.zst",
+        None, "New log for esdedup undo.", rare=True, show_default="INDEX.dedup-TIME.jsonl.zst"
     ),
     k: int = setting(20, "Maximum number of groups to show.", "-k", min=1),
     yes: bool = yes(),
@@ -55,21 +52,21 @@ def dedup_command(
         raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
     if not apply and (to or log):
         raise UsageError("--to and --log require --apply")
-    _require_answer(yes or not apply, "--apply")
+    output.require_answer(yes or not apply, "--apply asks before it changes anything.")
     wanted: Action = action if apply and action is not None else "delete"
     with target.open() as index:
         output.warn_before(index, grouping.limits)
         with output.Progress() as progress:
             plan = index.dedup(wanted, to=to, log=log, on_step=progress.step, grouping=grouping)
-        groups = plan.groups
-        output.warn_after(groups.recall, groups.capped, groups.grouping.limits, groups.judged)
+        groups, grouping = plan.groups, plan.groups.grouping
+        output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
         if not as_json:
             title = capital(index.store.where)
             output.print_groups(groups, k, "-k N shows more, --json all", title)
             # The duplicates are seen before they are changed.
             sys.stdout.flush()
         elif not apply:
-            measure = "distance" if groups.grouping.by_distance else "similarity"
+            measure = "distance" if grouping.by_distance else "similarity"
             for group in groups:
                 found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
                 output.print_json({"keep": group.representative, "duplicates": found})
@@ -77,10 +74,8 @@ def dedup_command(
         documents = count(len(groups.ids), "document")
         message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
         if unlike := int(groups.unlike.sum()):
-            rule = joined_though_unlike(groups.grouping, groups.judged)
-            message(f"{unlike:,} of them are {rule}")
-        meta = index.meta_of(groups.grouping.limits)
-        message(*template_warnings(index.store, meta, groups))
+            message(f"{unlike:,} of them are {joined_though_unlike(grouping, groups.judged)}")
+        message(*template_warnings(index.store, index.meta_of(grouping.limits), groups))
         if not apply:
             if groups.duplicates:
                 message("Nothing was changed. To change it: --apply --action delete, mark or move")
@@ -132,7 +127,7 @@ def undo_command(
     restored whole, and marks are removed. A document that another client has changed since is
     skipped.
     """
-    _require_answer(yes, "undo")
+    output.require_answer(yes, "undo asks before it changes anything.")
     reader = LogReader(log)
     header = reader.header
     if into is not None:
@@ -167,12 +162,6 @@ def undo_command(
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
     if report.failures or report.damage:
         raise Exit(1)
-
-
-def _require_answer(yes: bool, what: str) -> None:
-    """Raise UsageError if a question can't be answered."""
-    if not yes and not output.can_answer():
-        raise UsageError(f"{what} asks before it changes anything; not a terminal: pass --yes")
 
 
 def _report(

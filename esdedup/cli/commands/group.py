@@ -3,10 +3,11 @@
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from typer import Exit
 
-from esdedup import Grouping, StoreError
+from esdedup import Grouping
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import dead_letters
@@ -45,28 +46,18 @@ def group_command(
         output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)
         folder = work or index.place.work_folder("group")
+        how: dict[str, Any] = {"work": folder, "on_step": progress.step, "grouping": grouping}
         if dry_run:
-            groups, marks = (
-                index.groups(work=folder, on_step=progress.step, grouping=grouping),
-                None,
-            )
+            groups, marks = index.groups(**how), None
             missed = index.missed(groups)
         else:
-            report = index.group(
-                collapse_ready=collapse_ready, work=folder, on_step=progress.step, grouping=grouping
-            )
+            report = index.group(collapse_ready=collapse_ready, **how)
             groups, marks, missed = report.groups, report.marks, report.missed
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
-    unwritten: StoreError | None = None
     if results.output is not None:
-        try:
-            results.write(groups)
-            place["output"] = str(results.output.resolve())
-        except StoreError as error:
-            # The index may have been changed already, which is reported first.
-            unwritten = error
+        place["output"] = str(results.output.resolve())
     sizes = sorted(Counter(groups.sizes.tolist()).items())
     if as_json:
         made = () if marks is None else ("written", "unchanged", "stale", "failed")
@@ -104,7 +95,8 @@ def group_command(
             f"{count(missed, 'document')} missed: they were added or changed after the others"
             " had been read (run this again), or several indices behind the name have their ids"
         )
-    if unwritten is not None:
-        raise unwritten
+    # After the report, because the index may have been changed already.
+    if results.output is not None:
+        results.write(groups)
     if marks is not None and (marks.failed or (marks.stale and not marks.written)):
         raise Exit(1)

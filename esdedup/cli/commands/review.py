@@ -44,9 +44,8 @@ def review_command(
         message("Ctrl-C ends it")
 
     job = serve(review, port, started)
-    if job is None:
-        message("Ended")
-    elif job.ended:
-        message(f"Ended. {job} was stopped")
-    else:
-        message(f"Ended. {job} was still at work: it did not end by itself")
+    message("Ended")
+    if job is not None:
+        message(
+            f"{job} was {'stopped' if job.ended else 'still at work and did not end by itself'}"
+        )

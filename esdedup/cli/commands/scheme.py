@@ -1,6 +1,5 @@
 """esdedup scheme: choose parameters, show their recall and cost, and write them to a file."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from esdedup.cli.options import Target, as_json, scheme_in
 from esdedup.cli.output import (
     Kind,
     Progress,
+    json_line,
     message,
     only_plain,
     print_facts,
@@ -99,17 +99,15 @@ def scheme_command(
     if seed is not None:
         base = replace(base, seed=seed)
     base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
-    needed = bands_needed(threshold, recall, 1) if 0 < threshold < 1 and 0 < recall < 1 else None
-    permutations = base.banded.permutations
-    # Signatures long enough for the recall, if any length is.
-    while permutations < min(needed or 0, MOST_PERMUTATIONS):
-        permutations *= 2
-    base = base.replaced(base.banded.wide(min(permutations, MOST_PERMUTATIONS)))
+    if 0 < threshold < 1 and 0 < recall < 1:
+        # Signatures long enough for the recall, if any length is.
+        needed = bands_needed(threshold, recall, 1) or 1
+        length = max(base.banded.permutations, 1 << (needed - 1).bit_length())
+        base = base.replaced(base.banded.wide(min(length, MOST_PERMUTATIONS)))
     found = choices(threshold, recall, neighbours, base)
     made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
     if output is not None:
-        page = json.dumps(made.to_json(), ensure_ascii=False) + "\n"
-        write_page("--output", output, page)
+        write_page("--output", output, json_line(made.to_json()))
     if as_json:
         answer = made.to_json()
         if drawn is not None:

@@ -153,10 +153,9 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
         return None
     if not words:
         return "The text has no words: only documents of the same text are found"
-    unit = "character" if scheme.shingling.unit == "char" else "word"
+    units = count(words, "character" if scheme.shingling.unit == "char" else "word")
     return (
-        f"The text has {count(words, unit)}, fewer than the {size} of a shingle: only documents of"
-        f" just {'this' if words == 1 else 'these'} are similar"
+        f"The text has {units}, fewer than the {size} of a shingle: only texts of them are similar"
     )
 
 

@@ -1,8 +1,7 @@
 """esdedup list, stats, stop, drop: show what there is, change a stop list, delete an index."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from esdedup import UsageError
@@ -55,19 +54,16 @@ def stats_command(
     ]
     output.print_facts(rows, capital(where))
     if largest is not None:
-        _show_buckets(largest, largest.buckets, "Largest buckets", as_json=False)
+        _show_buckets(largest, "Largest buckets", as_json=False)
 
 
 def _as_json(bucket: HotBucket) -> dict[str, Any]:
     return {**bucket.to_json(), "text": output.snippet(bucket.text)}
 
 
-def _show_buckets(
-    found: HotBuckets, buckets: Sequence[HotBucket], title: str, *, as_json: bool
-) -> None:
-    """Print some of the buckets that were found."""
+def _show_buckets(found: HotBuckets, title: str, *, as_json: bool) -> None:
     rows = []
-    for each in buckets:
+    for each in found.buckets:
         if as_json:
             output.print_json(_as_json(each))
         numbers = str(each.position), f"{each.documents:,}", f"{each.share:.2%}"
@@ -110,7 +106,7 @@ def stop_command(
             found = index.hot_buckets(None, over=over, sketches=[scheme.sketch(sketch).name])
             fresh = [bucket for bucket in found.buckets if bucket.entry not in before]
             larger = f"more than {count(over, 'document')}"
-            _show_buckets(found, fresh, f"Buckets of {larger}", as_json=as_json)
+            _show_buckets(replace(found, buckets=fresh), f"Buckets of {larger}", as_json=as_json)
             # The buckets are seen before they are stopped.
             sys.stdout.flush()
             if fresh:
