@@ -78,12 +78,10 @@ def _record(option: TyperOption) -> tuple[str, str]:
 
 
 class Commands(TyperGroup):
-    """The commands, each in a module that is imported when it is run.
-
-    listed: modules by command, with a summary, under the headings of the help.
-    """
+    """The commands, each in a module that is imported when it is run."""
 
     listed: Mapping[str, Mapping[str, tuple[str, str]]]
+    """Modules by command, with a summary, under the headings of the help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""

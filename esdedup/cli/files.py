@@ -50,11 +50,7 @@ class FileOptions:
     workers: int = options.workers()
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
-        """Return the files that arguments name, also by a folder or a pattern.
-
-        columns: those that each file must have, as a table. Raises UsageError if a file can't be
-        read, before the first document is sent.
-        """
+        """Return the files that arguments name. columns: those that each must have, as a table."""
         check_encoding(self.encoding)
         files, left_out = files_named(arguments, self.format)
         for file in files:
@@ -73,8 +69,7 @@ class FileOptions:
     ) -> Iterator[Chunk]:
         """Return the records of all files in chunks, with the errors of `checked`.
 
-        advance: called with numbers of bytes read. columns: of tables, to read with those of the
-        text and the id; None for all.
+        columns: of tables, to read with those of the text and the id; None for all.
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
@@ -102,12 +97,7 @@ def warn_of_records(repeated: int, first: str | None, without_words: int) -> Non
 def checked(
     chunks: Iterator[Chunk], text_fields: Sequence[str], id_field: str | None
 ) -> Iterator[Chunk]:
-    """Return the same chunks after a check of the first records.
-
-    Raises UsageError if none of the first thousand records has any of the text fields, or none has
-    the id field: their names are wrong, and all records would be rejected. Warns if one of several
-    text fields is missing.
-    """
+    """Return the same chunks after a check of the names of fields by the first records."""
     begun: list[Chunk] = []
     names: dict[str, None] = {}
     missing = {*text_fields, *([id_field] if id_field else [])}

@@ -102,11 +102,7 @@ class Target(_Cluster):
 
     @property
     def where(self) -> Connection | Path:
-        """The cluster or the file that holds the index.
-
-        An option counts before an environment variable. Raises UsageError if both are options, or
-        both are variables.
-        """
+        """The cluster or the file that holds the index; an option counts before a variable."""
         if not (address := self.url or self.cloud_id):
             refuse([each.name for each in fields(_Cluster)], "requires a cluster (--url)")
             return self.db or Path(DEFAULT_FILE)

@@ -151,11 +151,7 @@ def check_page(option: str, path: Path) -> None:
 
 
 def write_page(option: str, path: Path, page: str) -> None:
-    """Write a page of HTML, which only its owner may read if it is new.
-
-    Raises UsageError, naming the option, if it can't be written, or if the file holds something
-    else than such a page.
-    """
+    """Write a page that only its owner may read, unless the file holds something else."""
     try:
         if path.is_file():
             with path.open("rb") as file:
@@ -208,11 +204,7 @@ def capital(text: str) -> str:
 
 
 def warn_before(index: Index, limits: Limits) -> None:
-    """Warn of documents without tokens, and of the stop list, before a comparison.
-
-    Raises UsageError for limits of another measure than the sketch's, StoreError if no document has
-    tokens.
-    """
+    """Warn of documents without tokens, and of the stop list. Raise StoreError without tokens."""
     chosen = sketch_of(index.scheme, limits)
     found = index.statistics()
     if found.documents and not found.sketched:
@@ -258,10 +250,7 @@ def confirm(question: str, yes: bool) -> None:
 
 @contextmanager
 def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
-    """Report the counts so far, and how to resume, if the work fails or is interrupted.
-
-    before: returns the counts in words. otherwise: another way than to resume.
-    """
+    """Report the counts so far, in words, and how to resume, if the work does not end."""
     advice = "Before this: {}. Run the same command again to resume{}"
     try:
         yield
@@ -284,10 +273,7 @@ def totalling(
     in_words: Callable[[_Report], str],
     otherwise: str = "",
 ) -> Iterator[Callable[[_Report], None]]:
-    """Show the progress of reports, and their total in words if the work fails or is interrupted.
-
-    most: documents of the whole work. done: those of a report. otherwise: as in `resumable`.
-    """
+    """Show the progress of reports, and their total, in words, if the work does not end."""
     with Progress() as progress, resumable(lambda: in_words(total), otherwise):
 
         def on_report(report: _Report) -> None:
@@ -299,10 +285,7 @@ def totalling(
 
 
 class Progress:
-    """Shows on standard error how far a job is: in place on a terminal, else a line now and then.
-
-    total: the steps of the job, such as bytes; None if they are not known. --quiet shows nothing.
-    """
+    """Shows on standard error how far a job is. total: its steps, such as bytes, if known."""
 
     def __init__(self, title: str = "", total: int | None = None) -> None:
         self._begun = self._shown = 0.0

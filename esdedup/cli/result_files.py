@@ -25,10 +25,7 @@ class ResultFile:
     )
 
     def check(self, inputs: Iterable[str] = ()) -> None:
-        """Raise UsageError if the file can't be written, before any work.
-
-        inputs: files that the command reads.
-        """
+        """Raise UsageError if the file can't be written. inputs: files that the command reads."""
         if (path := self.output) is None:
             return
         check_page("--output", path)
@@ -44,8 +41,7 @@ class ResultFile:
     def write(self, table: Tabular, rows: Iterator[tuple[Any, ...]] | None = None) -> int:
         """Write a table to the file as a whole, or not at all, and return the number of rows.
 
-        A new file is readable by its owner only. rows: in place of the table's own. Raises
-        StoreError if the file can't be written.
+        rows: in place of the table's own.
         """
         assert self.output is not None
         path = self.output.resolve()

@@ -126,8 +126,6 @@ def check_command(
     """
     if role is not None:
         if product is None:
-            if not target.url and not target.cloud_id:
-                raise UsageError("name the product (--product), or the cluster (--url)")
             with target.connected() as cluster:
                 product = "opensearch" if cluster.is_opensearch else "elasticsearch"
         made = role_of(role, product, target.index, to)

@@ -1,6 +1,7 @@
 """esdedup backfill, switch: compute tokens of documents that an index holds already."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 from typer import Exit
@@ -45,15 +46,13 @@ def backfill_command(
             output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
         with dead_letters(dead_letter, target.index) as letters:
-            report = _fill(cluster, plan, effort, letters)
+            report = _fill(cluster, effort, letters, plan)
         now = 0 if stale else admin.plan_backfill(cluster, target.index).waiting
     # Documents without a text never get tokens.
     left = max(0, now - report.without_text - report.failed)
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.whole.id}"
     _show(report, title, len(left_out), target, as_json)
-    if report.failures:
-        message(f"{count(report.failed, 'document')} not updated: see {letters.path}")
     if left and not plan.left_out:
         message(f"{count(left, 'document')} without tokens came meanwhile: run this again")
     if report.failures or plan.left_out or left:
@@ -82,17 +81,12 @@ def switch_command(
             message(f"{target.index!r} has scheme {plan.meta.whole.id} already")
             return
 
-        def fill(filling: admin.BackfillPlan) -> admin.ChangeReport:
-            report = _fill(cluster, filling, effort, letters)
-            if report.failures:
-                message(f"The documents that were not updated: see {letters.path}")
-            return report
-
         following = plan.following
         if plan.stage == "begin":
-            message(f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}")
-            message(f"to scheme {following.whole.id} in the field {following.field!r}:")
+            before = f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}"
+            message(f"{before} to scheme {following.whole.id} in the field {following.field!r}:")
             message(json.dumps(index_mapping(following)["properties"]))
+        fill = partial(_fill, cluster, effort, letters)
         done = admin.switch(cluster, plan.name, wanted, text_field, fill=fill, on_wait=message)
         _show(done, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
         if plan.meta.stop:
@@ -104,7 +98,7 @@ def switch_command(
 
 
 def _fill(
-    cluster: Cluster, plan: admin.BackfillPlan, effort: admin.Effort, letters: DeadLetterFile
+    cluster: Cluster, effort: admin.Effort, letters: DeadLetterFile, plan: admin.BackfillPlan
 ) -> admin.ChangeReport:
     """Fill while showing the progress, and report the counts if it stops early."""
     failed: set[str] = set()
@@ -123,7 +117,10 @@ def _fill(
         lambda so_far: so_far.read,
         lambda so_far: f"{so_far.read} documents read, {so_far.written} written",
     ) as on_report:
-        return admin.backfill(cluster, plan, effort, on_update)
+        done = admin.backfill(cluster, plan, effort, on_update)
+    if done.failures:
+        message(f"{count(done.failed, 'document')} not updated: see {letters.path}")
+    return done
 
 
 def _show(

@@ -1,6 +1,7 @@
 """esdedup explain: show why two documents are similar, or not."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,6 @@ from esdedup.text.highlight import MarkedText
 
 _MOST = 20_000
 """Characters of each text on a terminal."""
-_SHARED = "black on green"
 
 
 def explain_command(
@@ -58,13 +58,16 @@ def _show(pair: Explanation) -> None:
     output.print_facts(facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
-    marks = _marks(console)
-    example = _shared("like this", marks)
-    console.print(Text.assemble("Shared ", pair.units, " are shown ", example, ":"))
+    opened, closed = _brackets(console)
+
+    def shared(text: str) -> tuple[str, str]:
+        return f"{opened}{text}{closed}", "black on green"
+
+    console.print(Text.assemble("Shared ", pair.units, " are shown ", shared("like this"), ":"))
     for side in sides:
         console.print()
         console.print(Text(visible(side.id), style="bold"))
-        console.print(_marked(side.text, marks, pair.units))
+        console.print(_marked(side.text, shared, pair.units))
     _warn_of_rest("this", pair, _MOST)
     for warning in pair.warnings:
         console.print(Text(f"\n{visible(warning)}", style="yellow"))
@@ -79,18 +82,14 @@ def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
             )
 
 
-def _marks(console: Console) -> tuple[str, str]:
+def _brackets(console: Console) -> tuple[str, str]:
     """Brackets for shared words if the terminal shows no colours, else nothing."""
     if console.color_system is not None and not console.no_color:
         return "", ""
     return ("[[", "]]") if output.only_plain() else ("⟦", "⟧")
 
 
-def _shared(text: str, marks: tuple[str, str]) -> tuple[str, str]:
-    return f"{marks[0]}{text}{marks[1]}", _SHARED
-
-
-def _marked(text: MarkedText, marks: tuple[str, str], units: str) -> Text:
+def _marked(text: MarkedText, shared: Callable[[str], tuple[str, str]], units: str) -> Text:
     shown = Text()
     for piece in text.pieces(CONTEXT, _MOST):
         if piece.left_out:
@@ -98,7 +97,7 @@ def _marked(text: MarkedText, marks: tuple[str, str], units: str) -> Text:
         elif piece.rest:
             shown.append(f" … {piece.rest:,} characters left out", "dim italic")
         elif piece.marked == "shared":
-            shown.append_tokens([_shared(visible(piece.text), marks)])
+            shown.append(*shared(visible(piece.text)))
         else:
             shown.append(visible(piece.text))
     return shown

@@ -9,6 +9,7 @@ from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, scheme_in, sketch_of
+from esdedup.cli.output import count, message
 from esdedup.ingest.policies import PolicyAction
 from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
@@ -83,26 +84,19 @@ def index_command(
             )
             opened.store.refresh()
         used = opened.scheme
-    output.print_counts(
-        asdict(report),
-        as_json,
-        of="Records",
-        title=output.capital(opened.store.where),
-        more=output.place_of(opened),
-    )
+    title = output.capital(opened.store.where)
+    output.print_counts(asdict(report), as_json, "Records", title, output.place_of(opened))
     warn_of_records(ids.count, ids.first, report.without_words)
     if policy.action != "keep":
         chosen = sketch_of(used, policy.limits)
         expected = chosen.recall(policy.limits, chosen.tokens, 1)
-        output.message(None if expected is None else lacking_recall(expected, policy.limits))
+        message(None if expected is None else lacking_recall(expected, policy.limits))
     if report.truncated:
-        output.message(
-            f"{output.count(report.truncated, 'document')} with more candidates than the"
+        message(
+            f"{count(report.truncated, 'document')} with more candidates than the"
             f" {policy.candidates} to compare with, or only buckets of the stop list: a duplicate"
             " may have been missed"
         )
     if report.failed:
-        output.message(
-            f"{report.failed} of {report.read} records were not indexed: see {letters.path}"
-        )
+        message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
         raise Exit(1)

@@ -41,10 +41,7 @@ class SearchOptions:
     )
 
     def limits(self, limits: Limits, **more: str | None) -> Limits:
-        """Return the limits, without the threshold for --nearest.
-
-        more: other options that name a text. Raises UsageError unless one option names a text.
-        """
+        """Return the limits, without the threshold for --nearest. more: options of a text."""
         given = {"text": self.text, "file": self.file, "id": self.id, **more}
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)

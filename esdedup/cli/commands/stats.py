@@ -120,24 +120,25 @@ def stop_command(
             now = count(len(after), "token")
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
         meta = index.meta
-        if over is None and not meta.stop and not as_json:
-            message("The stop list is empty")
-        for each in scheme.sketches if over is None else ():
-            own = sorted(stopped_tokens(meta.stop, each.key))
-            sizes = index.store.bucket_sizes(each.key, own, meta.of(each.name))
-            listed = [(f"{each.key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
-            if as_json:
-                for entry, size in listed:
-                    output.print_json({"token": entry, "documents": size})
-            elif listed:
-                shown = [(entry, f"{size:,}") for entry, size in listed]
-                output.print_table([("token", "key"), ("documents", "number")], shown)
+        rows: list[tuple[str, int]] = []
         for each in scheme.sketches:
-            if each.metric == "hamming" and stopped_tokens(meta.stop, each.key):
+            own = sorted(stopped_tokens(meta.stop, each.key))
+            if over is None:
+                sizes = index.store.bucket_sizes(each.key, own, meta.of(each.name))
+                rows += zip((f"{each.key}:{token}" for token in own), sizes, strict=True)
+            if own and each.metric == "hamming":
                 message(
                     f"Segments of {each.name} are stopped: no Hamming distance is guaranteed any"
                     " more"
                 )
+    if as_json:
+        for token, size in rows:
+            output.print_json({"token": token, "documents": size})
+    elif rows:
+        shown = [(token, f"{size:,}") for token, size in rows]
+        output.print_table([("token", "key"), ("documents", "number")], shown)
+    elif not meta.stop:
+        message("The stop list is empty")
 
 
 def list_command(target: Target, as_json: bool = as_json()) -> None:
