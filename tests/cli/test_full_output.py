@@ -18,7 +18,6 @@ COMMANDS = [
     "--help",
     "--version",
 ]
-"""One of each way to print."""
 
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 
