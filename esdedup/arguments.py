@@ -156,13 +156,10 @@ def from_settings(
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)
         (own if setting.path is None else inner.setdefault(setting.path, {}))[name] = value
-    if base is not None:
-        defaults: Any = base
-        own |= {path: replace(getattr(defaults, path), **some) for path, some in inner.items()}
-        changed: _Made = replace(defaults, **own) if own else base
-        return changed
-    held: dict[str, Any] = {each.name: each.default for each in fields(wanted)}
-    return kind(**own, **{path: replace(held[path], **some) for path, some in inner.items()})
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(wanted)}
+    held = vars(base) if base else defaults
+    own |= {path: replace(held[path], **some) for path, some in inner.items()}
+    return kind(**{**held, **own} if base else own)
 
 
 def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:

@@ -45,23 +45,16 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
     fields: list[pa.Field] = token_fields(scheme)
     if taken := [field.name for field in fields if field.name in data.schema.names]:
         raise UsageError(f"column {taken[0]!r} is there already: rename it")
-    whole = data.num_rows <= _ROWS_AT_ONCE
-    if whole and isinstance(data, pa.RecordBatch):
-        blocks = [data]
-    else:
-        # Few rows at a time, whose sketches fit into memory.
-        wanted = data.select([text_field]) if data.schema.names.count(text_field) == 1 else data
-        table = wanted if isinstance(wanted, pa.Table) else pa.Table.from_batches([wanted])
-        blocks = table.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    # Few rows at a time, whose sketches fit into memory; also of no rows, to check the column.
+    steps = range(0, max(1, data.num_rows), _ROWS_AT_ONCE)
+    blocks = (data.slice(first, _ROWS_AT_ONCE) for first in steps)
     made = [_columns(texts_in(block, text_field), scheme) for block in blocks]
-    for at, field in enumerate(fields):
-        parts = [columns[at] for columns in made]
+    for field, parts in zip(fields, zip(*made, strict=True), strict=True):
+        column = pa.chunked_array(parts, field.type)
         if isinstance(data, pa.RecordBatch):
-            data = data.append_column(
-                field, parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-            )
-        else:
-            data = data.append_column(field, pa.chunked_array(parts, field.type))
+            # Combining copies a single chunk too.
+            column = parts[0] if len(parts) == 1 else column.combine_chunks()
+        data = data.append_column(field, column)
     return data
 
 
@@ -79,8 +72,8 @@ def token_fields(scheme: Scheme) -> list[pa.Field]:
     return [pa.field(name, kind) for name, kind in columns.items()]
 
 
-def texts_in(batch: pa.RecordBatch, text_field: str) -> list[str | None]:
-    """The texts of a batch, shape (n,). Raises UsageError if the column does not hold strings."""
+def texts_in(batch: pa.RecordBatch | pa.Table, text_field: str) -> list[str | None]:
+    """Return the texts of a batch, shape (n,). Raises UsageError for a column of other values."""
     if batch.schema.names.count(text_field) > 1:
         raise UsageError(f"there are several columns {text_field!r}: rename all but one")
     if text_field not in batch.schema.names:
