@@ -26,7 +26,9 @@ class Bin:
 
 def similarities_in_bins(values: F64, threshold: float) -> tuple[Bin, ...]:
     """Return a bin for less than the threshold, then bins of equal width up to 1."""
-    edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
+    # Rounded, because 17 of 20 shingles are 0.85 and not 0.8500000000000001.
+    inner = np.linspace(threshold, 1.0, BINS + 1)[1:].round(12).tolist()
+    edges = [threshold, *inner] if threshold < 1.0 else [1.0, 1.0]
     near = itertools.pairwise(edges)
     names = [f"less than {threshold:g}", *(_range(f"{a:.4g}", f"{b:.4g}") for a, b in near)]
     edges = [0.0, *edges]

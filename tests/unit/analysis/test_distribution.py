@@ -28,6 +28,11 @@ def test_each_similarity_is_in_its_bin(threshold: float, values: list[float]) ->
         )
 
 
+def test_a_similarity_at_an_edge_is_in_the_bin_above() -> None:
+    counts = [each.count for each in similarities_in_bins(np.array([0.82, 0.85, 0.94]), 0.8)]
+    assert [at for at, count in enumerate(counts) if count] == [3, 6, 15]
+
+
 @given(st.integers(0, 60), st.lists(st.integers(0, 64), max_size=50))
 def test_each_distance_is_in_its_bin(distance: int, values: list[int]) -> None:
     bins = distances_in_bins(np.array(values, np.float64), distance, 64)
