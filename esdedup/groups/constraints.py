@@ -154,8 +154,9 @@ def constrained(
     ]
     classes = classes_of(digests, filled, _kinds(alike))
     must, cannot = (
-        classes.of[_array([(a, b) for each, a, b in present if each.verdict == verdict])]
+        classes.of[np.array(ends, np.int64).reshape(-1, 2)]
         for verdict in ("duplicate", "different")
+        for ends in [[(a, b) for each, a, b in present if each.verdict == verdict]]
     )
     # Texts that are empty once normalised are in no class.
     must, cannot = (each[(each >= 0).all(axis=1)] for each in (must, cannot))
@@ -174,10 +175,6 @@ def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:
         taken = {found[other] for other in others[row] if other in found}
         found[row] = next(kind for kind in range(len(taken) + 1) if kind not in taken)
     return found
-
-
-def _array(pairs: Sequence[tuple[int, int]]) -> I64:
-    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def judged_rows(

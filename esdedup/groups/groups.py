@@ -192,16 +192,14 @@ class Groups(Tabular):
         return self.duplicate_rows.size
 
     def __iter__(self) -> Iterator[Group]:
-        counts = np.bincount(self.representative, minlength=len(self.ids))
-        heads = np.flatnonzero(counts > 1)
         rows = self.duplicate_rows
-        by_head = rows[np.argsort(self.representative[rows], kind="stable")]
-        starts = np.searchsorted(self.representative[by_head], heads)
-        for at in np.argsort(-counts[heads], kind="stable").tolist():
-            head, first = int(heads[at]), int(starts[at])
-            followers = by_head[first : first + int(counts[head]) - 1].tolist()
-            members = [self.member(row) for row in followers]
-            yield Group(self.ids[head], members)
+        rows = rows[np.argsort(self.representative[rows], kind="stable")]
+        heads, starts, counts = np.unique(
+            self.representative[rows], return_index=True, return_counts=True
+        )
+        for at in np.argsort(-counts, kind="stable").tolist():
+            followers = rows[starts[at] : starts[at] + counts[at]].tolist()
+            yield Group(self.ids[heads[at]], [self.member(row) for row in followers])
 
     def member(self, row: int) -> Member:
         """Return the duplicate of a row."""
@@ -232,9 +230,8 @@ def find_groups(
     Raises UsageError if the scheme lacks the tokens, or the folder belongs to another job.
     """
     step = on_step or (lambda *_: None)
-    if grouping.exact:
-        reading = Reading(meta, None, grouping.keep)
-    else:
+    reading = Reading(meta, None, grouping.keep)
+    if not grouping.exact:
         reading = reading_for(meta, grouping.limits, grouping.keep)
     if reading.metric == "hamming" and grouping.split_templates:
         raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
@@ -245,14 +242,11 @@ def find_groups(
         columns = folder.read(store, reading, parameters, step)
         texts = texts_of(columns, store, meta.text_fields)
         job = _GroupRun(reading, grouping, columns, texts, judgements, step)
-        elsewhere = judged_elsewhere(store)
-        if grouping.exact:
-            found = job.groups(CandidatePairs([]))
-        else:
-            rows = job.classes.compared
-            limits = grouping.limits
+        candidates = CandidatePairs([])
+        if not grouping.exact:
+            rows, limits = job.classes.compared, grouping.limits
             candidates = candidates_of(reading, columns.values, rows, limits, folder.path)
-            found = job.groups(candidates)
+        found, elsewhere = job.groups(candidates), judged_elsewhere(store)
         return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
 
 

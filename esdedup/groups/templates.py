@@ -99,13 +99,13 @@ class Pattern:
     common: hashes of the pairs of words that more than half of the texts have.
     before, behind: of each of these pairs, the words before its first time and behind its last that
     nine of ten texts have. Words that are farther out are a header or a footer.
-    places: each with the number of words that are compared there, or 0 for all.
+    places: each with the words that are compared there.
     """
 
     common: Set[int]
     before: Mapping[int, int]
     behind: Mapping[int, int]
-    places: Mapping[_Where, int]
+    places: Mapping[_Where, slice]
 
     def filling(self, text: Paired) -> Filling | None:
         """Return how a text fills the template; None if it lacks half of the common pairs."""
@@ -113,8 +113,8 @@ class Pattern:
             return None
         runs = _runs(text, self.common)
         places = [
-            tuple(_cut(words, where, most) for words in runs.get(where, ()))
-            for where, most in self.places.items()
+            tuple(" ".join(words[compared]) for words in runs.get(where, ()))
+            for where, compared in self.places.items()
         ]
         others = [runs[where] for where in runs if where not in self.places and _EDGE not in where]
         optional = [number for found in others for words in found for number in _numbers(words)[0]]
@@ -162,11 +162,7 @@ def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
     if max((len({*found}) for found in own), default=0) < _VARIOUS * len(texts):
         return None
     before, behind = _outside(texts, common)
-    # At an end of a text a header or footer may follow: compare as many words as nine of ten have.
-    places = {
-        where: _in_nine_of_ten([len(words) for (words,) in found]) if _EDGE in where else 0
-        for where, found in seen.items()
-    }
+    places = {where: _compared(where, found) for where, found in seen.items()}
     return Pattern(common, before, behind, places)
 
 
@@ -199,6 +195,15 @@ def _is_inside(where: _Where, found: Sequence[_Runs], texts: int) -> bool:
     return 2 * outer.most_common(1)[0][1] > texts
 
 
+def _compared(where: _Where, found: Sequence[_Runs]) -> slice:
+    """Return the words of a place to compare: at an end of the text, those nine of ten have."""
+    if _EDGE not in where:
+        return slice(None)
+    # Words that are farther out are a header or footer.
+    most = _in_nine_of_ten([len(words) for (words,) in found])
+    return slice(-most, None) if where[0] == _EDGE else slice(most)
+
+
 def _mostly_in(pairs: Set[int], text: Paired) -> bool:
     """Return whether a text has at least half of some pairs of words."""
     return 2 * len(pairs & {*text.pairs}) >= len(pairs)
@@ -220,12 +225,6 @@ def _runs(text: Paired, common: Set[int]) -> dict[_Where, _Runs]:
     if at[-1] + _CONTEXT < len(words):
         found[pairs[at[-1]], _EDGE] = (tuple(words[at[-1] + _CONTEXT :]),)
     return found
-
-
-def _cut(words: Sequence[str], where: _Where, most: int) -> str:
-    if most:
-        words = words[-most:] if where[0] == _EDGE else words[:most]
-    return " ".join(words)
 
 
 def _numbers(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

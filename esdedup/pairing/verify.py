@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -60,38 +59,23 @@ Verified = tuple[int, I64, I64, F64]
 """Rows done, and pairs with their nearness."""
 
 
-class Nearness(Protocol):
-    """The nearness of pairs of rows: the similarity, or the distance, negative."""
+class ByFingerprints:
+    """The Hamming distance of pairs of rows, negative."""
 
-    def __call__(self, left: I64, right: I64) -> F64:
-        """Return the nearness of each pair, shape (pairs,)."""
-
-    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
-        """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
-
-
-def nearness_of(
-    reading: Reading, columns: ScanColumns, compared: I64, texts_of: TextsOf
-) -> Nearness:
-    """Return the nearness of pairs of positions among the compared rows."""
-    if reading.metric == "hamming":
-        return _ByFingerprints(prints_of(columns.values, compared))
-    return _ByTexts(texts_of, reading.compared.scheme, compared)
-
-
-class _ByFingerprints:
     def __init__(self, prints: U64) -> None:
         self._prints = prints
 
     def __call__(self, left: I64, right: I64) -> F64:
+        """Return the nearness of each pair, shape (pairs,)."""
         return -hamming(self._prints[left], self._prints[right]).astype(np.float64)
 
     def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
+        """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
         return ((done, left, right, self(left, right)) for done, left, right in blocks)
 
 
-class _ByTexts:
-    """Exact Jaccard similarity; 0 if a document of a pair is gone."""
+class ByTexts:
+    """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone."""
 
     def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64) -> None:
         self._texts_of = texts_of
@@ -101,12 +85,14 @@ class _ByTexts:
         self._documents = 0
 
     def __call__(self, left: I64, right: I64) -> F64:
+        """Return the nearness of each pair, shape (pairs,)."""
         similarity = np.zeros(left.size)
         for chosen, task in self._tasks(left, right):
             similarity[chosen] = self._taken(_verified(task))
         return similarity
 
     def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
+        """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
         waiting: deque[Block] = deque()
 
         def tasks() -> Iterator[_Task]:
@@ -166,3 +152,12 @@ def _fitting(left: I64, right: I64, most: int) -> int:
     _, first_met = np.unique(np.stack([left, right], axis=1).ravel(), return_index=True)
     touched = np.cumsum(np.bincount(first_met // 2, minlength=left.size))
     return max(1, int(np.searchsorted(touched, most, "right")))
+
+
+def nearness_of(
+    reading: Reading, columns: ScanColumns, compared: I64, texts_of: TextsOf
+) -> ByFingerprints | ByTexts:
+    """Return the nearness of pairs of positions among the compared rows."""
+    if reading.metric == "hamming":
+        return ByFingerprints(prints_of(columns.values, compared))
+    return ByTexts(texts_of, reading.compared.scheme, compared)
