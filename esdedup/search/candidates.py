@@ -10,7 +10,7 @@ from esdedup.models import CandidateQuery, Query
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import Sketches
-from esdedup.sketch.tokens import encode, encode_at
+from esdedup.sketch.tokens import encode
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens, without
 
@@ -21,10 +21,9 @@ def candidate_queries(
     """Return the queries for documents that share what a sketch looks up. sketches: with probes."""
     values, present = sketches.probes[sketch.name]
     count, positions, many = values.shape
-    at = np.repeat(np.arange(positions), many)
-    rows = encode_at(values.reshape(count, positions * many), at, positions, sketch.bits)
-    starts = range(0, positions * many, many)
-    groups = [[tokens[start : start + many] for start in starts] for tokens in rows]
+    probes = encode(values.transpose(0, 2, 1).reshape(count * many, positions), sketch.bits)
+    starts = range(0, count * many, many)
+    groups = [[*map(list, zip(*probes[at : at + many], strict=True))] for at in starts]
     for row, position in np.argwhere(~present.all(axis=2)).tolist():
         wanted = present[row, position].tolist()
         groups[row][position] = [*itertools.compress(groups[row][position], wanted)]

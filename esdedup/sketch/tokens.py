@@ -37,17 +37,11 @@ def token_length(count: int, bits: int) -> int:
 
 def encode(values: U64, bits: int) -> list[list[str]]:
     """Write the tokens of each row of values, shape (n, count): n lists of `count` strings."""
-    n, count = values.shape
-    return encode_at(values, np.arange(count), count, bits) if n else []
-
-
-def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
-    """Write tokens of values, shape (n, m), at positions, shape (m,) or (n, m), below `count`."""
-    lead, digits = _form(count, bits)
+    width = token_length(values.shape[1], bits)
     # numpy's strings are code points of 32 bits.
-    text = np.empty((*values.shape, lead + digits), np.uint32)
-    _write(text, values, positions, lead)
-    strings: list[list[str]] = text.view(f"U{lead + digits}")[..., 0].tolist()
+    text = np.empty((*values.shape, width), np.uint32)
+    write_into(text, values, bits)
+    strings: list[list[str]] = text.view(f"U{width}")[..., 0].tolist()
     return strings
 
 
@@ -61,22 +55,18 @@ def json_lists(values: U64, bits: int) -> list[str]:
     return [f"[{whole[at : at + width - 1]}]" for at in range(0, len(whole), width)]
 
 
-def write_into(text: NDArray[np.uint8], values: U64, bits: int) -> None:
-    """Write what `encode` returns in ASCII: values, shape (n, count), into (n, count, width)."""
+def write_into(text: NDArray[Any], values: U64, bits: int) -> None:
+    """Write the code points of `encode`: values, shape (n, count), into (n, count, width)."""
     lead, positions = _form(values.shape[1], bits)[0], np.arange(values.shape[1])
+    alphabet = _DIGITS.astype(text.dtype)
     for first in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
-        _write(text[rows], values[rows], positions, lead)
-
-
-def _write(text: NDArray[Any], values: U64, positions: I64, lead: int) -> None:
-    """Write characters, shape (n, m, width), the first `lead` of which are of the position."""
-    alphabet, remaining = _DIGITS.astype(text.dtype), values.copy()
-    for i in range(lead):
-        text[..., i] = alphabet[(positions >> (6 * (lead - 1 - i))) & 63]
-    for i in reversed(range(lead, text.shape[-1])):
-        text[..., i] = alphabet.take((remaining & np.uint64(63)).view(np.int64))
-        remaining >>= np.uint64(6)
+        for i in range(lead):
+            text[rows, :, i] = alphabet[(positions >> (6 * (lead - 1 - i))) & 63]
+        remaining = values[rows].copy()
+        for i in reversed(range(lead, text.shape[-1])):
+            text[rows, :, i] = alphabet.take((remaining & np.uint64(63)).view(np.int64))
+            remaining >>= np.uint64(6)
 
 
 def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:

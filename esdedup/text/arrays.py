@@ -16,7 +16,6 @@ U64 = NDArray[np.uint64]
 U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
-F32 = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Unsigned = NDArray[np.unsignedinteger]
 
