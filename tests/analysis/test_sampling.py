@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import Document, Query
 from esdedup.search.similar import similar
-from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
@@ -131,13 +128,6 @@ def test_the_mean_of_samples_is_the_number_of_pairs(store: Store) -> None:
         assert mean == pytest.approx(wanted, rel=0.25)
 
 
-@local
-def test_a_seed_draws_the_same_again(store: Store) -> None:
-    write_texts(store, corpus(60))
-    one, again, other = (draw(store, META, 80, seed).pairs for seed in (1, 1, 2))
-    assert one == again != other
-
-
 def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Store) -> None:
     write_texts(store, ["the same words in each of them"] * 50 + ["", "!"])
     update(store, [Document("d7", {"text": None}), Document("d8", {"text": None})])
@@ -153,10 +143,3 @@ def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Sto
     assert (pool.pairs, pool.sample.documents, pool.sample.sampled) == ((), 0, 0)
     (nothing,) = estimates(pool, counted(pool, Judgements()), [0.8])
     assert (nothing.precision, nothing.recall, nothing.removed.value) == (None, None, 0.0)
-
-
-@local
-def test_an_index_without_bands_is_refused(store: Store) -> None:
-    meta = replace(META, scheme=Scheme([SimHash()]))
-    with pytest.raises(UsageError, match="no sketch with bands"):
-        draw(store, meta, 10)

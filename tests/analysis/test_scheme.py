@@ -70,18 +70,6 @@ def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
     assert after == before
 
 
-def test_a_table_fits_into_a_terminal(place: Place, store: Store) -> None:
-    write_texts(store, corpus(100))
-    options = ("--sample", "100", "--threshold", "0.8", "--recall", "0.95", "--table")
-    done = run_command("scheme", *options, *place.options)
-    lines = done.out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert any("* 7 x 7" in line for line in lines)
-    (at_threshold,) = [line for line in lines if "0.80 to 0.85 <" in line]
-    assert "█████" in at_threshold
-    assert "neighbours at or over 0.8: few give a poor estimate" in done.err
-
-
 WRONG: list[tuple[list[str], str]] = [
     (["--threshold", "1"], "threshold 1.0"),
     (["--threshold", "1e-13"], "more than can be permutations"),

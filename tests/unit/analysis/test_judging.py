@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from esdedup.analysis.judging import (
     NEAR,
+    Interval,
     Pool,
     changing,
     counted,
@@ -250,16 +251,7 @@ def test_pairs_that_change_sides_are_those_between_both_thresholds() -> None:
     assert 0 < sum(known) < len(sides)
 
 
-def test_four_times_the_judgements_halve_an_interval() -> None:
-    rng = np.random.default_rng(1)
-    some = population(rng, 2_000)
-    pool = some.pool(rng, 500)
-    (found,) = estimates(pool, some.judged(pool.in_turn(0.8, ())[:100]), [0.7])
-    assert found.precision is not None
-    more = more_wanted(found.precision, found.above)
-    assert more % 10 == 0
-    width = found.precision.high - found.precision.low
-    assert more == pytest.approx(found.above * (width**2 * 100 - 1), abs=10)
+def test_further_judgements_grow_with_the_square_of_the_width() -> None:
     assert more_wanted(None, 0) == 20
-    narrow = found.precision._replace(low=0.95, high=0.99)
-    assert more_wanted(narrow, 100) == 0
+    assert more_wanted(Interval(0.5, 0.375, 0.625), 100) == 530
+    assert more_wanted(Interval(0.97, 0.95, 0.99), 100) == 0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.analysis.sampling import meeting, similar_pairs
-from esdedup.analysis.tuning import Neighbours, bytes_a_document, choices, expectation, unrelated
+from esdedup.analysis.tuning import Neighbours, choices, expectation, unrelated
 from esdedup.sketch.banding import candidate_probability, choose_banding
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.simhash import SimHash
@@ -106,15 +106,3 @@ def test_every_choice_reaches_the_recall_within_the_permutations(
         assert choice.tokens == choice.sketch.bands + 4
     (chosen,) = [choice.sketch for choice in found if choice.chosen]
     assert (chosen.bands, chosen.rows) == choose_banding(threshold, recall, permutations)
-
-
-def test_bytes_are_as_measured() -> None:
-    # On Elasticsearch, merged, at 100,000 documents.
-    for bands, segments, measured in (
-        (23, [SimHash()], 416.6),
-        (12, [SimHash()], 250.9),
-        (11, [SimHash()], 235.7),
-        (12, [], 211.1),
-    ):
-        found = bytes_a_document(Scheme([MinHash(128, bands, 3), *segments]))
-        assert found == pytest.approx(measured, rel=0.02)
