@@ -35,9 +35,8 @@ def near_duplicates(groups: int = 20) -> list[dict[str, str]]:
     return [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
 
 
-def fill(place: Place, documents: Sequence[dict[str, Any]], **options: Any) -> None:
-    with esdedup.open(place.target, place.index, **options) as index:
-        index.create()
+def fill(place: Place, documents: Sequence[dict[str, Any]]) -> None:
+    with esdedup.open(place.target, place.index) as index:
         index.add(documents)
 
 
@@ -173,24 +172,20 @@ def test_an_empty_index_and_one_without_duplicates(place: Place) -> None:
 @local
 def test_what_is_missing_is_said(place: Place) -> None:
     chain = words(1, 100).split()
-    texts = []
+    texts = [f"{words(9, 90)} {n}" for n in range(30)]
     for number in range(4):
         texts.append(" ".join(chain))
         chain[20 * number : 20 * number + 2] = [f"x{number}", f"y{number}"]
-    fill(place, [{"id": f"c{n}", "text": text} for n, text in enumerate(texts)])
-    copies = [{"id": f"k{n}", "text": f"{words(9, 90)} {n}"} for n in range(30)]
-    fill(place, copies)
+    fill(place, [{"id": f"{n:02}", "text": text} for n, text in enumerate(texts)])
     with esdedup.open(place.target, place.index) as index:
         index.store.write([esdedup.Document("bare", {"text": "no tokens"})])
         index.stop([index.hot_buckets(1, sketches=("minhash",)).buckets[0].entry])
     line, page, ran = reported(
         place, "--method", "components", "--threshold", "0.85", "--max-per-bucket", "10"
     )
-    assert line["chained"]
     assert line["capped_buckets"]
-    assert line["bins"][0] == {
-        "name": "less than 0.85", "low": 0.0, "high": 0.85, "count": line["chained"]
-    }  # fmt: skip
+    assert line["bins"][0]["name"] == "less than 0.85"
+    assert line["bins"][0]["count"] == line["chained"] > 0
     chained = "duplicate is" if line["chained"] == 1 else "duplicates are"
     for said in (
         "1 of 35 documents have no tokens",
@@ -219,10 +214,8 @@ def test_examples_whose_text_changed_are_left_out(place: Place) -> None:
 @local
 def test_a_page_that_can_t_be_written_is_said_before_the_work(place: Place, folder: Path) -> None:
     fill(place, near_duplicates(4))
-    ran = command(place, "report", "-o", str(folder), status=2)
-    assert "Error: --output" in ran.err
-    ran = command(place, "report", "-o", str(folder / "no" / "page.html"), status=2)
-    assert "there is no folder" in ran.err
+    for path, error in ((folder, "Error: --output"), (folder / "no" / "x", "there is no folder")):
+        assert error in command(place, "report", "-o", str(path), status=2).err
     assert not list(folder.glob("*.report*"))
     command(place, "report", "--json")
     assert (folder / f"{place.index}.report.html").exists()

@@ -70,8 +70,7 @@ class Population:
             for at, turn in zip(pair.tolist(), turns, strict=True)
         ]
         once = {each[:2]: each for each in pairs}.values()
-        ones = np.ones(pair.size)
-        sample = sample_of(self.documents, sampled, row, self.similarity[pair], chance[pair], ones)
+        sample = sample_of(self.documents, sampled, row, self.similarity[pair], chance[pair])
         return Pool(sample, tuple(once))
 
     def judged(self, pairs: Sequence[SampledPair]) -> tuple[F64, F64]:
@@ -82,11 +81,9 @@ class Population:
         return np.array([pair.similarity for pair in pairs]), np.array(known)
 
 
-def sample_of(
-    documents: int, sampled: int, row: I64, similarity: F64, chances: F64, copies: F64
-) -> Sample:
+def sample_of(documents: int, sampled: int, row: I64, similarity: F64, chances: F64) -> Sample:
     chance = 1.0 if sampled == documents else 0.6
-    columns = row, similarity, chances, copies
+    columns = row, similarity, chances, np.ones(row.size)
     rare = np.zeros(1_000, np.int64)
     return Sample(documents, sampled, 0, 0, FLOOR, chance, *columns, (), rare)
 
@@ -109,9 +106,6 @@ def population(rng: np.random.Generator, documents: int) -> Population:
 def judgement(pair: SampledPair, verdict: Verdict = "duplicate", drawn: bool = True) -> Judgement:
     digests, normal = ("", ""), Normalisation()
     return Judgement(*pair[:2], verdict, digests, normal, pair.similarity, "", drawn)
-
-
-# Drawing
 
 
 @given(st.integers(0, 2**32), st.floats(0.3, 1.0), st.integers(0, 60))
@@ -138,8 +132,7 @@ def test_half_of_the_judgements_are_near_the_threshold(seed: int, threshold: flo
 
 def test_judgements_count_if_their_pair_was_drawn() -> None:
     pair = SampledPair("a", "b", 0.85, 0.0)
-    none = np.zeros(0)
-    pool = Pool(sample_of(100, 10, np.zeros(0, np.int64), none, none, none), (pair,))
+    pool = Pool(sample_of(100, 10, np.zeros(0, np.int64), *NOTHING), (pair,))
     judged = (
         judgement(pair),
         judgement(pair._replace(right="c"), "different"),
@@ -148,9 +141,6 @@ def test_judgements_count_if_their_pair_was_drawn() -> None:
         judgement(pair._replace(right="f", similarity=FLOOR - 0.01)),
     )
     assert counted(pool, Judgements(judged))[1].tolist() == [1.0, 0.0]
-
-
-# Estimates
 
 
 def test_without_judgements_nothing_is_claimed() -> None:
@@ -183,7 +173,7 @@ def test_precision_is_about_the_duplicates_of_groups() -> None:
     """The sample has few pairs over the threshold; groups have 200, half of them duplicates."""
     rng = np.random.default_rng(1)
     row, similarity = np.arange(40), np.append(np.full(37, 0.5), [0.85, 0.9, 0.95])
-    sample = sample_of(100_000, 1_000, row, similarity, np.ones(40), np.ones(40))
+    sample = sample_of(100_000, 1_000, row, similarity, np.ones(40))
     found = rng.uniform(0.8, 1.0, 200)
     pairs = tuple(
         SampledPair("a", str(at), each, float(at)) for at, each in enumerate(found.tolist())
@@ -234,9 +224,6 @@ def test_intervals_hold_the_truth_about_as_often_as_they_promise(exact: bool) ->
                 held[name] += bool(interval.low <= value <= interval.high)
     for count in held.values():
         assert 0.91 <= count / (len(thresholds) * runs) <= 1.0
-
-
-# Words about it
 
 
 def test_pairs_that_change_sides_are_those_between_both_thresholds() -> None:

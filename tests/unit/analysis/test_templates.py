@@ -13,6 +13,7 @@ import esdedup
 from esdedup.analysis.templates import looks_like_template
 from esdedup.groups.templates import FEWEST, split_templates
 from esdedup.text.arrays import I64
+from tests.helpers.arrivals import family
 from tests.helpers.commands import words
 
 PLAIN = esdedup.Scheme()
@@ -46,21 +47,6 @@ def filled(template: str, count: int) -> list[str]:
         )
         for row in range(count)
     ]
-
-
-def base(rng: random.Random, is_chinese: bool) -> list[str]:
-    if is_chinese:
-        return [chr(rng.randint(0x4E00, 0x9FA0)) for _ in range(120)]
-    return words(rng.randrange(1_000), 100).split()
-
-
-def edited(rng: random.Random, text: list[str]) -> list[str]:
-    """A copy with one to four words replaced or left out."""
-    copy = list(text)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(copy))
-        copy[at : at + 1] = rng.choice([[], [f"x{rng.randrange(1_000)}"]])
-    return copy
 
 
 def split(texts: list[str], scheme: esdedup.Scheme = SCHEMES[0]) -> list[int]:
@@ -103,14 +89,13 @@ def test_too_few_documents_are_no_template(template: str) -> None:
     assert looks_like_template(filled(template, FEWEST), SCHEMES[0]) is not None
 
 
-@given(st.randoms(use_true_random=False), st.booleans(), st.integers(10, 20))
+@given(st.integers(0, 1_000), st.booleans(), st.lists(st.integers(1, 4), min_size=10, max_size=20))
 def test_copies_with_edits_anywhere_are_no_template(
-    rng: random.Random, is_chinese: bool, count: int
+    seed: int, is_chinese: bool, edits: list[int]
 ) -> None:
-    text = base(rng, is_chinese)
-    texts = [" ".join(edited(rng, text)) for _ in range(count)]
+    texts = [family(100 * seed + n, many, chinese=is_chinese) for n, many in enumerate(edits)]
     assert looks_like_template(texts, SCHEMES[0]) is None
-    assert split(texts) == [0] * count
+    assert split(texts) == [0] * len(edits)
 
 
 @pytest.mark.parametrize("is_chinese", [False, True])
@@ -128,7 +113,7 @@ def test_other_copies_are_no_template(
     change: Callable[[str, random.Random], str], is_chinese: bool
 ) -> None:
     rng = random.Random(3)
-    text = " ".join(base(rng, is_chinese))
+    text = family(0, 0, chinese=is_chinese)
     texts = [change(text, rng) for _ in range(20)]
     assert looks_like_template(texts, SCHEMES[0]) is None
     assert split(texts) == [0] * 20
@@ -167,9 +152,8 @@ def test_a_misprint_in_a_name_is_one_and_another_number_is_not() -> None:
 
 
 def test_two_templates_in_one_group_are_told_apart_and_the_rest_stays() -> None:
-    rng = random.Random(5)
-    article = " ".join(base(rng, False))
-    texts = [*filled(ENGLISH, 15), *filled(CHINESE, 15), *[f"{article} {row}" for row in range(5)]]
+    articles = [f"{family(0, 0)} {row}" for row in range(5)]
+    texts = [*filled(ENGLISH, 15), *filled(CHINESE, 15), *articles]
     assert split(texts) == [*range(30), *[30] * 5]
 
 
