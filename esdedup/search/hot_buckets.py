@@ -7,8 +7,7 @@ frequent, and the store counts their documents.
 import heapq
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
@@ -28,28 +27,18 @@ MOST_COUNTED = 500
 class HotBucket:
     """A token and the documents that hold it.
 
-    sketch: name of the sketch. key: the field of its tokens. position: number of the band or
-    segment, from 0. documents: exact number in the index. share: of all documents with tokens.
-    id, text: a document that holds the token. The text is empty if it was deleted meanwhile.
+    sketch: name of the sketch. position: number of the band or segment, from 0. token: as in a stop
+    list. documents: exact number in the index. share: of all documents with tokens. id, text: a
+    document that holds the token. The text is empty if it was deleted meanwhile.
     """
 
     sketch: str
-    key: str
     position: int
     token: str
     documents: int
     share: float
     id: str
     text: str
-
-    @property
-    def entry(self) -> str:
-        """Return the entry of a stop list for this token."""
-        return f"{self.key}:{self.token}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object, with the token as in a stop list."""
-        return {k: v for k, v in (asdict(self) | {"token": self.entry}).items() if k != "key"}
 
 
 @dataclass(frozen=True)
@@ -104,8 +93,8 @@ def hot_buckets(
         positions, _ = decode_tokens([token], sketch.tokens, sketch.bits)
         share = min(1.0, size / total) if total else 0.0
         text = text_at(sources.get(id, {}), meta.text_fields) or ""
-        bucket = HotBucket(name, sketch.key, int(positions[0]), token, size, share, id, text)
-        buckets.append(bucket)
+        entry = f"{sketch.key}:{token}"
+        buckets.append(HotBucket(name, int(positions[0]), entry, size, share, id, text))
     return HotBuckets(buckets, looked)
 
 

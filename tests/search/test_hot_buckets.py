@@ -86,7 +86,7 @@ def test_the_hottest_are_found_with_their_exact_sizes(
     with filled.open() as index:
         found = index.hot_buckets(None, over=100, sketches=("minhash",))
         assert found.sampled == len(TEXTS)
-        assert {bucket.entry: bucket.documents for bucket in found.buckets} == large
+        assert {bucket.token: bucket.documents for bucket in found.buckets} == large
         for bucket in found.buckets:
             assert bucket.share == bucket.documents / len(TEXTS)
             assert bucket.text == TEXTS[bucket.id]
@@ -97,7 +97,7 @@ def test_the_hottest_are_found_with_their_exact_sizes(
         monkeypatch.setattr("esdedup.search.hot_buckets.MOST_SAMPLED", 1_000)
         partly = index.hot_buckets(None, over=100, sketches=("minhash",))
         assert partly.sampled == 1_000
-        assert {b.entry for b in partly.buckets} == set(large)
+        assert {b.token for b in partly.buckets} == set(large)
     ran = filled.run("stats", "--hot", "3")
     (stats,) = ran.json
     assert [each["documents"] for each in stats["hot"]] == [b.documents for b in both.buckets[:3]]

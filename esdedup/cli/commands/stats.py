@@ -58,7 +58,7 @@ def stats_command(
 
 
 def _as_json(bucket: HotBucket) -> dict[str, Any]:
-    return {**bucket.to_json(), "text": output.snippet(bucket.text)}
+    return {**asdict(bucket), "text": output.snippet(bucket.text)}
 
 
 def _show_buckets(found: HotBuckets, title: str, *, as_json: bool) -> None:
@@ -67,7 +67,7 @@ def _show_buckets(found: HotBuckets, title: str, *, as_json: bool) -> None:
         if as_json:
             output.print_json(_as_json(each))
         numbers = str(each.position), f"{each.documents:,}", f"{each.share:.2%}"
-        rows.append((each.entry, *numbers, each.id, output.snippet(each.text)))
+        rows.append((each.token, *numbers, each.id, output.snippet(each.text)))
     columns: list[tuple[str, output.Kind]] = [("token", "key"), ("position", "number")]
     columns += [("documents", "number"), ("share", "number"), ("id", "key"), ("text", "line")]
     if rows and not as_json:
@@ -104,7 +104,7 @@ def stop_command(
         after = set() if clear else {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
             found = index.hot_buckets(None, over=over, sketches=[scheme.sketch(sketch).name])
-            fresh = [bucket for bucket in found.buckets if bucket.entry not in before]
+            fresh = [bucket for bucket in found.buckets if bucket.token not in before]
             larger = f"more than {count(over, 'document')}"
             _show_buckets(replace(found, buckets=fresh), f"Buckets of {larger}", as_json=as_json)
             # The buckets are seen before they are stopped.
@@ -114,7 +114,7 @@ def stop_command(
                 output.confirm(f"Leave {buckets} out of all searches of {target.index!r}?", yes)
             else:
                 message(f"No bucket of {larger} that is not stopped was found")
-            after |= {bucket.entry for bucket in fresh}
+            after |= {bucket.token for bucket in fresh}
         if after != set(before):
             index.stop(sorted(after))
             now = count(len(after), "token")

@@ -23,10 +23,6 @@ from esdedup.text.shingles import distinct, shingle
 
 Weighting = Literal["tf", "binary"]
 
-_LANES = np.array(
-    [sum(((byte >> bit) & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.uint64
-)
-"""The eight bits of each byte value, spread to eight counters of eight bits."""
 _LANE_CAPACITY = 255
 _MAX_SEGMENT_BITS = 60
 
@@ -108,11 +104,8 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
     pieces = -(-counts // _LANE_CAPACITY)
     first_piece = offsets_of(pieces)[:-1]
     starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * _LANE_CAPACITY
-    counters = np.empty((starts.size, 8), "<u8")
-    for byte in range(8):
-        octets = (hashes >> np.uint64(8 * byte)) & np.uint64(255)
-        lanes = _LANES.take(octets.view(np.int64))
-        counters[:, byte] = np.add.reduceat(lanes, starts)
-    by_piece = counters.view(np.uint8).astype(np.int64)
+    octets = hashes.astype("<u8").view(np.uint8).reshape(-1, 8)
+    lanes = np.unpackbits(octets, axis=1, bitorder="little").view("<u8")
+    by_piece = np.add.reduceat(lanes, starts, axis=0).view(np.uint8).astype(np.int64)
     ones[filled] = np.add.reduceat(by_piece, first_piece, axis=0)
     return ones
