@@ -1,15 +1,16 @@
-"""The types that go between stores, services and callers, and the natural order of ids."""
+"""The types that go between stores, services and callers; the order of ids, groups of items."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
 from esdedup.tabular import Tabular
 
+Each = TypeVar("Each")
 Metric = Literal["jaccard", "hamming"]
 MARKS = ("group", "original", "similarity", "distance")
 """The values, beside the tokens, that an ingest policy or `group` adds."""
@@ -327,3 +328,29 @@ def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     parts[1::2] = [(len(each), each) for each in digits]
     # The id itself distinguishes "a1" from "a01".
     return tuple(parts), id
+
+
+def grouped(
+    items: Iterable[Each], weigh: Callable[[Each], int], size: int, most: int
+) -> Iterator[list[Each]]:
+    """Yield items in groups of at most a total size and number, or one item each.
+
+    weigh: returns the size of an item. If the items break off, the error comes after the last
+    group.
+    """
+    group: list[Each] = []
+    held = 0
+    try:
+        for item in items:
+            more = weigh(item)
+            if group and (held + more > size or len(group) == most):
+                yield group
+                group, held = [], 0
+            group.append(item)
+            held += more
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group

@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
 from esdedup.exceptions import InputError, RecordError, UsageError
+from esdedup.models import grouped
 from esdedup.records import streams
 from esdedup.records.columnar import check_columns, rows_in
 from esdedup.records.streams import (
@@ -23,7 +24,6 @@ from esdedup.records.streams import (
     STDIN,
     Head,
     begins_with,
-    grouped,
     lines_of,
     name_of,
     opened,

@@ -9,10 +9,10 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -24,7 +24,6 @@ LONGEST = 64_000_000
 """Characters of the longest line. It is in memory several times while it is read, and servers
 reject requests of more than 100 MB."""
 
-Each = TypeVar("Each")
 _HEAD = 1_000
 """Bytes that show the encoding, and characters that are kept of a line that is too long."""
 _PACKED_BYTES = 2 << 10
@@ -114,32 +113,6 @@ def lines_of(stream: io.TextIOBase) -> Iterator[str]:
                 pass
             line = Head(line[:_HEAD])
         yield line
-
-
-def grouped(
-    items: Iterable[Each], weigh: Callable[[Each], int], size: int, most: int
-) -> Iterator[list[Each]]:
-    """Yield items in groups of at most a total size and number, or one item each.
-
-    weigh: returns the size of an item. If the items break off, the error comes after the last
-    group.
-    """
-    group: list[Each] = []
-    held = 0
-    try:
-        for item in items:
-            more = weigh(item)
-            if group and (held + more > size or len(group) == most):
-                yield group
-                group, held = [], 0
-            group.append(item)
-            held += more
-    except Exception:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
 
 
 def _other_encoding(head: bytes) -> str | None:

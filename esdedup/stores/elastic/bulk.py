@@ -5,12 +5,12 @@ don't do that by default. Every item ends as written, or as a failure with its r
 that is created again after an answer was lost conflicts with itself.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
-from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
+from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport, grouped
 from esdedup.stores.elastic.errors import TooLarge, error_of, is_transient, reason_of
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.to_json import to_json
@@ -52,7 +52,7 @@ def write_actions(
     retries run out, and an error of `errors.error_of` if the index refuses every document.
     """
     report = WriteReport()
-    for chunk in _chunks(actions, policy):
+    for chunk in grouped(actions, lambda each: len(each[1]), policy.bytes, policy.actions):
         try:
             report += _write_chunk(chunk, send, retries, where)
         except StoreUnavailable as error:
@@ -61,19 +61,6 @@ def write_actions(
                 f"{error}; {done} of these {len(actions)} documents were acknowledged"
             ) from error
     return report
-
-
-def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Action]]:
-    chunk: list[Action] = []
-    size = 0
-    for action in actions:
-        if chunk and (len(chunk) == policy.actions or size + len(action[1]) > policy.bytes):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(action)
-        size += len(action[1])
-    if chunk:
-        yield chunk
 
 
 def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str) -> WriteReport:
