@@ -1,14 +1,23 @@
 """Plain-Python versions of the algorithms, slow and obvious, to hold the numpy ones against."""
 
+import itertools
 import unicodedata
 from collections.abc import Mapping
 
+import numpy as np
 import xxhash
 
+from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.characters import IGNORED, MARK, OTHER, SINGLE, SYMBOL, character_classes
 
 MASK = 2**64 - 1
 DIGITS = set("0123456789")
+
+
+def ragged(rows: list[list[int]]) -> Ragged:
+    """The rows as the core has them."""
+    hashes = np.array([*itertools.chain.from_iterable(rows)], np.uint64)
+    return Ragged(hashes, offsets_of(np.array([len(row) for row in rows], np.int64)))
 
 
 def normalise(text: str) -> str:

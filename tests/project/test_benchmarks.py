@@ -60,19 +60,6 @@ def test_documents_kept_and_copies_found_are_counted() -> None:
     assert templates.scored(texts, [0, 1, 1, 1, 4, 4]) == {"kept": 0.5, "found": 0.5, "false": 2}
 
 
-def test_the_setting_for_templates_keeps_documents_and_finds_copies(tmp_path: Path) -> None:
-    texts = families.labelled(families.HELD_OUT, 20, 40, seed=3)
-    distinct = [text for text, kind in zip(texts.texts, texts.kind, strict=True) if not kind]
-    assert len({*distinct}) == len({*texts.source}) == len(distinct)
-    with templates.indexed(texts, esdedup.Scheme(), tmp_path) as index:
-        setting: Any = {"method": "components", "threshold": 0.6}
-        whole = templates.scored(texts, templates.grouped(index, **setting))
-        split = templates.scored(texts, templates.grouped(index, **setting, split_templates=True))
-    assert whole["kept"] < 0.5
-    assert split["kept"] >= 0.95
-    assert split["found"] >= 0.97
-
-
 @pytest.mark.nightly
 def test_the_benchmark_of_the_proxy(elasticsearch_url: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.own.proxy", "--url", elasticsearch_url]

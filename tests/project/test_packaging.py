@@ -33,9 +33,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_the_wheel_holds_the_mappings_once_and_nothing_of_ours_beside_the_package(
-    built: Path,
-) -> None:
+def test_archives_hold_all_files_and_the_wheel_nothing_beside_the_package(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert [name for name in names if name.endswith(tuple(SHIPPED))] == [
@@ -46,16 +44,11 @@ def test_the_wheel_holds_the_mappings_once_and_nothing_of_ours_beside_the_packag
     tops = {name.split("/")[0] for name in names}
     assert tops == {"esdedup", f"esdedup-{version('esdedup')}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
-
-
-def test_the_source_archive_holds_the_mappings(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
-        names = opened.getnames()
-    for name in SHIPPED:
-        assert f"esdedup-{version('esdedup')}/mappings/{name}" in names
-    for name in PAGES:
-        assert f"esdedup-{version('esdedup')}/esdedup/{name}" in names
+        held = opened.getnames()
+    wanted = [*(f"mappings/{name}" for name in SHIPPED), *(f"esdedup/{name}" for name in PAGES)]
+    assert {f"esdedup-{version('esdedup')}/{name}" for name in wanted} <= set(held)
 
 
 def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:

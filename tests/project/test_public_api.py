@@ -1,30 +1,17 @@
-"""The names of the package: few, importable one by one, and without private types."""
+"""The names of the package: few, and importable one by one."""
 
 import ast
-import contextlib
-import dataclasses
-import inspect
-import re
 import subprocess
 import sys
-import typing
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 import esdedup
 import esdedup.admin
-from esdedup.removal.log import LogReader
-from esdedup.stores import Cluster, Store
 
 MODULES = [esdedup, esdedup.admin]
-OPAQUE = [Store, Cluster, LogReader]
-"""Programs hand these on, and call nothing of them."""
-NAMES = [(module, name) for module in MODULES for name in module.__all__]
 HEAVY = ("elasticsearch", "jinja2", "numpy", "pyarrow", "rich", "sqlite3")
 
 
@@ -36,14 +23,6 @@ def test_exported_names_are_few_sorted_and_there() -> None:
     assert {*esdedup.__all__, "admin", "__version__"} <= {*dir(esdedup)}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = esdedup.nothing  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(("module", "name"), NAMES)
-def test_types_of_public_calls_are_public(module: ModuleType, name: str) -> None:
-    for where, annotated in annotated_parts(getattr(module, name)):
-        with contextlib.suppress(NameError):  # Imported for type checkers only.
-            hints = repr(typing.get_type_hints(annotated))
-            assert not re.findall(r"esdedup[\w.]*\._\w+", hints), where
 
 
 @pytest.mark.parametrize(
@@ -72,19 +51,3 @@ def test_a_class_name_exists_once() -> None:
 def test_a_folder_has_at_most_fifteen_modules() -> None:
     folders = Counter(path.parent for path in Path(esdedup.__path__[0]).rglob("[!_]*.py"))
     assert {str(folder): many for folder, many in folders.items() if many > 15} == {}
-
-
-def annotated_parts(exported: Any) -> Iterator[tuple[str, Any]]:
-    if not inspect.isclass(exported):
-        if inspect.isfunction(exported):
-            yield exported.__name__, exported
-        return
-    if dataclasses.is_dataclass(exported):
-        yield exported.__name__, exported
-    if exported in OPAQUE:
-        return
-    for name, member in inspect.getmembers(exported):
-        function = member.fget if isinstance(member, property) else member
-        public = not name.startswith("_") or name in ("__init__", "__iter__")
-        if public and inspect.isroutine(function) and hasattr(function, "__annotations__"):
-            yield f"{exported.__name__}.{name}", function

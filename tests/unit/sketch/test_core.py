@@ -35,7 +35,7 @@ from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, distinct, shingle
 from esdedup.text.words import tokenise
 from tests.helpers import reference
-from tests.helpers.arrays import ragged
+from tests.helpers.reference import ragged
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text("utf-8"))
 

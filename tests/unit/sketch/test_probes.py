@@ -25,7 +25,7 @@ from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import jaccard
 from esdedup.text.shingles import Shingling, distinct
-from tests.helpers.arrays import ragged
+from tests.helpers.reference import ragged
 
 HASHES = st.integers(0, 2**64 - 1)
 
