@@ -94,11 +94,10 @@ class Index:
             if (stored := self.store.meta()) is None:
                 named = f"-i {self.store.index}"
                 attach = f"`esdedup attach {named}` and `esdedup backfill {named}`"
-                local = isinstance(self.store, LocalStore)
-                advice = "" if local else f". If other programs write to it, run {attach}"
+                others = f". If other programs write to it, run {attach}"
                 raise IndexNotFound(
-                    f"{self.store.where} does not exist or holds no esdedup tokens:"
-                    f" index documents first{advice}"
+                    f"{self.store.where} does not exist or holds no esdedup tokens: index"
+                    f" documents first{'' if isinstance(self.store, LocalStore) else others}"
                 )
             if self._meta is None:
                 # `esdedup switch` may change it later, while the index is open.
