@@ -96,7 +96,7 @@ def by_esdedup(texts: Labelled, folder: Path) -> Iterator[Way]:
     yield "esdedup, --exact", "", asked(exact=True)
     few = asked(method="components", threshold=0.8, max_per_bucket=100)
     yield "esdedup, components, --max-per-bucket 100", "0.8", few
-    hot = [each.entry for each in index.hot_buckets(1_000, over=HOT).buckets]
+    hot = [each.token for each in index.hot_buckets(1_000, over=HOT).buckets]
     index.stop(hot)
     for least in (0.8, 0.95):
         stopped = asked(method="components", threshold=least)
