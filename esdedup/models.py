@@ -301,7 +301,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Numbers of documents, and bytes on disk, primaries only.
+    """Numbers of documents, and bytes on disk: of primaries, or the used ones of a local file.
 
     sketched: with tokens of this index's scheme, including empty texts. other: with other tokens.
     """
