@@ -77,7 +77,8 @@ class DocumentPages:
                 f"More than {limits.candidates:,} candidates: the best of them were verified, and a"
                 " match may be missing"
             )
-        answer = self._page(given, results=found, warnings=[*filter(None, warnings)])
+        total = max(len(found), result.total or 0)
+        answer = self._page(given, results=found, total=total, warnings=[*filter(None, warnings)])
         # Browsers go back to the answer to a form only if they may keep it.
         answer.headers["cache-control"] = "private, no-cache"
         return answer

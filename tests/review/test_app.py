@@ -141,6 +141,7 @@ def test_search_marks_the_differences(visit: Visit) -> None:
     page = visitor.get("/search?id=a2&threshold=0.5&number=5").text
     assert '<mark class="differs">river</mark>' in page
     assert "Bern" in page
+    assert "1 of 2 similar documents" in visitor.get("/search?id=a2&threshold=0.5&number=1").text
     text = "\nThe council met on Monday and voted <b>for</b> the new bridge over the road"
     answer = visitor.post("/search", data={"text": text, "threshold": "0.1"})
     # A browser goes back to it.
