@@ -89,7 +89,6 @@ def test_only_the_holder_of_the_token_sees_anything(visit: Visit) -> None:
     for path in (*closed, f"{root}/static/review.css"):
         answer = visitor.send("GET", path)
         assert answer.status_code == 403
-        assert "index.db" not in answer.text
         assert not answer.cookies
     answer = visitor.send("GET", f"/?token={TOKEN}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"{root}/")
@@ -190,9 +189,8 @@ def test_groups_are_found_while_search_works(visit: Visit) -> None:
 
 
 def test_a_failed_job_states_why_and_can_be_repeated(visit: Visit) -> None:
-    page = visit(keep="newest:nothing").settled("/groups")
-    assert "no document has a number or a text" in page
-    assert "Find groups again" in page
+    page = plain(visit(keep="newest:nothing").settled("/groups"))
+    assert re.search("no document has a number or a text.* Find groups again", page)
 
 
 def test_a_judgement_of_another_text_is_shown_as_such(visit: Visit) -> None:
@@ -444,15 +442,12 @@ def test_jobs_work_one_after_the_other_and_end_when_they_are_stopped() -> None:
 
 def test_a_job_that_fails_lets_the_next_one_work(caplog: pytest.LogCaptureFixture) -> None:
     jobs = Jobs()
-    failing = [
-        jobs.start("usage", lambda _: check_file_name("host:1")),
-        jobs.start("fault", lambda _: [][0]),
-    ]
-    assert all(each.over.wait(60) for each in failing)
-    assert "is an address" in str(failing[0].error)
-    assert str(failing[1].error).startswith("it failed: IndexError")
-    assert "IndexError" in caplog.text
+    usage = jobs.start("usage", lambda _: check_file_name("host:1"))
+    fault = jobs.start("fault", lambda _: [][0])
     assert jobs.start("third", lambda _: None).over.wait(60)
+    assert "is an address" in str(usage.error)
+    assert str(fault.error).startswith("it failed: IndexError")
+    assert "IndexError" in caplog.text
 
 
 def test_a_port_that_is_taken_and_an_index_that_is_not_there(visit: Visit) -> None:

@@ -1,17 +1,20 @@
 """`esdedup review` in a real browser, as a person uses it."""
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 import esdedup
 from tests.helpers.places import Place, local, whole
-from tests.review.browser import barriers
-from tests.review.conftest import OpenPage
+from tests.review.browser import barriers, running_browser, watched
 from tests.review.documents import articles, families, hostile, index
 from tests.review.reviewing import Reviewing
+from tests.servers.provide import refusing
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -19,6 +22,34 @@ ARABIC = "يعاد افتتاح جسر المشاة فوق القناة يوم �
 JUDGED = 20
 KEYS = [("d", "duplicate"), ("n", "different"), ("s", "unsure")]
 PHONE = {"width": 390, "height": 844}
+
+
+OpenPage = Callable[..., Page]
+
+
+# Not of the session: while it runs, tests of other modules could not run an event loop.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, which starts for the first test that needs it."""
+    with refusing(), running_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Open an address in a browser that has visited nothing; options of `Browser.new_context`."""
+    complaints = []
+    with ExitStack() as opened:
+
+        def open_one(address: str, **options: Any) -> Page:
+            context = opened.enter_context(browser.new_context(**options))
+            complaints.append(watched(context, address))
+            page = context.new_page()
+            page.goto(address)
+            return page
+
+        yield open_one
+    assert not any(complaints), complaints
 
 
 def go(page: Page, name: str) -> None:
