@@ -64,11 +64,6 @@ def by_hand(text: str, chosen: Normalisation) -> str:
     return "".join(made)
 
 
-def one(text: str, form: Form = "NFKC", casefold: bool = True) -> str:
-    (made,) = normalise([text], Normalisation(form, casefold))
-    return made
-
-
 @pytest.mark.parametrize("chosen", ALL, ids=str)
 def test_every_character_of_unicode_14_by_itself(chosen: Normalisation) -> None:
     once = normalise(ASSIGNED, chosen)
@@ -95,33 +90,6 @@ def test_every_character_beside_others(chosen: Normalisation) -> None:
     texts = ["".join(others[at : at + 9]) for at in range(0, len(others), 9)]
     texts += [f"E{mark}가" for mark in marks]
     assert normalise(texts, chosen) == [by_hand(text, chosen) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("text", "normal", "folded"),
-    [
-        ("Straße ẞ", "Straße ẞ", "strasse ss"),
-        ("İstanbul ığdır", "İstanbul ığdır", "i\u0307stanbul ığdır"),
-        ("ΟΔΟΣ οδός", "ΟΔΟΣ οδός", "οδοσ οδόσ"),
-        ("ŉ ſ Dž", "ʼn s Dž", "ʼn s dž"),
-        ("ᾳ ᾼ \u0345", "ᾳ ᾼ \u0345", "αι αι ι"),
-        ("ꭰ Ꭰ", "ꭰ Ꭰ", "Ꭰ Ꭰ"),
-        ("ﬁne ﬄ", "fine ffl", "fine ffl"),
-        ("ⅷ ½ ㈱ ㌔ ℡", "viii 1⁄2 (株) キロ TEL", "viii 1⁄2 (株) キロ tel"),
-        ("e\u0301tude", "étude", "étude"),
-        ("x² ① ™", "x2 1 TM", "x2 1 tm"),
-        ("ｶﾞｷﾞ ﾊﾟ", "ガギ パ", "ガギ パ"),
-        ("\u1100\u1161\u11a8", "각", "각"),
-        ("a\u0323\u0307 a\u0307\u0323", "ạ̇ ạ̇", "ạ̇ ạ̇"),
-        ("\ufb2c", "\u05e9\u05bc\u05c1", "\u05e9\u05bc\u05c1"),
-        ("no\u00a0break\u3000wide", "no break wide", "no break wide"),
-        ("豈\U0002f800", "豈丽", "豈丽"),
-        ("Ｅ\u0301！～ＡＺ", "É!~AZ", "é!~az"),
-    ],
-)
-def test_compatibility_forms_and_case(text: str, normal: str, folded: str) -> None:
-    assert one(text, casefold=False) == normal
-    assert one(text) == folded
 
 
 def test_another_form_is_refused() -> None:
