@@ -313,7 +313,7 @@ def _read_rows(
             if "new-line character" in reason:
                 reason = f"not valid {format.upper()}: lines end with CR alone: end them with LF"
             elif "unexpected end" in reason:
-                reason = f"a quote is not closed: {len(lines):,} lines up to the end are one record"
+                reason = f"not valid {format.upper()}: a quote is never closed"
         if "field limit" in reason or any(isinstance(line, Head) for line in lines):
             reason = f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:

@@ -151,7 +151,7 @@ def test_a_zst_of_several_frames_that_is_cut_is_told() -> None:
         ("a.jsonl", '{"n": {"x": 1, "x": 2}}', "the key 'x' comes twice in an object"),
         ("a.jsonl", '{"text":"abc', "not valid JSON: Unterminated string at character 9"),
         ("a.csv", "id,text\n1,one two\r2,three\r", "not valid CSV: lines end with CR alone"),
-        ("a.csv", 'id,text\n1,"one\n2,two\n', "a quote is not closed: 2 lines up to the end"),
+        ("a.csv", 'id,text\n1,"one\n2,two\n', "a quote is never closed"),
         ("a.json", '[{"text": "one"},\n{"text": }]', "not valid JSON: Expecting value at line 2"),
         ("a.json", '[{"text": "one"}]\n{"text": "two"}', "the array is not valid JSON: Extra data"),
         ("a.json", f'[{{"n":{"1" * 5_000}}}]', "in the array, a number has more than 4300 digits"),
