@@ -17,7 +17,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.text.arrays import F64, I64, U64, Ragged, renumbered
+from esdedup.text.arrays import F64, I64, U64, Ragged
 from esdedup.text.jaccard import hamming, jaccard
 
 _SHINGLES_A_BLOCK = 4_000_000
@@ -115,7 +115,7 @@ class ByTexts:
     def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
         """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
         # Connected pairs are together, so that few texts come twice.
-        numbers, one, other = renumbered(left, right)
+        numbers, one, other = _renumbered(left, right)
         groups = singletons(numbers.size)
         join(groups, one, other)
         order = np.lexsort((right, left, groups[one]))
@@ -126,7 +126,7 @@ class ByTexts:
             mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
             most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
             block = block[: _fitting(left[block], right[block], most)]
-            rows, one, other = renumbered(left[block], right[block])
+            rows, one, other = _renumbered(left[block], right[block])
             read = self._compared[rows]
             firsts = range(0, read.size, _FETCHED_AT_ONCE)
             texts = [self._texts_of(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
@@ -145,6 +145,15 @@ def _verified(task: _Task) -> tuple[F64, int, int]:
     """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
     sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
     return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
+
+
+def _renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
+    """Return the distinct rows of pairs, ascending, and the positions of left and right there."""
+    # `np.unique` would sort millions of pairs of few rows.
+    seen = np.zeros(1 + max(left.max(initial=-1), right.max(initial=-1)), np.bool_)
+    seen[left] = seen[right] = True
+    position = np.cumsum(seen) - 1
+    return np.flatnonzero(seen), position[left], position[right]
 
 
 def _fitting(left: I64, right: I64, most: int) -> int:

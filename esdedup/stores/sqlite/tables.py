@@ -306,7 +306,7 @@ class Tables:
         # would read them all.
         keys, waiting = {listed_as(query.field, query.key) for query in queries}, self.waiting()
         holders = {key: self.holders(key, waiting) for key in keys}
-        answers = []
+        answers, documents = [], dict[tuple[str, str], Document]()
         for query in queries:
             mark = value_of(query.marks_in, "original")
             original = f"(SELECT {mark} FROM {self.marked} WHERE number = document)"
@@ -323,8 +323,12 @@ class Tables:
                 f" LEFT JOIN {self.groups} USING (number) ORDER BY met DESC, number",
                 (json.dumps(tokens), exclude, query.least, limit + 1),
             ).fetchall()
-            kept = query.key if query.kept else ""
-            best = [Candidate(Columns(*row).document(kept), met) for met, *row in found[:limit]]
+            kept, best = query.key if query.kept else "", []
+            for met, id, *row in found[:limit]:
+                # Queries of similar texts find the same documents.
+                if (id, kept) not in documents:
+                    documents[id, kept] = Columns(id, *row).document(kept)
+                best.append(Candidate(documents[id, kept], met))
             answers.append(Candidates(best, len(found) > limit))
         return answers
 
