@@ -299,6 +299,14 @@ class Tables:
             f" AND each.value IN {_GIVEN}"
         )
 
+    def _rarest(self, key: str) -> str:
+        """Return an SQL query for the documents with the rarest token of parameter 1."""
+        with_token = f"FROM {self._name(key)} WHERE token ="
+        return (
+            f"SELECT document {with_token} (SELECT value FROM json_each(?1)"
+            f" ORDER BY (SELECT count(*) {with_token} value) LIMIT 1)"
+        )
+
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
         # A document has one token of each position, and a group is of one position, so that
@@ -313,11 +321,15 @@ class Tables:
             tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
             exclude = query.exclude if is_unicode(query.exclude or "") else None
             wanted = f"AND {original} IS NULL" if query.originals else ""
+            key = listed_as(query.field, query.key)
+            # Only the documents that have the rarest token can have all.
+            all_wanted = not waiting and query.least == len(tokens) > 1
+            rare = f"AND document IN ({self._rarest(key)})" if all_wanted else ""
             found = self.db.execute(
                 f"SELECT met, {columns('source', 'tokens')} FROM"
                 f" (SELECT document AS number, count(*) AS met FROM "
-                f" ({holders[listed_as(query.field, query.key)]})"
-                f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2)"
+                f" ({holders[key]})"
+                f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2) {rare}"
                 f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
                 f" LIMIT ?4) JOIN {self.documents} USING (number)"
                 f" LEFT JOIN {self.groups} USING (number) ORDER BY met DESC, number",
