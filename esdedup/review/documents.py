@@ -29,13 +29,11 @@ class DocumentPages:
 
     def form(self, given: Given) -> Response:
         """Show the form, with the numbers of the index and the steps."""
-        review = self.review
+        index = self.review.index
         steps = {
-            "documents": review.index.statistics().documents,
-            "groups": review.found.listed(),
-            "judged": len(review.index.judgements().pairs),
-            "runs": len([*logs_of(review)]),
-            "threshold": review.grouping.limits.threshold,
+            "documents": index.statistics().documents,
+            "judged": len(index.judgements().pairs),
+            "runs": len([*logs_of(self.review)]),
         }
         return self._page(given, steps=steps)
 
