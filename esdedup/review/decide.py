@@ -40,8 +40,8 @@ _IN_WORDS = {"delete": "deleted", "mark": "marked", "move": "moved"}
 class Run:
     """A run of this session, or what undoes one.
 
-    done: its action in words. total: documents, 0 if unknown. damage: the reason for which the rest
-    of a log could not be read, if any.
+    done: its action in words. total: documents, 0 if unknown. log: a run that is refused writes
+    none. damage: the reason for which the rest of a log could not be read, if any.
     """
 
     title: str
@@ -51,11 +51,6 @@ class Run:
     log: Path | None = None
     job: Job | None = None
     damage: list[str] = field(default_factory=list)
-
-    @property
-    def written(self) -> Path | None:
-        """The log, if there is one: a run that is refused writes none."""
-        return self.log if self.log is not None and self.log.is_file() else None
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class DocumentPages:
     def _results(self, given: Given, query: Query) -> Response:
         index, number = self.review.index, given.whole("number", _NUMBER, _MOST)
         if self.review.by_distance:
-            limits = replace(self.review.grouping.limits, k=number)
+            limits = replace(self.review.found.grouping.limits, k=number)
         else:
             limits = Limits(threshold=given.share("threshold", LOOKING), k=number)
         (result,) = index.similar_many([query], limits)

@@ -64,12 +64,8 @@ class GroupPages:
         made, back = review.decisions.of(given.get("made")), {"from": "group", "left": id}
         at = listed.group_of(id)
         if at is None:
-            return review.page(
-                "document.html",
-                shown=alone(review.document(id), review.index.meta),
-                made=made,
-                back=back,
-            )
+            shown = alone(review.document(id), review.index.meta)
+            return review.page("document.html", shown=shown, made=made, back=back)
         index, groups = review.index, listed.groups
         judgements, rows, head = index.judgements(), listed.members(at), listed.head(at)
         pages = -(-len(rows) // _MEMBERS)

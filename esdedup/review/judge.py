@@ -45,12 +45,12 @@ class Judge:
     @property
     def threshold(self) -> float:
         """The threshold near which most pairs are drawn: that of groups, if they have one."""
-        return self.review.grouping.limits.threshold or ACTING
+        return self.review.found.grouping.limits.threshold or ACTING
 
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        return not self.review.grouping.exact and not self.review.by_distance
+        return not self.review.found.grouping.exact and not self.review.by_distance
 
     def draw(self, given: Given) -> Response:
         """Start to draw pairs from the documents as they are now."""

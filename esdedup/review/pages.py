@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from esdedup.analysis.html import environment
 from esdedup.exceptions import RecordError, StoreError, StoreUnavailable, UsageError
-from esdedup.groups.groups import Grouping
 from esdedup.index import Index
 from esdedup.models import Document
 from esdedup.review.decisions import Decisions
@@ -85,14 +84,9 @@ class Review:
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
 
     @property
-    def grouping(self) -> Grouping:
-        """How groups are found."""
-        return self.found.grouping
-
-    @property
     def by_distance(self) -> bool:
         """Return whether documents are compared by Hamming distance."""
-        return self.index.scheme.chosen(self.grouping.limits).metric == "hamming"
+        return self.index.scheme.chosen(self.found.grouping.limits).metric == "hamming"
 
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""
