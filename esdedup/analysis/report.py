@@ -23,7 +23,7 @@ from esdedup.analysis.to_json import object_of
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
-from esdedup.pairing.verify import texts_in
+from esdedup.pairing.scan import texts_in
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store

@@ -13,7 +13,7 @@ import numpy as np
 
 from esdedup.groups.groups import Groups
 from esdedup.groups.templates import FEWEST, paired, pattern_of
-from esdedup.pairing.verify import texts_in
+from esdedup.pairing.scan import texts_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta

@@ -24,13 +24,13 @@ from esdedup.pairing.scan import (
     JUDGEMENTS,
     OnStep,
     ScanColumns,
-    TextsOf,
     WorkFolder,
     sketched,
+    texts_in,
 )
 from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow, singletons
-from esdedup.pairing.verify import nearness_of, texts_in, texts_of
+from esdedup.pairing.verify import nearness_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import digest_of_words
@@ -240,8 +240,7 @@ def find_groups(
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
-        texts = texts_of(columns, store, meta.text_fields)
-        job = _GroupRun(reading, grouping, columns, texts, judgements, step)
+        job = _GroupRun(reading, grouping, columns, judgements, step)
         candidates = CandidatePairs([])
         if not grouping.exact:
             rows, limits = job.classes.compared, grouping.limits
@@ -273,10 +272,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     texts = texts_in(store, meta.text_fields)(names)
     part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=meta.scheme))
     columns = ScanColumns.of(part, texts)
-    assert columns.texts_of is not None
-    job = _GroupRun(
-        Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, lambda *_: None
-    )
+    job = _GroupRun(Reading(meta, chosen), grouping, columns, judgements, lambda *_: None)
     right, left = np.tril_indices(job.classes.filled, -1)
     every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
     found = job.groups(CandidatePairs(every))
@@ -320,11 +316,10 @@ class _GroupRun:
         reading: Reading,
         grouping: Grouping,
         columns: ScanColumns,
-        texts_of: TextsOf,
         judgements: Judgements,
         step: OnStep,
     ) -> None:
-        self._reading, self._columns, self._texts_of = reading, columns, texts_of
+        self._reading, self._columns = reading, columns
         self._judgements, self._step = judgements, step
         if reading.sketch is not None and reading.metric == "hamming":
             distance = reading.sketch.distance(grouping.limits)
@@ -337,7 +332,7 @@ class _GroupRun:
         self._apart = self._constraints.apart(filled)
         self._partition, self._partner = singletons(filled), singletons(filled)
         self._value = np.zeros(filled)
-        self._nearness = nearness_of(reading, columns, self.classes.compared, texts_of)
+        self._nearness = nearness_of(reading, columns, self.classes.compared)
 
     def groups(self, candidates: CandidatePairs) -> Groups:
         """Compare the candidates, and return the groups."""
@@ -350,7 +345,7 @@ class _GroupRun:
             self._step("Comparing", done, rows.size)
         partition, value = self._partition[self._partition], self._value
         if self._grouping.split_templates:
-            texts, scheme = self._texts_of, self._reading.compared.scheme
+            texts, scheme = self._columns.texts_of, self._reading.compared.scheme
             partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
             if leading:
                 self._lead_again(partition)

@@ -71,7 +71,6 @@ class FileDocuments:
     def texts_of(self, ids: list[str]) -> list[str]:
         """Return the texts of documents."""
         assert self._columns is not None
-        assert self._columns.texts_of is not None
         own = self._columns.ids
         rows = [bisect_left(own, natural(id), key=natural) for id in ids]
         return self._columns.texts_of(np.array(rows, np.int64))()
@@ -111,9 +110,7 @@ def pairs_in_files(
                 on_read(documents.read)
     step = on_step or (lambda *_: None)
     columns = documents.columns()
-    assert columns.texts_of is not None
-    texts = columns.texts_of
-    return pairs_among(columns, texts, reading, limits, folder.path, step, workers), documents
+    return pairs_among(columns, reading, limits, folder.path, step, workers), documents
 
 
 def _read(reading: Reading, id_field: str | None, chunk: Chunk) -> _Read:

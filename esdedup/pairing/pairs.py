@@ -14,8 +14,8 @@ import numpy as np
 from esdedup.models import Metric, Pair
 from esdedup.pairing.candidates import candidates_of, classes_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.scan import OnStep, ScanColumns, TextsOf, WorkFolder
-from esdedup.pairing.verify import nearness_of, texts_of
+from esdedup.pairing.scan import OnStep, ScanColumns, WorkFolder
+from esdedup.pairing.verify import nearness_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import Limits
 from esdedup.stores.base import Store
@@ -139,13 +139,11 @@ def similar_pairs(
     reading = reading_for(meta, limits)
     with WorkFolder.temporary() as folder:
         columns = folder.read(store, reading, {}, step)
-        texts = texts_of(columns, store, meta.text_fields)
-        return pairs_among(columns, texts, reading, limits, folder.path, step)
+        return pairs_among(columns, reading, limits, folder.path, step)
 
 
 def pairs_among(
     columns: ScanColumns,
-    texts_of: TextsOf,
     reading: Reading,
     limits: Limits,
     folder: Path,
@@ -158,7 +156,7 @@ def pairs_among(
     """
     texts = classes_of(columns.digests, columns.filled)
     candidates = candidates_of(reading, columns.values, texts.compared, limits, folder)
-    nearness = nearness_of(reading, columns, texts.compared, texts_of)
+    nearness = nearness_of(reading, columns, texts.compared)
     nothing = np.empty(0, np.int64)
     parts: list[_Found] = [(nothing, nothing, np.empty(0))]
     for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):

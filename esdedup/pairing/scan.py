@@ -76,14 +76,14 @@ class ScanColumns:
     ids: of n documents. digests: of their texts, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: as of a part, but one value of all documents after another: shape (width, n).
-    texts_of: reads the texts of rows, if texts were read.
+    texts_of: returns the texts of rows.
     """
 
     ids: Strings
     digests: U64
     filled: Mask
     values: NDArray[Any]
-    texts_of: TextsOf | None
+    texts_of: TextsOf
 
     @staticmethod
     def of(part: Part, texts: Sequence[str]) -> ScanColumns:
@@ -93,6 +93,16 @@ class ScanColumns:
             return lambda: [texts[row] for row in rows.tolist()]
 
         return ScanColumns(part.ids, part.digests, part.filled, part.values.T, texts_of)
+
+
+def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
+    """Return the texts of a store's documents; an empty one if a document or its text is gone."""
+
+    def texts_of(ids: list[str]) -> list[str]:
+        found = {document.id: document.source for document in store.get(ids, [*text_fields])}
+        return [text_at(found.get(id, {}), text_fields) or "" for id in ids]
+
+    return texts_of
 
 
 class WorkFolder:
@@ -182,7 +192,14 @@ class WorkFolder:
                 self.write_share(number, _parts(store, reading, batches, on_read))
         if resumed:
             self._add_arrivals(store, reading)
-        return self.columns(reading)
+        columns = self.columns(reading)
+        if reading.sketching is not None:
+            return columns
+        of_ids = texts_in(store, meta.text_fields)
+        return replace(
+            columns,
+            texts_of=lambda rows: partial(of_ids, [columns.ids[row] for row in rows.tolist()]),
+        )
 
     def _add_arrivals(self, store: Store, reading: Reading) -> None:
         """Read the documents that came after their share was read, by an earlier run."""
@@ -231,30 +248,27 @@ class WorkFolder:
 
         Raises UsageError if the keep rule names a field that no document has.
         """
-        parts = []
+        parts: list[list[Any]] = []
         with _naming(self.path):
             for path in self._shares():
                 with _loaded(path) as share:
-                    parts.append(
-                        (
-                            Strings(share["ids"], share["id_offsets"]),
-                            Strings(share["keys"], share["key_offsets"]),
-                            share["digests"],
-                            share["filled"],
-                            share["text_offsets"],
-                        )
-                    )
-            ends = offsets_of(np.array([len(part[0]) for part in parts]))
-            ids, keys = (Strings.joined([part[at] for part in parts]) for at in (0, 1))
+                    ids = Strings(share["ids"], share["id_offsets"])
+                    keys = Strings(share["keys"], share["key_offsets"])
+                    rest = (share[name] for name in ("digests", "filled", "text_offsets"))
+                    parts.append([ids, keys, *rest])
+            every, keys_of, digests, filled, texts = zip(*parts, strict=True)
+            ends, ids = offsets_of(np.array([*map(len, every)])), Strings.joined(every)
             by_id, first = natural_order(ids)
             last = np.append(first[1:], True)[: first.size]
-            order = reading.keep.order(by_id[last], keys)
+            order = reading.keep.order(by_id[last], Strings.joined(keys_of))
             order = before_others(order, ids, reading.first)
-            digests, filled = (np.concatenate([part[at] for part in parts])[order] for at in (2, 3))
-            values = self._values(order, ends, reading)
-        texts_of = partial(self._texts_of, order, ends, [part[4] for part in parts])
-        kept = None if reading.sketching is None else texts_of
-        return ScanColumns(ids.picked(order), digests, filled, values, kept)
+            return ScanColumns(
+                ids.picked(order),
+                np.concatenate(digests)[order],
+                np.concatenate(filled)[order],
+                self._values(order, ends, reading),
+                partial(self._texts_of, order, ends, texts),
+            )
 
     def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
         """Return the values of rows in an order, shape (width, n), mapped from a file."""

@@ -4,7 +4,6 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from esdedup.pairing.scan import ScanColumns, TextsOf
 from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.stores.base import Store
-from esdedup.stores.fields import text_at
 from esdedup.text.arrays import F64, I64, U64, Ragged
 from esdedup.text.jaccard import hamming, jaccard
 
@@ -25,24 +22,6 @@ _MOST_DOCUMENTS = 20_000
 _FETCHED_AT_ONCE = 2_000
 _PAIRS_AT_ONCE = 1 << 18
 """Limits of memory of one process: 230 MB to compare sets, and the texts of one fetch."""
-
-
-def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
-    """Return the texts of a store's documents; an empty one if a document or its text is gone."""
-
-    def texts_of(ids: list[str]) -> list[str]:
-        found = {document.id: document.source for document in store.get(ids, [*text_fields])}
-        return [text_at(found.get(id, {}), text_fields) or "" for id in ids]
-
-    return texts_of
-
-
-def texts_of(columns: ScanColumns, store: Store, text_fields: Sequence[str]) -> TextsOf:
-    """Return the texts of rows: those that were read, else those that the store has now."""
-    if columns.texts_of is not None:
-        return columns.texts_of
-    of_ids = texts_in(store, text_fields)
-    return lambda rows: partial(of_ids, [columns.ids[row] for row in rows.tolist()])
 
 
 @dataclass(frozen=True)
@@ -163,10 +142,8 @@ def _fitting(left: I64, right: I64, most: int) -> int:
     return max(1, int(np.searchsorted(touched, most, "right")))
 
 
-def nearness_of(
-    reading: Reading, columns: ScanColumns, compared: I64, texts_of: TextsOf
-) -> ByFingerprints | ByTexts:
+def nearness_of(reading: Reading, columns: ScanColumns, compared: I64) -> ByFingerprints | ByTexts:
     """Return the nearness of pairs of positions among the compared rows."""
     if reading.metric == "hamming":
         return ByFingerprints(prints_of(columns.values, compared))
-    return ByTexts(texts_of, reading.compared.scheme, compared)
+    return ByTexts(columns.texts_of, reading.compared.scheme, compared)

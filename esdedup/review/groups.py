@@ -11,7 +11,7 @@ from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.verify import texts_in
+from esdedup.pairing.scan import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, measured, pair_of

@@ -15,8 +15,7 @@ from esdedup.cli.options import Target, as_json, refuse, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.pairing.file_pairs import pairs_in_files
-from esdedup.pairing.scan import WorkFolder
-from esdedup.pairing.verify import texts_in
+from esdedup.pairing.scan import WorkFolder, texts_in
 from esdedup.stores.mapping import IndexMeta
 
 TextsOf = Callable[[list[str]], list[str]]
