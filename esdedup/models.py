@@ -165,12 +165,14 @@ class Failure:
     """A document that a store rejected, and why.
 
     conflict: the id was taken, or the document had changed. index: of the document, in a cluster.
+    unsure: it may have been changed by an earlier attempt of the same request.
     """
 
     id: str
     reason: str
     conflict: bool = False
     index: str | None = None
+    unsure: bool = False
 
 
 @dataclass(frozen=True)

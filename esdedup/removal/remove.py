@@ -32,6 +32,8 @@ _PAGE = 1_000
 _CHARACTERS = 20_000_000
 """Number of documents, and about the characters, that are held, logged and changed at once."""
 
+_DELETED = "another client deleted it"
+
 _Restored = tuple[set[str], set[str], list[Failure]]
 """Ids of the documents that were created, of those that were present, and the failures."""
 
@@ -45,7 +47,7 @@ def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
             Change(now, None) if now.version == version[now.id] else _changed(now) for now in some
         ]
 
-    return change_held(store, held, decide, []).failures
+    return change_held(store, held, decide, [], _DELETED).failures
 
 
 def _changed(held: Held) -> Failure:
@@ -105,7 +107,7 @@ def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
     found = store.hold(list(wanted))
     same = [one for one in found if same_json(one.document.source, wanted[one.id])]
     changed = {one.id for one in found} - {one.id for one in same}
-    changed |= {each.id for each in remove(store, same)}
+    changed |= {each.id for each in remove(store, same) if each.reason != _DELETED}
     reason = f"it was restored, and stays in {store.where} too, where it was changed"
     return [Failure(id, reason, conflict=True) for id in wanted if id in changed]
 
@@ -280,7 +282,9 @@ class Removal:
             log.settle(done, failures)
         failed = {each.id for each in failures}
         changed = sum(id not in failed for id in done)
-        report = DedupReport(changed, unchanged, len(rows) - len(held), failures)
+        left = [each for each in failures if each.reason != _DELETED]
+        gone = len(rows) - len(held) + len(failures) - len(left)
+        report = DedupReport(changed, unchanged, gone, left)
         texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
         return report, sum(len(text or "") for text in texts) + sum(map(len, lines))
 

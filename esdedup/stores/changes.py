@@ -2,7 +2,8 @@
 
 A document that another client changed since it was read is read again, and the change decided
 again. If an answer is lost, the request is retried and conflicts with its own change: the document
-then needs no further change, and counts as written.
+then needs no further change, and counts as written. After any other conflict, it counts as
+unchanged, or gone.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def change_held(
     those that conflicted, as they are by then. paths: dotted names of the fields to read again;
     None for whole documents. gone: the reason to fail a deleted document; None to count it as gone.
     """
-    report = ChangeReport(read=len(held))
+    report, unsure = ChangeReport(read=len(held)), set[str]()
     for attempt in range(ATTEMPTS):
         verdicts = decide(held)
         changes = [each for each in verdicts if isinstance(each, Change)]
@@ -85,11 +86,12 @@ def change_held(
         taken = {each.id for each in refused if each.conflict}
         conflicts = [each.held for each in changes if each.held.document.id in taken]
         others = [each for each in refused if not each.conflict]
-        unchanged = verdicts.count("unchanged")
-        # One that needs no further change after a conflict has been written.
+        done = [one.id for one, each in zip(held, verdicts, strict=True) if each == "unchanged"]
+        ours = len(unsure.intersection(done))
+        unsure.update(each.id for each in refused if each.unsure)
         report += ChangeReport(
-            written=len(changes) - len(conflicts) - len(others) + (unchanged if attempt else 0),
-            unchanged=0 if attempt else unchanged,
+            written=len(changes) - len(conflicts) - len(others) + ours,
+            unchanged=len(done) - ours,
             without_text=verdicts.count("without_text"),
             stale=verdicts.count("stale"),
             failures=[*(each for each in verdicts if isinstance(each, Failure)), *others],
@@ -99,8 +101,10 @@ def change_held(
         # Without a random pause, a quicker writer would win each time.
         time.sleep(random.uniform(0, 0.02 * attempt))
         held = store.hold_again(conflicts, paths)
-        ids = [one.document.id for one in conflicts]
-        report += ChangeReport(conflicts=len(ids)) + missing(ids, held, gone)
+        deleted = taken & unsure - {one.id for one in held}
+        ids = [one.id for one in conflicts if one.id not in deleted]
+        report += ChangeReport(written=len(deleted), conflicts=len(conflicts))
+        report += missing(ids, held, gone)
     reason = f"it changed each of {ATTEMPTS} times between reading and writing; run this again"
     return report + ChangeReport(failures=[Failure(one.document.id, reason) for one in held])
 

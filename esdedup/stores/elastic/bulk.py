@@ -6,7 +6,7 @@ that is created again after an answer was lost conflicts with itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
@@ -64,7 +64,7 @@ def write_actions(
 
 
 def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str) -> WriteReport:
-    report, attempts = WriteReport(), Attempts(retries)
+    report, attempts, unsure = WriteReport(), Attempts(retries), False
     while True:
         try:
             answer = send(b"".join(lines for _, lines in pending))
@@ -78,9 +78,10 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
         except StoreUnavailable as error:
             if not attempts.wait(error):
                 raise attempts.given_up(error) from error
+            unsure = True
             continue
         written, rejected = _sort_items(pending, answer["items"], where)
-        report += written
+        report += replace(written, failures=[replace(f, unsure=unsure) for f in written.failures])
         if not rejected:
             return report
         if len(rejected) < len(pending):

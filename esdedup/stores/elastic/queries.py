@@ -6,7 +6,7 @@ first. Plain `terms` would give all of them the same score. `benchmarks/recall_q
 4d72008 measured the cost of the ranking.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,8 +14,13 @@ from esdedup.models import Candidate, CandidateQuery, Candidates, Document, Held
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 
-def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
-    """Return the search for the `limit` documents that share most token groups with a query."""
+def candidates_body(
+    query: CandidateQuery, limit: int, paths: Sequence[str] = TOKEN_PATHS
+) -> dict[str, Any]:
+    """Return the search for the `limit` documents that share most token groups with a query.
+
+    paths: of the tokens, which are not read.
+    """
     field = f"{query.field}.{query.key}"
     groups = [
         {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
@@ -35,7 +40,7 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
         condition.setdefault("must_not", []).append(
             {"exists": {"field": f"{query.marks_in}.original"}}
         )
-    unread = [path for path in TOKEN_PATHS if not (query.kept and fnmatchcase(field, path))]
+    unread = [path for path in paths if not (query.kept and fnmatchcase(field, path))]
     return {
         "query": {"bool": condition},
         "size": limit,

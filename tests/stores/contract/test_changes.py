@@ -138,12 +138,12 @@ def test_what_changed_is_read_and_decided_again(store: Store) -> None:
     ]
 
 
-def test_a_change_that_is_found_done_counts_as_written(store: Store) -> None:
-    write(store, [document("a", n=2)])
-    held = store.hold(["a"], ["n"])
-    # As a request of our own whose answer was lost.
-    store.change([Change(held[0], {"n": 3})])
-    assert change_held(store, held, numbered, ["n"]) == ChangeReport(read=1, written=1, conflicts=1)
+def test_a_change_that_another_client_made_counts_as_unchanged_or_gone(store: Store) -> None:
+    write(store, [document(id, n=2) for id in "ab"])
+    held = store.hold(["a", "b"], ["n"])
+    store.change([Change(held[0], {"n": 3}), Change(held[1], None)])
+    report = change_held(store, held, numbered, ["n"])
+    assert report == ChangeReport(read=2, unchanged=1, gone=1, conflicts=2)
 
 
 def test_a_document_that_others_keep_changing_is_left_to_them(
