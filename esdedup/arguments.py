@@ -156,10 +156,11 @@ def from_settings(
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)
         (own if setting.path is None else inner.setdefault(setting.path, {}))[name] = value
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(wanted)}
-    held = vars(base) if base else defaults
+    if base is not None and not isinstance(base, wanted):
+        raise UsageError(f"use {kind.__name__}(...), not {type(base).__name__}")
+    held: Any = vars(base) if base else {each.name: each.default for each in fields(wanted)}
     own |= {path: replace(held[path], **some) for path, some in inner.items()}
-    return kind(**{**held, **own} if base else own)
+    return kind(**own) if base is None else replace(base, **own)
 
 
 def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:

@@ -178,7 +178,7 @@ class Report:
             ("documents", f"{self.statistics.documents:,}", compared),
             ("groups", f"{len(self.groups):,}", "of two documents or more; one of each stays"),
             ("duplicates", f"{self.duplicates:,}", f"{self.share:.1%} of all documents"),
-            ("copies of equal text", f"{self.equal:,}", "of the duplicates, once normalised"),
+            ("equal text", f"{self.equal:,}", "as their representative, once normalised"),
         ]
 
     def in_words(self, value: float) -> str:
@@ -253,13 +253,11 @@ def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[Larg
         (text,) = texts_of([id])
         farthest = float(worst(groups.value[groups.representative == row]))
         template = in_group(store, meta, groups, row)
-        found.append(LargeGroup(id, _snippet(text), documents, farthest, template))
+        line = " ".join(text[: 2 * _SNIPPET].split())
+        if len(line) > _SNIPPET or len(text) > 2 * _SNIPPET:
+            line = f"{line[:_SNIPPET]}…"
+        found.append(LargeGroup(id, line, documents, farthest, template))
     return tuple(found)
-
-
-def _snippet(text: str) -> str:
-    line = " ".join(text[: 2 * _SNIPPET].split())
-    return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
 
 
 def _counted(count: int, one: str, many: str) -> str:

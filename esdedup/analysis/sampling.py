@@ -71,7 +71,7 @@ class Sample:
     row, similarity, chances, copies: of m neighbours, shape (m,): the row of the sampled document,
     the exact similarity, the chance to be found, and the number of pairs of documents that have the
     same two texts; 0 for a neighbour of equal text. pairs: at most 300 of each bin of similarity.
-    rare: number of pairs of the sample by similarity in per mille, below the floor, shape (1000,).
+    rare: similarities below the floor, and their number in the pairs of the sample, shape (k,).
     """
 
     documents: int
@@ -85,7 +85,7 @@ class Sample:
     chances: F64 = field(repr=False)
     copies: F64 = field(repr=False)
     pairs: tuple[SampledPair, ...] = field(repr=False)
-    rare: I64 = field(repr=False)
+    rare: tuple[F64, I64] = field(repr=False)
 
     @property
     def whole(self) -> bool:
@@ -232,22 +232,25 @@ def _first(kept: dict[tuple[str, ...], SampledPair]) -> list[tuple[tuple[str, ..
     return sorted(kept.items(), key=lambda item: item[1].turn)[:KEPT_A_BIN]
 
 
-def _compared(sets: Ragged, floor: float) -> tuple[I64, tuple[I64, I64, F64]]:
+def _compared(sets: Ragged, floor: float) -> tuple[tuple[F64, I64], tuple[I64, I64, F64]]:
     """Compare all pairs of sets.
 
-    Return the number of pairs below the floor by similarity in per mille; and of the other pairs,
-    in both directions, the rows and their similarity.
+    Return the similarities below the floor, ascending from 0, and the number of each; and of the
+    other pairs, in both directions, the rows and their similarity.
     """
-    counts = np.zeros(1_000, np.int64)
+    values, counts = np.zeros(1), np.zeros(1, np.int64)
     near = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
     for row, other, similarity in similar_pairs(sets):
         low = similarity < floor
         near += [(row[~low], other[~low], similarity[~low])]
         near += [(other[~low], row[~low], similarity[~low])]
-        counts += np.bincount((1_000 * similarity[low]).astype(np.int64), minlength=counts.size)
+        fresh, fresh_counts = np.unique(similarity[low], return_counts=True)
+        values, at = np.unique(np.concatenate([values, fresh]), return_inverse=True)
+        # Exact: the counts are whole numbers below 2**53.
+        counts = np.bincount(at, np.concatenate([counts, fresh_counts])).astype(np.int64)
     row, other, similarity = (np.concatenate(each) for each in zip(*near, strict=True))
     counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum() - row.size // 2
-    return counts, (row, other, similarity)
+    return (values, counts), (row, other, similarity)
 
 
 def similar_pairs(sets: Ragged) -> Iterator[tuple[I64, I64, F64]]:

@@ -30,7 +30,7 @@ _BYTES_OF_THE_FIELD = 30.5
 class Neighbours:
     """The expected neighbours of a document.
 
-    similarity: exact Jaccard similarities, shape (n,). expected: number of neighbours,
+    similarity: exact Jaccard similarities, ascending, shape (n,). expected: number of neighbours,
     shape (n,); together one less than `documents`. seen: number in the sample, shape (n,).
     """
 
@@ -80,11 +80,11 @@ def neighbours_in(sample: Sample) -> Neighbours:
     if drawn < 2:
         raise UsageError(f"a sample of {drawn} texts has no pairs: give two or more")
     # Each pair is a neighbour to both.
-    rare = 2 * sample.rare
-    expected = rare / drawn * others / (drawn - 1)
-    similarity = np.concatenate([np.arange(rare.size) / rare.size, sample.similarity])
+    rare, pairs = sample.rare
+    expected = 2.0 * pairs / drawn * others / (drawn - 1)
+    similarity = np.concatenate([rare, sample.similarity])
     expected = np.concatenate([expected, 1.0 / (sample.chances * drawn)])
-    seen = np.concatenate([rare, np.ones(sample.row.size, np.int64)])
+    seen = np.concatenate([2 * pairs, np.ones(sample.row.size, np.int64)])
     # All neighbours together are one less than the documents.
     expected[0] = max(0.0, others - expected[1:].sum())
     return Neighbours(similarity, expected, seen, sample.documents)

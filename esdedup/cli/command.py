@@ -26,7 +26,10 @@ _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connecti
 _OTHER_NAMES = {
     "add": ["index"],
     "delete": ["dedup", "drop"],
+    "find": ["similar"],
+    "import": ["index"],
     "remove": ["dedup", "drop"],
+    "restore": ["undo"],
     "search": ["similar"],
 }
 

@@ -18,7 +18,7 @@ from esdedup.stores.connection import connection_to, seconds
 from esdedup.stores.to_json import json_fault
 
 field = partial(
-    setting, None, "Object field for the tokens, esdedup...", show_default="the index's own"
+    setting, None, "Object field for the tokens, named esdedup...", show_default="the index's own"
 )
 scheme = partial(
     setting, None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
@@ -34,10 +34,10 @@ work = partial(
     setting, None, "Folder to resume from.", rare=True, show_default="FILE.INDEX.COMMAND"
 )
 dead_letter = partial(
-    setting, None, "File for rejected documents.", rare=True, show_default="INDEX.dead-letter.jsonl"
+    setting, None, "File to append rejects to.", rare=True, show_default="INDEX.dead-letter.jsonl"
 )
 as_json = partial(
-    setting, None, "Print JSON lines, or a table.", "--json/--table", show_default="on a terminal"
+    setting, None, "JSON lines, or a table.", "--json/--table", show_default="a table on a terminal"
 )
 
 

@@ -69,8 +69,7 @@ def _write(
     written = 0
     if ending == ".jsonl":
         for row in table.table_rows() if rows is None else rows:
-            pairs = zip(table.columns, row, strict=True)
-            line = {name: value for name, value in pairs if value is not None}
+            line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
             file.write(json_line(line).encode())
             written += 1
         return written

@@ -4,7 +4,7 @@ A mark is a value below our field, such as the document's group; other values st
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,5 +159,6 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     group = groups.ids[head]
     if head == row:
         return {**NO_MARKS, "group": group}
-    _, similarity, distance = astuple(groups.member(row))
-    return {"group": group, "original": group, "similarity": similarity, "distance": distance}
+    own = groups.member(row)
+    measures = {"similarity": own.similarity, "distance": own.distance}
+    return {"group": group, "original": group, **measures}

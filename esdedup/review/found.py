@@ -27,7 +27,7 @@ class Listed:
     """Groups of two documents or more, the largest first.
 
     heads: row of each representative, shape (g,). sizes: documents of each group, shape (g,).
-    likeness: of each duplicate to its representative, greater if more similar, shape (n,).
+    likeness: of each document to its representative, greater if more similar, shape (n,).
     """
 
     groups: Groups

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,8 @@ def check_command(
     """
     if role is not None:
         if product is None:
+            if not target.url and not target.cloud_id:
+                raise UsageError("name the product (--product), or the cluster (--url)")
             with target.connected() as cluster:
                 product = "opensearch" if cluster.is_opensearch else "elasticsearch"
         made = role_of(role, product, target.index, to)
@@ -137,12 +140,14 @@ def check_command(
     with target.connected() as cluster, output.Progress("Checking") as progress:
         found = admin.check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
     for each in found.indices:
-        findings = _findings(each)
         if as_json:
-            output.print_json(findings)
+            output.print_json(_findings(each))
+            continue
+        if each.meta is None:
+            echo(f"{each.index}: not attached")
         else:
-            known = [each for each in findings.items() if each[1] not in (None, [])]
-            output.print_facts((name.replace("_", " "), _in_words(value)) for name, value in known)
+            output.print_facts(_facts(_findings(each)))
+        message(*map(str, each.obstacles))
     _advise(found, target.index)
     if not found.good:
         raise Exit(1)
@@ -166,12 +171,17 @@ def _findings(check: admin.IndexCheck) -> dict[str, Any]:
     }
 
 
-def _in_words(value: Any) -> str:
-    """Return a finding for a table."""
-    if isinstance(value, dict | list | tuple):
-        some = value.values() if isinstance(value, dict) else value
-        return ", ".join(_in_words(each) for each in some if each != ())
-    return f"{value:,}" if type(value) is int else str(value)
+def _facts(findings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a table."""
+    for name, value in findings.items():
+        if isinstance(value, dict):
+            value = ": ".join(filter(None, [f"{value['count']:,}", ", ".join(value["examples"])]))
+        elif name == "stale":
+            value = "not looked for"
+        elif isinstance(value, tuple):
+            value = ", ".join(value)
+        if value is not None and name not in ("attached", "obstacles"):
+            yield name.replace("_", " "), f"{value:,}" if type(value) is int else str(value)
 
 
 def _advise(found: admin.Check, name: str) -> None:

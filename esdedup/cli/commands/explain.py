@@ -58,7 +58,9 @@ def _show(pair: Explanation) -> None:
     output.print_facts(facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
-    opened, closed = _brackets(console)
+    brackets = ("[[", "]]") if output.only_plain() else ("⟦", "⟧")
+    coloured = console.color_system is not None and not console.no_color
+    opened, closed = ("", "") if coloured else brackets
 
     def shared(text: str) -> tuple[str, str]:
         return f"{opened}{text}{closed}", "black on green"
@@ -80,13 +82,6 @@ def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
             output.message(
                 f"{side.id}: {where} shows at most {most:,} of the text's {count:,} characters"
             )
-
-
-def _brackets(console: Console) -> tuple[str, str]:
-    """Brackets for shared words if the terminal shows no colours, else nothing."""
-    if console.color_system is not None and not console.no_color:
-        return "", ""
-    return ("[[", "]]") if output.only_plain() else ("⟦", "⟧")
 
 
 def _marked(text: MarkedText, shared: Callable[[str], tuple[str, str]], units: str) -> Text:

@@ -52,10 +52,9 @@ class SearchOptions:
 
     def query(self, index: Index, limits: Limits) -> Query:
         """Return the query by the text, the file, or the id."""
-        try:
-            f"{self.text}{self.id}".encode()
-        except UnicodeEncodeError as error:
-            raise UsageError("--text, --id: not UTF-8: use --file with --encoding") from error
+        for option, value in (("--text", self.text), ("--id", self.id)):
+            if value is not None and value.encode(errors="ignore").decode() != value:
+                raise UsageError(f"{option}: not of the locale's encoding: set LC_ALL=C.UTF-8")
         text = _read(self.file, self.encoding) if self.file is not None else self.text
         return index.query(text, self.id, self.filters(), limits.sketch)
 
@@ -151,9 +150,8 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
     if not words:
         return "The text has no words: only documents of the same text are found"
     units = count(words, "character" if scheme.shingling.unit == "char" else "word")
-    return (
-        f"The text has {units}, fewer than the {size} of a shingle: only texts of them are similar"
-    )
+    same = "only texts of just these are similar"
+    return f"The text has {units}, fewer than the {size} of a shingle: {same}"
 
 
 def _warnings(

@@ -137,7 +137,7 @@ def stop_command(
     elif rows:
         shown = [(token, f"{size:,}") for token, size in rows]
         output.print_table([("token", "key"), ("documents", "number")], shown)
-    elif not meta.stop:
+    elif over is None:
         message("The stop list is empty")
 
 
@@ -154,13 +154,12 @@ def list_command(target: Target, as_json: bool = as_json()) -> None:
             line = {"index": each.name, "documents": each.documents, "scheme_id": each.scheme}
             output.print_json(line)
         return
-    columns: list[tuple[str, output.Kind]] = [("index", "key"), ("documents", "number")]
     rows = [
         (each.name, f"{each.documents or 0:,}", each.scheme or "of another version of esdedup")
         for each in found
     ]
     if rows:
-        output.print_table([*columns, ("scheme", "key")], rows)
+        output.print_table([("index", "key"), ("documents", "number"), ("scheme", "key")], rows)
     else:
         message("No index")
 
