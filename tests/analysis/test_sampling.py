@@ -93,6 +93,18 @@ def test_pairs_over_the_threshold_are_those_of_the_groups(store: Store) -> None:
     assert set(pool.pairs) - set(near) == {p for p in sample.pairs if p.similarity < 0.5}
 
 
+@local
+def test_similarities_of_unrelated_texts_are_exact(store: Store) -> None:
+    drawn = np.random.default_rng(2).integers(0, 60, (40, 600))
+    texts = [" ".join(f"w{word}" for word in row) for row in drawn]
+    write_texts(store, texts)
+    found = neighbours_in(draw(store, META))
+    sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
+    values = [len(a & b) / len(a | b) for a, b in itertools.combinations(sets, 2)]
+    assert max(values) < 0.01
+    assert found.similarity @ found.expected / 39 == pytest.approx(np.mean(values))
+
+
 def test_a_sample_shows_the_whole(store: Store) -> None:
     texts = corpus(150)
     write_texts(store, texts)

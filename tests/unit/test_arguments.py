@@ -33,6 +33,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("threshold: use a number or None", lambda index: index.similar("x", threshold="0.5")),
         ("filters: give a list", lambda index: index.similar("x", filters={"term": {}})),
         ("max_per_bucket: use a whole", lambda index: index.pairs(max_per_bucket=1.5)),
+        ("use Grouping.*, not dict", lambda index: index.groups(grouping={})),
         ("keep: use text, not NoneType", lambda index: index.groups(keep=None)),
         ("exact: use True or False", lambda index: index.group(exact="no")),
         ("work: use text or a path or None", lambda index: index.group(work=5)),
