@@ -7,7 +7,7 @@ import pytest
 
 import esdedup
 from tests.faults.test_faults import assert_whole
-from tests.helpers.commands import call, fill, run_command, words, write_lines
+from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.places import STORES, Place
 
@@ -59,7 +59,7 @@ def test_a_backfill(url: str, name: str) -> None:
     bare = {f"d{n}": {"text": words(n, 12), "n": n} for n in range(1_200)}
     call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
     fill(url, name, bare)
-    run(place, "attach")
+    assert esdedup_command(url, "attach", "-i", name).status == 0
     assert crash_everywhere(lambda: run(place, "backfill")) > 3
     assert_whole(url, name, bare)
     assert run(place, "backfill", "--stale")["written"] == 0
