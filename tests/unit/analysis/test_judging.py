@@ -84,7 +84,7 @@ class Population:
 def sample_of(documents: int, sampled: int, row: I64, similarity: F64, chances: F64) -> Sample:
     chance = 1.0 if sampled == documents else 0.6
     columns = row, similarity, chances, np.ones(row.size)
-    rare = np.zeros(1_000, np.int64)
+    rare = np.zeros(1), np.zeros(1, np.int64)
     return Sample(documents, sampled, 0, 0, FLOOR, chance, *columns, (), rare)
 
 
