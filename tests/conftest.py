@@ -34,6 +34,9 @@ from tests.servers.provide import (
     servers_wanted,
 )
 
+# Shells start programs in the background with SIGINT ignored, and commands would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MOST_PROCESSES = 4
 """More processes would only wait for the servers."""
 

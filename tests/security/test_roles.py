@@ -147,7 +147,7 @@ def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) 
     ("options", "said"),
     [
         ("--role dance --product opensearch", "index-new, similar"),
-        ("--role pairs", "name the cluster: --url"),
+        ("--role pairs", "name the product"),
         ("--role dedup-move --product opensearch", "give --to"),
         ("--product opensearch", "require --role"),
     ],
