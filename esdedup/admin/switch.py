@@ -21,9 +21,9 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of, put_metas
+from esdedup.stores.elastic.indices import attached, path_of
 from esdedup.stores.elastic.queries import sketched
-from esdedup.stores.elastic.templates import renew_template
+from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, meta_of, names_of
 
@@ -131,9 +131,7 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
         named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
-        # Put the same template first: without the right to, nothing must change.
-        renew_template(cluster, named, meta)
-        _put(cluster, named, found, replace(meta, next=plan.following))
+        replace_meta(cluster, named, found, meta, replace(meta, next=plan.following))
     on_wait(f"Waiting {WAIT_SECONDS:.0f} s until every writer fills both")
     time.sleep(WAIT_SECONDS)
     total = ChangeReport()
@@ -168,9 +166,4 @@ def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
             f"no document of {plan.name!r} got tokens of scheme {meta.next.whole.id}: searches go"
             f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
-    _put(cluster, named, found, meta.next)
-
-
-def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:
-    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
-    renew_template(cluster, named, meta)
+    replace_meta(cluster, named, found, meta, meta.next)

@@ -23,7 +23,7 @@ _NUMBER = 10
 
 @dataclass(frozen=True)
 class DocumentPages:
-    """The pages."""
+    """Search, a document, and two documents side by side, of one review."""
 
     review: Review
 

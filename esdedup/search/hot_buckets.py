@@ -29,7 +29,7 @@ class HotBucket:
 
     sketch: name of the sketch. position: number of the band or segment, from 0. token: as in a stop
     list. documents: exact number in the index. share: of all documents with tokens. id, text: a
-    document that holds the token. The text is empty if it was deleted meanwhile.
+    document that holds the token. The text is empty if it was deleted since.
     """
 
     sketch: str

@@ -39,7 +39,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
     assert (chosen["sketch"]["bands"], chosen["sketch"]["rows"]) == (9, 5)
     assert chosen["expected"]["recall"] > chosen["recall_at_threshold"] > 0.95
-    # More rows have fewer candidates in vain.
+    # More rows have fewer candidates below the threshold.
     wasted = [choice["expected"]["wasted"] for choice in answer["choices"]]
     assert wasted[-1] < wasted[0]
     scheme = esdedup.Scheme.from_json(json.loads(written.read_text("utf-8")))

@@ -208,7 +208,7 @@ def test_a_scheme_is_described() -> None:
     [
         ("--id a -t 0.3", "at Jaccard 0.3 about 60.9% are found. An index with the sch", 0.6086),
         ("--id a -t 0.8", "", 1.0),
-        # The default scheme reaches what is promised by default, and no more.
+        # The default scheme reaches the recall that is promised by default, and no more.
         ("--id a", "", 0.975),
         ("--id a --recall 0.5", "", 0.799),
         ("--id a --recall 0.999", "97.5% are found, less than", 0.975),

@@ -92,7 +92,7 @@ def test_any_value_is_taken_or_refused(path: tuple[Any, ...], value: Any) -> Non
     with suppress(UsageError):
         taken: Any = esdedup.Scheme.from_json(scheme).to_json()
         if isinstance(value, int | float | str):
-            # What is taken is what was given, neither rounded nor made of another type.
+            # A value is accepted as it was given, neither rounded nor converted.
             for name in path:
                 taken = taken[name]
             assert json.dumps(taken) == json.dumps(value)

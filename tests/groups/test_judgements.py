@@ -150,7 +150,7 @@ def test_duplicates_are_in_one_group_however_unlike(
     assert found.judged.duplicates == 3
     unlike = {member.id: member for group in found for member in group.members}
     assert (unlike["d3"].distance or 0) > 15 or (unlike["d3"].similarity or 0.0) < 0.1
-    # Texts without words are as unlike as can be.
+    # Texts without words have the least similarity, and the greatest distance.
     by_distance = "sketch" in way
     assert unlike["w"] == Member("w", *((None, 64) if by_distance else (0.0, None)))
 

@@ -21,8 +21,8 @@ class ForeignWriter(threading.Thread):
     Of each document it keeps the states that it may have: one if its last write was acknowledged or
     refused, several if an answer was lost.
 
-    known: documents of one text and a number "n", which it changes. index:
-    where they are. newest: where it creates others.
+    known: documents of one text and a number "n", which it changes. index: holds them. newest: the
+    index that it creates others in.
     """
 
     def __init__(self, nodes: Sequence[Node], known: dict[str, Fields], index: str) -> None:
@@ -47,7 +47,7 @@ class ForeignWriter(threading.Thread):
             self.index_of[id], self.states[id] = self.newest, {None}
             return id, kind, {"text": words(10**6 + number, 12), "n": number}
         if id[0] == "w":
-            # It is like no other, and no run deletes it: a log can't tell who deleted a document.
+            # It has no duplicate, so no run deletes it: a log can't show who deleted a document.
             return (id, "delete", {}) if kind == "index" else (id, "update", {"n": number})
         if kind == "number":
             return id, "update", {"n": number}

@@ -175,7 +175,7 @@ def test_a_document_is_no_duplicate_of_its_former_self(index: esdedup.Index) -> 
     tokens = stored(index, "cd")
     assert "original" not in tokens["c"]
     assert tokens["d"]["original"] == "a"
-    # What a batch replaces is no original of what comes before or after it.
+    # A text that a batch replaces is no original of the documents around it.
     for batch, left in (("e4 e5 f4 g4", "ef"), ("h6 i6 h7", "hi"), ("j6 i8", "ij")):
         documents = [{"id": each[0], "text": words(int(each[1]))} for each in batch.split()]
         index.add(documents, on_duplicate="skip")
@@ -236,7 +236,7 @@ def test_ids_that_come_again_lose_no_text(
 
 
 def test_a_giant_group_leaves_room_for_other_leaders(index: esdedup.Index) -> None:
-    """Followers share as many tokens with what comes as its leader does, and are many more."""
+    """Followers share as many tokens with a new document as its leader does, and are many more."""
     policy = DuplicatePolicy("group", 0.5, candidates=5)
     giant = {f"g{n}": family(100 + n, min(n, 3)) for n in range(60)}
     assert add(index, giant, policy).duplicates == 59
@@ -247,8 +247,8 @@ def test_a_giant_group_leaves_room_for_other_leaders(index: esdedup.Index) -> No
 
 OLD, NEAR, FAR = family(100, 0), family(101, 1), family(500, 0, chinese=True)
 LEADERS: dict[str, tuple[Texts, str, Texts, dict[str, str]]] = {
-    # It follows what it is like now; those that followed it keep their group, in which equal texts
-    # still come. What is only like them finds no leader any more.
+    # It follows a leader of its new text. Its former followers keep their group, and equal texts
+    # join it. Texts that are only similar to them find no leader any more.
     "gets another text": (
         {"a": OLD, "b": OLD, "other": FAR},
         "",

@@ -248,7 +248,7 @@ def test_an_alias_and_a_switch(url: str, name: str, monkeypatch: pytest.MonkeyPa
         stale = index.store.meta()
         index.stop(rest)
         assert index.similar(ENGLISH).asked == 1
-        # Who made a list of what the index said before does not overwrite the one of now.
+        # A list that was made from an earlier description does not overwrite the present one.
         assert stale is not None
         with pytest.raises(StoreError, match="changed by another"):
             index.store.renew(stale, replace(stale, stop=()))

@@ -106,7 +106,7 @@ def _make_server(engine: Engine, name: str, server: Installation) -> None:
 
 
 def _recipe(server: Installation) -> dict[str, Any]:
-    """What start_node.py must know of a node."""
+    """Return the parameters of a node for start_node.py."""
     elasticsearch = server.product == "elasticsearch"
     home = f"/usr/share/{server.product}"
     flags = [*QUICK_START, *(ELASTICSEARCH_FLAGS if elasticsearch else ())]

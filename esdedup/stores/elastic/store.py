@@ -54,8 +54,8 @@ from esdedup.stores.elastic.queries import (
     scan_body,
     sketched,
 )
-from esdedup.stores.elastic.templates import renew_template
-from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping, meta_of
+from esdedup.stores.elastic.templates import replace_meta
+from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 
 _PAGE = 2_000
 _MOST_HITS = 10_000
@@ -126,11 +126,7 @@ class ClusterStore:
             self.refresh()
             if len(found) > 1 or self.cluster.count(self._path):
                 stored.require(meta, self.where)
-        # Put the same template first: without the right to, nothing must change.
-        renew_template(self.cluster, named, stored)
-        changes = {state.name: (meta_of(state.mapping), meta) for state in found}
-        indices.put_metas(self.cluster, changes)
-        renew_template(self.cluster, named, meta)
+        replace_meta(self.cluster, named, found, stored, meta)
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False

@@ -4,10 +4,11 @@ The user's own index templates are never changed; messages show what to add to t
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.indices import Named, path_of
+from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 
 
@@ -35,6 +36,16 @@ def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
             return
     if named.kind != "index":
         put_template(cluster, named.name, meta)
+
+
+def replace_meta(
+    cluster: Cluster, named: Named, found: Sequence[IndexState], stored: IndexMeta, meta: IndexMeta
+) -> None:
+    """Replace the description of the indices behind a name, and that of the next ones."""
+    # Put the same template first: without the right to, nothing must change.
+    renew_template(cluster, named, stored)
+    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
+    renew_template(cluster, named, meta)
 
 
 def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | None:

@@ -469,7 +469,7 @@ def test_two_that_write_lose_nothing(open_store: OpenStore) -> None:
             ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
             written = [document(id, ["all", f"of-{name}"]) for id in ids]
             assert store.write(written).created == 50
-            # What both write: whoever comes first or last, it is one document.
+            # Both writers write this id: whichever is first, it is one document.
             store.write([document(f"both-{batch}", ["all"], by=name)])
 
     works = [functools.partial(work, *each) for each in zip(stores, names, strict=True)]
