@@ -1,14 +1,16 @@
 """Measures what the proxy costs: documents a second of official clients, direct and through it.
 
-    python -m benchmarks.own.proxy [--documents 50000] [--rounds 3] [--cores 2]
+    python -m benchmarks.own.proxy [--documents 50000] [--rounds 3] [--cores 2] [--pin]
         [--clients python,python-parallel,javascript,go] [--proxy-options "--processes 2"]
         [--folder OUT]
 
-A node of Elasticsearch, the proxy and the client share the cores. Texts are of about 400
-characters, clients send them by their bulk helpers with the helpers' defaults: Python's
-`helpers.bulk` (500 documents, one request at a time) and `helpers.parallel_bulk` (four threads),
-JavaScript's `helpers.bulk` (5 MB, five at a time), Go's `esutil.BulkIndexer` (5 MB, as many
-workers as cores). They do it in four ways:
+A node of Elasticsearch, the proxy and the client share the cores. With --pin, the proxy has the
+last core for itself, and the node and the client share the others, also when the client works
+directly: with two cores, the node and the client have one and the same core in all ways. A node
+that runs already (--url) is not pinned. Texts are of about 400 characters, clients send them by
+their bulk helpers with the helpers' defaults: Python's `helpers.bulk` (500 documents, one request
+at a time) and `helpers.parallel_bulk` (four threads), JavaScript's `helpers.bulk` (5 MB, five at a
+time), Go's `esutil.BulkIndexer` (5 MB, as many workers as cores). They do it in four ways:
 
     plain      direct, into an index without token fields
     passed     the same through the proxy, which passes it on
@@ -213,18 +215,25 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=50_000, help="of each run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2, help="for all processes together")
+    parser.add_argument("--pin", action="store_true", help="a core for the proxy alone")
     parser.add_argument("--clients", default=",".join(clients.NAMES))
     parser.add_argument("--proxy-options", default="", help="more options of esdedup proxy")
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
     commands = {name: clients.command_of(name) for name in options.clients.split(",")}
-    # The processes that are started inherit it.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
+    cores = sorted(os.sched_getaffinity(0))[: options.cores]
+    if options.pin and len(cores) == 1:
+        parser.error("--pin needs two cores")
+    own, others = (cores[-1:], cores[:-1]) if options.pin else (cores, cores)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esdedup-benchmark-")))
+        # The processes that are started inherit the cores.
+        os.sched_setaffinity(0, others)
         url = stack.enter_context(servers.served(options))
         proxy = Proxy(url, folder, shlex.split(options.proxy_options))
+        os.sched_setaffinity(0, own)
         stack.enter_context(proxy)
+        os.sched_setaffinity(0, others)
         bench = Bench(url, proxy, folder, options.documents)
         stack.callback(bench.close)
         rows = measured(bench, commands, options.rounds)

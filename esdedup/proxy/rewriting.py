@@ -8,18 +8,18 @@ import asyncio
 import gzip
 import io
 import itertools
-import json
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed, Request
 from esdedup.proxy.metadata import Found, Schemes
-from esdedup.proxy.splice import WORK, Source, Splicer
+from esdedup.proxy.splice import WORK, Source, Splicer, value_of
 from esdedup.text.characters import is_unicode
 
 PLAIN = ("", "identity")
@@ -43,16 +43,7 @@ _PROGRAM = 88 << 20
 _Result = TypeVar("_Result")
 
 
-class BodyAction(NamedTuple):
-    """Unchanged lines of an action. name: of the index. update: the source is of an update."""
-
-    line: bytes
-    name: str | None = None
-    source: bytes = b""
-    update: bool = False
-
-
-def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[BodyAction]:
+def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
     """Yield the actions of a `_bulk` body.
 
     index: of actions that name none. longest: bytes of a source that can get tokens; of a longer
@@ -68,22 +59,20 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[BodyActio
         if line != last:
             last, target = line, _target(line, index)
         if target is None:
-            yield BodyAction(line)
+            yield Source(b"", line=line)
             continue
         source = body.readline(longest)
-        yield BodyAction(line, target[0], source, target[1])
+        yield Source(source, *target, line)
         while len(source) == longest and not source.endswith(b"\n"):
             source = body.readline(longest)
-            yield BodyAction(source)
+            yield Source(b"", line=source)
 
 
-def document(
-    body: IO[bytes], index: str | None, longest: int, update: bool
-) -> Iterator[BodyAction]:
+def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Source]:
     """Yield the document that is a whole body, as `bulk` does."""
-    yield BodyAction(b"", index, body.read(longest), update)
+    yield Source(body.read(longest), index, update)
     while piece := body.read(_PIECE):
-        yield BodyAction(piece)
+        yield Source(b"", line=piece)
 
 
 class Rewriter:
@@ -121,8 +110,8 @@ class Rewriter:
                         raise _too_long("a body", _LARGEST_BODY)
                 body.seek(0)
                 plain = request.encoding in PLAIN
-                if not plain:
-                    body = io.BufferedReader(gzip.GzipFile(fileobj=body, mode="rb"))
+                raw: Any = body if plain else gzip.GzipFile(fileobj=body, mode="rb")
+                body = io.BufferedReader(raw)
                 if kind == "bulk":
                     actions = bulk(body, index, self._longest)
                 else:
@@ -146,7 +135,7 @@ class Rewriter:
 class _Rewriting:
     """One body on its way to a file."""
 
-    def __init__(self, actions: Iterator[BodyAction], target: IO[bytes], splicer: Splicer) -> None:
+    def __init__(self, actions: Iterator[Source], target: IO[bytes], splicer: Splicer) -> None:
         self._target = target
         self.outcomes: Counter[str] = Counter()
         self._actions = actions
@@ -157,32 +146,31 @@ class _Rewriting:
         """Rewrite all actions. call: runs the work between the look-ups."""
         batch = await call(self._next, [])
         while batch:
-            for name in dict.fromkeys(one.name for one in batch if one.source):
+            for name in dict.fromkeys(one.name for one in batch if one.body):
                 if name not in self._found:
                     self._found[name] = await schemes.find(name, request.headers)
             batch = await call(self._next, batch)
 
-    def _next(self, batch: list[BodyAction]) -> list[BodyAction]:
+    def _next(self, batch: list[Source]) -> list[Source]:
         """Write a batch with tokens, and return the next one."""
-        metas = [self._found[one.name].meta if one.source else None for one in batch]
-        sources = [
-            Source(one.source, meta, one.update) for one, meta in zip(batch, metas, strict=True)
-        ]
-        done, outcomes = self._splicer.with_tokens(sources)
+        metas = {name: found.meta for name, found in self._found.items()}
+        done, outcomes = self._splicer.with_tokens(batch, metas)
         self.outcomes.update(
-            str(outcome or self._found[one.name].reason)
-            for one, outcome in zip(batch, outcomes, strict=True)
-            if one.source
+            [
+                outcome or self._found[one.name].reason
+                for one, outcome in zip(batch, outcomes, strict=True)
+                if one.body
+            ]
         )
         lines = zip((one.line for one in batch), done, strict=True)
         self._target.write(b"".join(itertools.chain.from_iterable(lines)))
         if self._target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
-        coming: list[BodyAction] = []
+        coming: list[Source] = []
         size = 0
         for action in self._actions:
             coming.append(action)
-            size += len(action.line) + len(action.source)
+            size += len(action.line) + len(action.body)
             if size >= _BATCH_BYTES or len(coming) == _BATCH_ACTIONS:
                 break
         return coming
@@ -206,14 +194,16 @@ def _target(line: bytes, default: str | None) -> tuple[str | None, bool] | None:
     index, fails to store it, and elects masters for a minute.
     """
     try:
-        ((operation, target),) = json.loads(line).items()
+        text = line.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
+        ((operation, target),) = value_of(text)[0].items()
         index = target.get("_index") or default
     except (ValueError, RecursionError, AttributeError):
         return None
     if isinstance(index, str) and not is_unicode(index):
         reason = f"the index name {index!r} is not Unicode"
         raise Failed.error(400, "invalid_index_name_exception", reason)
-    if operation not in ("index", "create", "update") or not isinstance(index, str | None):
+    known = index is None or isinstance(index, str)
+    if operation not in ("index", "create", "update") or not known:
         return None
     return index, operation == "update"
 

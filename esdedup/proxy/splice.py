@@ -7,7 +7,7 @@ is inserted before the last brace of the document's own text.
 import json
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from esdedup.exceptions import EsdedupError
@@ -49,11 +49,15 @@ log."""
 
 
 class Source(NamedTuple):
-    """The JSON of a document, or of the body of an update. meta: None if it gets no tokens."""
+    """The JSON of a document, or of the body of an update. name: of its index.
+
+    line: what comes before it in a body, an action or any bytes that stay as they are.
+    """
 
     body: bytes
-    meta: IndexMeta | None
+    name: str | None = None
     update: bool = False
+    line: bytes = b""
 
 
 class _Spot(NamedTuple):
@@ -81,27 +85,33 @@ class Splicer:
         self._longest = longest
         self._large_ones = threading.Lock()
 
-    def with_tokens(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
+    def with_tokens(
+        self, sources: Sequence[Source], metas: Mapping[str | None, IndexMeta | None]
+    ) -> tuple[list[bytes], list[Outcome | None]]:
         """Return the sources with their tokens, and the outcome of each that has a scheme.
 
-        One without a text, or not valid JSON, is unchanged.
+        metas: of the indices, by name. A source without a text, or not valid JSON, is unchanged.
         """
+        # While an index changes its scheme, a document gets the tokens of both.
+        wanted = {name: meta.all for name, meta in metas.items() if meta is not None}
         outcomes: list[Outcome | None] = [None] * len(sources)
         done = [source.body for source in sources]
         small: list[int] = []
-        for row, (body, meta, _) in enumerate(sources):
-            if meta is None:
+        for row, (body, name, *_) in enumerate(sources):
+            if not body or name not in wanted:
                 continue
-            # An estimate of the bytes that it takes to read the source.
-            needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
+            # An estimate of the bytes that it takes to read the source, at first the most.
+            needed = 67 * len(body)
+            if needed > _SMALL:
+                needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
             if needed <= _SMALL:
                 small.append(row)
             elif needed <= WORK * self._longest:
                 with self._large_ones:
-                    self._splice(sources, [row], done, outcomes)
+                    self._splice(sources, [row], wanted, done, outcomes)
             else:
                 outcomes[row] = "too_long"
-        self._splice(sources, small, done, outcomes)
+        self._splice(sources, small, wanted, done, outcomes)
         warn_of_parts(outcomes.count("part"))
         if count := outcomes.count("too_long"):
             log.warning(
@@ -117,6 +127,7 @@ class Splicer:
         self,
         sources: Sequence[Source],
         rows: Iterable[int],
+        wanted: Mapping[str | None, Sequence[IndexMeta]],
         done: list[bytes],
         outcomes: list[Outcome | None],
     ) -> None:
@@ -125,12 +136,11 @@ class Splicer:
         spots: dict[str, list[_Spot]] = {}
         put: dict[int, list[tuple[_Spot, str]]] = {}
         for row in rows:
-            body, meta, update = sources[row]
-            assert meta is not None
+            body, name, update, _ = sources[row]
             outcomes[row] = "no_text"
             try:
-                decoded[row] = body.decode()
-                found, part = _spots(row, decoded[row], meta, update)
+                decoded[row] = whole = body.decode()
+                found, part = _spots(row, whole, wanted[name], update)
             except ValueError:
                 continue  # Not valid JSON: the server reports it.
             except Exception as error:
@@ -153,19 +163,21 @@ class Splicer:
                 if tokens is not None:
                     put.setdefault(spot.row, []).append((spot, tokens))
         for row, places in put.items():
-            parts, at = [], 0
-            for spot, tokens in sorted(places, key=lambda pair: pair[0].start):
-                parts += [decoded[row][at : spot.start], spot.glue, tokens]
+            whole, parts, at = decoded[row], [], 0
+            places.sort(key=lambda pair: pair[0].start)
+            for spot, tokens in places:
+                parts += [whole[at : spot.start], spot.glue, tokens]
                 at = spot.end
-            done[row] = "".join([*parts, decoded[row][at:]]).encode()
+            done[row] = "".join([*parts, whole[at:]]).encode()
 
 
-def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_Spot], bool]:
-    """The places for tokens, and True for an update of a part of the text, which gets none."""
-    document = _JSON.decode(whole)
+def _spots(
+    row: int, whole: str, wanted: Sequence[IndexMeta], update: bool
+) -> tuple[list[_Spot], bool]:
+    """Return the places for tokens, and True for an update of some text fields, which gets none."""
+    document, first, last = value_of(whole)
     if not isinstance(document, dict):
         return [], False
-    first, last = whole.index("{"), whole.rindex("}") + 1
     parts = [("", first, last, document)]
     if update:
         # A script or a flag needs no second reading.
@@ -173,27 +185,37 @@ def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_S
         parts = [part for part in _members(whole, first) if part[0] in given] if given else []
     found: list[_Spot] = []
     part = False
-    dotted = tuple(f"{one.field}." for one in meta.all)
     for name, start, end, value in parts:
         if not isinstance(value, dict):
             continue
         partial = name == "doc"
-        if any(key.startswith(dotted) for key in value):
-            # A server would index them as values of ours.
-            ours = [each for each in _members(whole, start) if each[0].startswith(dotted)]
-            found += [_Spot(row, a, b, "", None, partial, meta.scheme) for _, a, b, _ in ours]
-        # While an index changes its scheme, a document gets the tokens of both.
-        for one in meta.all:
+        keys = "\n".join(value)
+        for one in wanted:
+            place = end - 1, end - 1, f',"{one.field}":'
+            if one.field in keys:
+                for key, a, b, _ in _members(whole, start):
+                    if key == one.field:
+                        place = a, b, ""
+                    elif key.startswith(f"{one.field}."):
+                        # A server would index it as a value of ours.
+                        found.append(_Spot(row, a, b, "", None, partial, one.scheme))
             change, text = text_change(value, one, partial)
             part = part or change == "part"
-            if change not in ("new", "gone"):
-                continue
-            place = end - 1, end - 1, f',"{one.field}":'
-            if one.field in value:
-                places = [(a, b, "") for key, a, b, _ in _members(whole, start) if key == one.field]
-                place = places[-1]
-            found.append(_Spot(row, *place, text, partial, one.scheme))
+            if change in ("new", "gone"):
+                found.append(_Spot(row, *place, text, partial, one.scheme))
     return found, part
+
+
+def value_of(whole: str) -> tuple[Any, int, int]:
+    """Return the value of a JSON text, its start and its end. Raises ValueError.
+
+    Short texts take half the time of `JSONDecoder.decode`, which finds blanks by patterns.
+    """
+    start = len(whole) - len(whole.lstrip(_BLANK))
+    value, end = _JSON.raw_decode(whole, start)
+    if whole[end:].strip(_BLANK):
+        raise ValueError("something follows the value")
+    return value, start, end
 
 
 def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:

@@ -86,11 +86,11 @@ def test_enrich_and_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     assert made[4]["doc"][FIELD] == {**tokens(WHOLE), "wordless": None}
     assert "1 updates hold only some of the text fields" in caplog.text
     caplog.clear()
-    sources = [Source(json.dumps(each).encode(), META) for each in DOCUMENTS[:3]]
+    sources = [Source(json.dumps(each).encode()) for each in DOCUMENTS[:3]]
     sources += [
-        Source(json.dumps({"doc": each["doc"]}).encode(), META, True) for each in (part, whole)
+        Source(json.dumps({"doc": each["doc"]}).encode(), None, True) for each in (part, whole)
     ]
-    done, _ = Splicer(1 << 20).with_tokens(sources)
+    done, _ = Splicer(1 << 20).with_tokens(sources, {None: META})
     assert [json.loads(each)[FIELD] for each in done[:3]] == [tokens(WHOLE)] * 3
     assert done[3] == sources[3].body
     assert json.loads(done[4])["doc"][FIELD] == {**tokens(WHOLE), "wordless": None}
@@ -104,8 +104,8 @@ def test_a_change_of_the_text_fields_takes_the_text_of_each(place: Place) -> Non
     meta = IndexMeta(esdedup.Scheme(), ("title",), next=following)
     document = {"title": TITLE, "body": FIRST}
     expected = {**document, FIELD: tokens(TITLE), "esdedup_2": tokens(FIRST)}
-    sources = [Source(json.dumps(document).encode(), meta)]
-    (proxied,), _ = Splicer(1 << 20).with_tokens(sources)
+    sources = [Source(json.dumps(document).encode())]
+    (proxied,), _ = Splicer(1 << 20).with_tokens(sources, {None: meta})
     assert json.loads(proxied) == expected
     store = place.open()
     store.create(meta)

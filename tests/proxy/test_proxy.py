@@ -225,11 +225,11 @@ def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
     meta = IndexMeta(esdedup.Scheme())
     digits = b'{"n":' + b"9" * 5000 + b',"text":"a b c"}'
     bodies = [b'{"text":"a', b"\xff", b'{"text":1}', b'["text"]', b"[" * 100_000, b"{}", digits]
-    done, _ = Splicer(1 << 20).with_tokens([Source(body, meta) for body in bodies])
+    done, _ = Splicer(1 << 20).with_tokens([*map(Source, bodies)], {None: meta})
     assert done[:-1] == bodies[:-1]
     assert done[-1].startswith(digits[:-1] + b',"esdedup":{')
     dotted = b'{"\\u0065sdedup.group": ["a", "b"], "text": "a b c"}'
-    (spliced,), _ = Splicer(1 << 20).with_tokens([Source(dotted, meta)])
+    (spliced,), _ = Splicer(1 << 20).with_tokens([Source(dotted)], {None: meta})
     assert spliced.startswith(b'{"\\u0065sdedup.group": null, "text": "a b c","esdedup":{')
 
 
