@@ -1,15 +1,15 @@
 """Add tokens to the documents that an index already holds.
 
 Only documents without the scheme's id are read, so that a killed run resumes where it stopped.
-Processes share the work by slices of a point in time.
+Requests, and processes, share the work by slices of a point in time.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -17,13 +17,14 @@ from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.renew import fields_to_read, renew
-from esdedup.models import MOST_SLICES
+from esdedup.models import MOST_SLICES, WHOLE
 from esdedup.stores import BulkPolicy, Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import Named, attached, path_of
 from esdedup.stores.elastic.queries import (
+    Slice,
     any_of,
     held_of,
     not_sketched,
@@ -57,7 +58,7 @@ log = logging.getLogger("esdedup")
 _opened = cache(Cluster)
 """Opens a cluster once in each worker process."""
 _PAGE_DOCUMENTS = 1_000
-_PAGE_CHARACTERS = 8_000_000
+_PAGE_CHARACTERS = 2_000_000
 _Done = ChangeReport | PointInTimeLost
 """The counts of a page, or the error that ended a worker's pages early."""
 OnUpdate = Callable[[ChangeReport], None]
@@ -155,8 +156,11 @@ def _fill(
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
-            jobs = [_Pages(index, point, plan, effort, n) for n in range(effort.workers)]
-            with closing(_done(cluster, jobs)) as pages:
+            names = fields_to_read(plan.meta.parts, plan.beside)
+            fields = {"includes": names, "excludes": TOKEN_PATHS}
+            body = scan_body(plan.query, fields, _PAGE_DOCUMENTS) | {"seq_no_primary_term": True}
+            whole = _Pages(index, plan, Slice(point, body), effort.rate or math.inf)
+            with closing(_done(cluster, whole, effort.workers)) as pages:
                 for page in pages:
                     if isinstance(page, PointInTimeLost):
                         lost = page
@@ -185,27 +189,31 @@ def _fill(
 
 @dataclass(frozen=True)
 class _Pages:
-    """The pages that one worker, from 0, has yet to read. size: of the next page."""
+    """The pages that are left of a slice. rate: maximum documents a second."""
 
     index: str
-    point: str
     plan: BackfillPlan
-    effort: Effort
-    number: int
-    after: Mapping[str, Any] = field(default_factory=dict)
-    size: int = _PAGE_DOCUMENTS
+    left: Slice
+    rate: float
 
 
-def _done(cluster: Cluster, jobs: Sequence[_Pages]) -> Generator[_Done]:
-    """Yield the counts of each page. A single job runs here, several in a process each."""
-    if len(jobs) > 1:
-        work = partial(_page_in_a_process, cluster.connection, cluster.policy)
-        yield from in_pieces(len(jobs), work, jobs)
+def _done(cluster: Cluster, whole: _Pages, workers: int) -> Generator[_Done]:
+    """Yield the counts of each page: the first one, and then those of several slices.
+
+    workers: number of processes that read the slices; with one, this process reads some of them at
+    the same time.
+    """
+    done, rest = _page(cluster, whole)
+    yield done
+    if rest is None:
         return
-    job: _Pages | None = jobs[0]
-    while job is not None:
-        done, job = _page(cluster, job)
-        yield done
+    parts = rest.left.parts(WHOLE, cluster.is_opensearch, workers)
+    jobs = [replace(rest, left=each, rate=whole.rate / len(parts)) for each in parts]
+    if workers > 1:
+        work = partial(_page_in_a_process, cluster.connection, cluster.policy)
+        yield from in_pieces(workers, work, jobs)
+    else:
+        yield from cluster.window.in_pieces(partial(_page, cluster), jobs)
 
 
 def _page_in_a_process(
@@ -217,28 +225,21 @@ def _page_in_a_process(
 def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
     """Update a page of documents. Return their counts, and the rest of the job."""
     plan, began = job.plan, time.monotonic()
-    rate = (job.effort.rate or math.inf) / job.effort.workers
-    names = fields_to_read(plan.meta.parts, plan.beside)
-    asked = {"includes": names, "excludes": TOKEN_PATHS}
     # At most the documents of one second.
-    size = job.size if rate > job.size else math.ceil(rate)
-    body = scan_body(plan.query, asked, size)
-    body |= {"seq_no_primary_term": True, **job.after}
-    if job.effort.workers > 1:
-        body["slice"] = {"id": job.number, "max": job.effort.workers}
+    size = math.ceil(min(job.left.body["size"], job.rate))
     try:
-        hits, point = cluster.page(job.point, body)
-        if not hits:
-            return ChangeReport(), None
-        store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
-        done = renew(store, held, plan.meta.parts, plan.beside)
+        hits, left = cluster.page(job.left._replace(body={**job.left.body, "size": size}))
+        held = list(map(held_of, hits))
+        done = renew(ClusterStore(cluster, job.index), held, plan.meta.parts, plan.beside)
     except PointInTimeLost as error:
         # Raised, it would stop the other workers.
         return error, None
-    time.sleep(max(0.0, began + len(hits) / rate - time.monotonic()))
+    time.sleep(max(0.0, began + len(hits) / job.rate - time.monotonic()))
     named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
+    done = replace(done, failures=named)
+    if left is None:
+        return done, None
     # Fewer documents next if they are long, so that they do not fill the memory.
     characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
-    left = replace(job, point=point, after={"search_after": hits[-1]["sort"]}, size=size)
-    return replace(done, failures=named), left
+    return done, replace(job, left=left._replace(body={**left.body, "size": size}))

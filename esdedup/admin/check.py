@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
 from esdedup.ingest.renew import fields_to_read, renewals
-from esdedup.models import Change, Held
+from esdedup.models import WHOLE, Change, Held
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import (
@@ -134,7 +134,7 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
 
     def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
         body = scan_body(query, fields_to_read(parts), _PAGE)
-        for hits in cluster.hits(path, {**body, "seq_no_primary_term": True}):
+        for hits in cluster.hits(path, {**body, "seq_no_primary_term": True}, WHOLE):
             on_scan(len(hits))
             yield [*map(held_of, hits)]
 

@@ -57,6 +57,7 @@ class _Cluster:
     retry_for: str = _connection(
         "5m", "Retry failed requests for this time: 30s, 5m, 1h, 0.", metavar="TIME"
     )
+    requests: int = _connection(8, "Maximum number of requests in flight.", min=1)
     username: str | None = _connection(None, "User name.")
     password: str | None = _connection(None, "Password; the environment variable keeps it private.")
     api_key: str | None = _connection(None, "API key, encoded or id:key.")

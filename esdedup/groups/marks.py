@@ -4,6 +4,7 @@ A mark is a value below our field, such as the document's group; other values st
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ from esdedup.records.documents import MARKS
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
 
-DOCUMENTS_AT_ONCE = 5_000
-"""Number of documents that are read again and written at the same time."""
+DOCUMENTS_AT_ONCE = 1_000
+"""Number of documents that are read again and written by the same requests."""
 Marks = Mapping[str, Any]
 """Values by their names below our field."""
 NO_MARKS: Marks = dict.fromkeys(MARKS)
@@ -144,11 +146,17 @@ def mark_groups(
     rows = np.flatnonzero(lacking)
     settled = len(groups.ids) - rows.size
     report = ChangeReport(read=settled, unchanged=settled)
-    for first in range(0, rows.size, DOCUMENTS_AT_ONCE):
-        some = rows[first : first + DOCUMENTS_AT_ONCE].tolist()
-        report += write_marks(store, meta, {groups.ids[row]: wanted(row) for row in some})
-        if on_step is not None:
-            on_step("Writing groups", first + len(some), rows.size)
+
+    def write(some: I64) -> ChangeReport:
+        return write_marks(store, meta, {groups.ids[row]: wanted(row) for row in some.tolist()})
+
+    starts = range(0, rows.size, DOCUMENTS_AT_ONCE)
+    pages = (rows[first : first + DOCUMENTS_AT_ONCE] for first in starts)
+    with closing(store.window.in_order(write, pages)) as written:
+        for done in written:
+            report += done
+            if on_step is not None:
+                on_step("Writing groups", report.read - settled, rows.size)
     store.refresh()
     return report
 

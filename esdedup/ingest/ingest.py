@@ -1,13 +1,14 @@
 """Write documents to a store with their tokens, and account for every record.
 
 A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
-(`documents.encoded`), and is written. Worker processes do everything but the writing. Only this
-process writes, in the order of the records: of several documents of one id the last one stays.
+(`documents.encoded`), and is written. Worker processes do everything but the writing. This process
+writes several batches at the same time, but those that have an id in common in the order of the
+records: of several documents of one id the last one stays.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
+from esdedup.stores.window import Window
 
 _COMPARED_AT_ONCE = 1_000
 _GONE = "it was deleted while it was being written; index it again"
@@ -91,20 +93,30 @@ def ingest(
     given = ((chunk, current()) for chunk in chunks)
     report = IngestReport()
     ids = ids or RepeatedIds()
-    with closing(in_order(workers, prepare, given)) as made:
+
+    def ready(made: Iterable[_Batch]) -> Iterator[_Batch]:
         for batch in made:
             now = current()
-            if batch.meta != now:
-                # The index names another scheme by now.
-                batch = prepare((batch.chunk, now))
-            report += _Writer(store, dead_letter, policy, originals, batch).write()
-            for record in batch.bad:
-                dead_letter(record)
-            read = len(batch.documents) + len(batch.bad)
-            repeated = ids.add([each.id for each in batch.documents])
-            report += IngestReport(read=read, failed=len(batch.bad), duplicate_ids=repeated)
-            if on_batch is not None:
-                on_batch(report)
+            # The index may name another scheme by now.
+            yield batch if batch.meta == now else prepare((batch.chunk, now))
+
+    def write(batch: _Batch) -> tuple[_Writer, IngestReport]:
+        writer = _Writer(store, policy, originals, batch)
+        return writer, writer.write()
+
+    with closing(in_order(workers, prepare, given)) as made:
+        # Documents are compared with those of all earlier batches.
+        window = store.window if originals is None else Window()
+        with closing(window.in_order(write, ready(made), _Batch.ids)) as written:
+            for writer, done in written:
+                bad, ours = writer.batch.bad, writer.batch.ids()
+                for record in [*writer.refused, *bad]:
+                    dead_letter(record)
+                read, repeated = len(ours) + len(bad), ids.add(ours)
+                report += done
+                report += IngestReport(read=read, failed=len(bad), duplicate_ids=repeated)
+                if on_batch is not None:
+                    on_batch(report)
     return report
 
 
@@ -123,6 +135,10 @@ class _Batch:
     bad: list[BadRecord]
     documents: list[Encoded]
 
+    def ids(self) -> list[str]:
+        """Return the id of each document."""
+        return [each.id for each in self.documents]
+
 
 def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
     """Read and sketch a chunk, maybe in a worker process."""
@@ -135,14 +151,17 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes a batch. renews_marks: equal documents get new marks, and are counted already."""
+    """Writes a batch. renews_marks: equal documents get new marks, and are counted already.
+
+    refused: receives the records that are not written.
+    """
 
     store: Store
-    dead_letter: DeadLetter
     policy: DuplicatePolicy
     originals: Originals | None
     batch: _Batch
     renews_marks: bool = False
+    refused: list[BadRecord] = field(default_factory=list)
 
     def write(self) -> IngestReport:
         """Write the documents of the batch; the records are not counted as read."""
@@ -191,12 +210,12 @@ class _Writer:
         return report
 
     def _refuse(self, refused: Mapping[int, str]) -> None:
-        """Hand the records of rows, which are read again, to the dead letter, with the reasons."""
+        """Refuse the records of rows, which are read again, for the reasons."""
         batch = self.batch
         records = batch.chunk.records() if refused else ()
         items, _ = items_of(records, batch.meta.text_fields, batch.id_field)
         for row, reason in refused.items():
-            self.dead_letter(bad_record(items[row].record, reason))
+            self.refused.append(bad_record(items[row].record, reason))
 
     def _put(
         self, rows: Sequence[int], marks: Mapping[str, Verdict]

@@ -5,79 +5,52 @@ the pool waiting for the rest for ever.
 """
 
 import gc
-import itertools
 import logging
 import multiprocessing
 import signal
 import sys
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 from esdedup.exceptions import EsdedupError, StoreError
+from esdedup.stores import window
+from esdedup.stores.window import Done, Item, Submit
 from esdedup.text.characters import message_of
 
 log = logging.getLogger("esdedup")
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
-
 
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
-    """Yield `work(item)` of each item, in the order of the items.
+    """Yield `work(item)` of each item, as `window.in_order`.
 
-    workers: number of processes; 1 is this process. At most `2 * workers` items are read ahead.
-    Raises the first error of `work`, and StoreError if a process was killed or can't be started.
-    What `items` raises comes after the results of all items before it.
+    workers: number of processes; 1 is this process. Raises StoreError, too, if a process was killed
+    or can't be started.
     """
     if workers == 1:
         yield from map(work, items)
         return
-    given, waiting = iter(items), deque[Future[Done]]()
-    failure: Exception | None = None
     with _processes(workers, work) as submit:
-        while True:
-            try:
-                waiting.extend(map(submit, itertools.islice(given, 2 * workers + 1 - len(waiting))))
-            except Exception as error:
-                failure, given = error, iter(())
-            if not waiting:
-                break
-            yield waiting.popleft().result()
-    if failure is not None:
-        raise failure
+        yield from window.in_order(submit, items, lambda: 2 * workers + 1)
 
 
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
 ) -> Generator[Done]:
-    """Yield the results of all pieces of the items, in any order, with the errors of `in_order`.
-
-    work: returns the result of a piece of an item, and the rest of the item or None.
-    """
+    """Yield the results of all pieces of the items, as `window.in_pieces`, in processes."""
     with _processes(workers, work) as submit:
-        waiting = {*map(submit, items)}
-        while waiting:
-            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for each in ended:
-                done, rest = each.result()
-                if rest is not None:
-                    waiting.add(submit(rest))
-                yield done
+        yield from window.in_pieces(submit, items, lambda: workers)
 
 
 @contextmanager
-def _processes(
-    workers: int, work: Callable[[Item], Done]
-) -> Iterator[Callable[[Item], Future[Done]]]:
+def _processes(workers: int, work: Callable[[Item], Done]) -> Iterator[Submit[Item, Done]]:
     """Start processes that call a function. Return a function that submits an item to them."""
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")

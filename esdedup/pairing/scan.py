@@ -48,7 +48,8 @@ _HELD_AT_ONCE = 1_000
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
 TextsOf = Callable[[I64], Callable[[], list[str]]]
-"""Return a function, for any process, that reads the texts of rows, shape (m,)."""
+"""Return a function that reads the texts of rows, shape (m,), or waits for them; one that reads
+texts of a folder may be sent to another process."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,9 @@ class WorkFolder:
         of_ids = texts_in(store, meta.text_fields)
         return replace(
             columns,
-            texts_of=lambda rows: partial(of_ids, [columns.ids[row] for row in rows.tolist()]),
+            texts_of=lambda rows: store.window.begin(
+                of_ids, [columns.ids[row] for row in rows.tolist()]
+            ),
         )
 
     def _add_arrivals(self, store: Store, reading: Reading) -> None:

@@ -1,9 +1,9 @@
 """A write-ahead log of a run that removes or marks duplicates, from which it can be undone.
 
 Lines of JSON: the run, then for each page of documents the plan, with whole documents, and the
-result. The plan of a page is on the disk before any of its documents is changed, so a killed run
-can be undone. The last line is a digest of all lines before it; it is missing if the run was killed
-or the log is truncated.
+result, which may follow the plans of other pages. The plan of a page is on the disk before any of
+its documents is changed, so a killed run can be undone. The last line is a digest of all lines
+before it; it is missing if the run was killed or the log is truncated.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, Literal, Self, get_args
 
 import xxhash
@@ -28,7 +29,7 @@ from esdedup.stores.to_json import json_fault, to_json
 Action = Literal["delete", "mark", "move"]
 
 _KIND = "esdedup dedup"
-_VERSION = 1
+_VERSION, _READABLE = 2, (1, 2)
 _BLOCK = 1 << 20
 _COMPRESSED = ".zst"
 
@@ -117,6 +118,8 @@ class LogWriter:
         self.path = path
         self._digest = xxhash.xxh3_128()
         self._whole = True
+        self._ended = False
+        self._one = Lock()
         try:
             self._file = open_private(path, "xb")
         except FileExistsError as error:
@@ -142,7 +145,10 @@ class LogWriter:
                     self._end()
 
     def plan(self, lines: Sequence[str]) -> None:
-        """Write the lines of a page; they are on the disk when this returns."""
+        """Write the lines of a page; they are on the disk when this returns.
+
+        Several threads may write pages. Raises StoreError after the end of the run.
+        """
         self._write(lines)
 
     def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
@@ -152,23 +158,27 @@ class LogWriter:
 
     def _end(self) -> None:
         self._write([json.dumps({"end": self._digest.hexdigest()})])
+        self._ended = True
 
     def _write(self, lines: Sequence[str]) -> None:
         block = "".join(line + "\n" for line in lines).encode()
-        self._digest.update(block)
-        if self.path.suffix.lower() == _COMPRESSED:
-            block = zstandard.ZstdCompressor(write_checksum=True).compress(block)
-        self._whole = False
-        try:
-            self._file.write(block)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StoreError(
-                f"log file {self.path}: {error.strerror}: documents that could not be logged are"
-                " unchanged"
-            ) from error
-        self._whole = True
+        with self._one:
+            if self._ended:
+                raise StoreError(f"log file {self.path}: the run has ended")
+            self._digest.update(block)
+            if self.path.suffix.lower() == _COMPRESSED:
+                block = zstandard.ZstdCompressor(write_checksum=True).compress(block)
+            self._whole = False
+            try:
+                self._file.write(block)
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise StoreError(
+                    f"log file {self.path}: {error.strerror}: documents that could not be logged"
+                    " are unchanged"
+                ) from error
+            self._whole = True
 
 
 class LogReader:
@@ -195,7 +205,7 @@ class LogReader:
             )
         if not isinstance(found, dict) or found.pop("log", None) != _KIND:
             raise UsageError(f"log file {path} is not a log of esdedup dedup")
-        if found.pop("version", None) != _VERSION:
+        if found.pop("version", None) not in _READABLE:
             raise UsageError(f"log file {path} is of another version of esdedup")
         try:
             self.header = RunHeader(**found)
@@ -204,7 +214,7 @@ class LogReader:
 
     def pages(self) -> Iterator[list[Entry]]:
         """Yield pages of documents that were changed, or may have been if the run was killed."""
-        planned: list[Entry] = []
+        planned: dict[str, Entry] = {}
         read, ended = 0, False
         lines = self._lines()
         next(lines)
@@ -218,19 +228,21 @@ class LogReader:
                         raise ValueError("an earlier line has changed")
                     continue
                 if "done" not in found:
-                    planned.append(Entry.from_json(found["planned"]))
+                    entry = Entry.from_json(found["planned"])
+                    planned[entry.id] = entry
                     read += 1
                     continue
-                done = frozenset(found["done"])
+                settled = [planned.pop(id, None) for id in found["done"]]
+                for left in found["left"]:
+                    planned.pop(left["id"], None)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 # The messages of the other errors are Python's.
                 why = f": {error}" if isinstance(error, ValueError) else ""
                 self._damaged(number, f"a line of another form{why}")
                 break
-            yield [each for each in planned if each.id in done]
-            planned = []
+            yield [each for each in settled if each is not None]
         if planned:
-            yield planned
+            yield [*planned.values()]
         if not ended and self._fault is None:
             self._fault = "it has no end: the run was killed, or the log is truncated"
         if self._fault is not None:

@@ -7,9 +7,12 @@ were compared. It is logged whole first, and then changed only if no client has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +33,7 @@ from esdedup.stores.to_json import same_json
 _FIRST_PAGE = 100
 _PAGE = 1_000
 _CHARACTERS = 20_000_000
-"""Number of documents, and about the characters, that are held, logged and changed at once."""
+"""Number of documents of a page, and about the characters of all pages that are held at once."""
 
 _DELETED = "another client deleted it"
 
@@ -209,7 +212,7 @@ class Removal:
     def carry_out(
         self, log: LogWriter, on_report: Callable[[DedupReport], None] | None = None
     ) -> DedupReport:
-        """Log and change all documents, page by page, and return their counts.
+        """Log and change all documents, some pages at the same time, and return their counts.
 
         Raises the errors of the store, and StoreError if the log can't be written, if judgements
         changed since the groups were found, or if the name means other indices by now.
@@ -222,17 +225,24 @@ class Removal:
         # Each representative right before its duplicates.
         rows = rows[np.argsort(heads[rows], kind="stable")]
         indices = {None, self.store.index, *self.store.names()}
-        total, first, size = DedupReport(), 0, _FIRST_PAGE
-        while first < rows.size:
-            self._require_judged()
-            some = rows[first : first + size].tolist()
-            report, characters = self._page(some, log, indices)
-            total += report
-            if on_report is not None:
-                on_report(report)
-            first += size
-            mean = max(1, characters // len(some))
-            size = max(1, min(_PAGE, 2 * size, _CHARACTERS // mean))
+        total, size, window = DedupReport(), _FIRST_PAGE, self.store.window
+
+        def pages() -> Iterator[list[int]]:
+            first = 0
+            while some := rows[first : first + size].tolist():
+                first += len(some)
+                yield some
+
+        work = partial(self._page, log=log, indices=indices)
+        # The first page shows how long documents are.
+        given = pages()
+        first = map(work, itertools.islice(given, 1))
+        with closing(window.in_order(work, given)) as others:
+            for report, mean in itertools.chain(first, others):
+                total += report
+                if on_report is not None:
+                    on_report(report)
+                size = max(1, min(_PAGE, _CHARACTERS // window.most // max(1, mean)))
         for each in (self.store, self.destination):
             if each is not None:
                 each.refresh()
@@ -247,7 +257,8 @@ class Removal:
     def _page(
         self, rows: list[int], log: LogWriter, indices: Set[str | None]
     ) -> tuple[DedupReport, int]:
-        """Change the documents of some rows; return the counts, and the number of characters."""
+        """Change the documents of some rows; return the counts, and their mean characters."""
+        self._require_judged()
         row_of = {self.groups.ids[row]: row for row in rows}
         held = {one.id: one for one in self.store.hold(list(row_of))}
         if new := {one.index for one in held.values()} - indices:
@@ -286,7 +297,8 @@ class Removal:
         gone = len(rows) - len(held) + len(failures) - len(left)
         report = DedupReport(changed, unchanged, gone, left)
         texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
-        return report, sum(len(text or "") for text in texts) + sum(map(len, lines))
+        characters = sum(len(text or "") for text in texts) + sum(map(len, lines))
+        return report, characters // len(rows)
 
     def _change(
         self, entries: list[Entry], row_of: Mapping[str, int]

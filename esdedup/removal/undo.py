@@ -1,6 +1,7 @@
 """Undo a run from its log: restore documents, or remove marks."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from esdedup.groups.marks import differing, former, replaced
@@ -52,18 +53,24 @@ def undo(
     Raises the errors of the stores.
     """
     total = UndoReport()
-    for entries in log.pages():
+
+    def restored(entries: list[Entry]) -> UndoReport:
         if log.header.action == "mark":
-            report = _unmark(store, log.header.field, entries)
-        else:
-            if successor:
-                entries = [replace(each, held=replace(each.held, index=None)) for each in entries]
-            created, present, failures = move_back(store, destination, entries)
-            failed = {each.id for each in failures}
-            report = UndoReport(len(created - failed), len(present - failed), failures)
-        total += report
-        if on_report is not None:
-            on_report(report)
+            return _unmark(store, log.header.field, entries)
+        if successor:
+            entries = [replace(each, held=replace(each.held, index=None)) for each in entries]
+        created, present, failures = move_back(store, destination, entries)
+        failed = {each.id for each in failures}
+        return UndoReport(len(created - failed), len(present - failed), failures)
+
+    def ids(entries: list[Entry]) -> list[str]:
+        return [each.id for each in entries]
+
+    with closing(store.window.in_order(restored, log.pages(), ids)) as reports:
+        for report in reports:
+            total += report
+            if on_report is not None:
+                on_report(report)
     for each in (store, destination):
         if each is not None:
             each.refresh()

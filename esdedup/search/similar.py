@@ -7,6 +7,7 @@ missed. Bawa, Condie, Ganesan, "LSH Forest: self-tuning indexes for similarity s
 find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,9 +44,12 @@ def similar(
 
     Raises UsageError for limits that the sketch can't hold.
     """
+    if len(queries) <= QUERIES_AT_ONCE:
+        return _answers(store, meta, queries, limits)
     starts = range(0, len(queries), QUERIES_AT_ONCE)
     blocks = (queries[start : start + QUERIES_AT_ONCE] for start in starts)
-    return [each for block in blocks for each in _answers(store, meta, block, limits)]
+    answers = store.window.in_order(lambda block: _answers(store, meta, block, limits), blocks)
+    return [*itertools.chain.from_iterable(answers)]
 
 
 @dataclass

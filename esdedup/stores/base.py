@@ -18,6 +18,7 @@ from esdedup.models import (
     WriteReport,
 )
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.window import Window
 
 QUERIES_AT_ONCE = 50
 """Number of queries in one request, whose candidates are in memory at the same time."""
@@ -39,6 +40,9 @@ class Store(Protocol):
 
     index: str
     """The name of the index."""
+
+    window: Window
+    """Keeps calls of this store in flight: one by one in a file."""
 
     @property
     def address(self) -> str:
@@ -71,12 +75,15 @@ class Store(Protocol):
         """
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        """Return the documents that exist, in order, without tokens. paths: None for all."""
+        """Return the documents that exist, in order, without tokens. paths: None for all.
+
+        With paths, a change that another client just made to one of many may not be seen yet.
+        """
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         """Return the documents that exist, in the order of `ids`, with their versions.
 
-        paths: dotted names of fields; None for the whole document, with its tokens. Raises
+        paths: as in `get`; None for the whole document, with its tokens. Raises
         StoreError if whole documents are requested and the index does not keep them.
         """
 

@@ -24,8 +24,9 @@ class Connection:
     password, API key (encoded, or "id:key"), and bearer token. ca_certs: a file of certificate
     authorities to trust. fingerprint: the SHA-256 of the server's certificate, in hexadecimal, with
     or without colons; it replaces verification. timeout: of one request, in seconds. retry_for:
-    seconds in which a failed request is retried; 0 for never. Raises UsageError for values that
-    contradict each other or have another form.
+    seconds in which a failed request is retried; 0 for never. requests: maximum number in flight;
+    fewer while the servers refuse some for load. Raises UsageError for values that contradict each
+    other or have another form.
     """
 
     urls: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class Connection:
     cloud_id: str | None = None
     timeout: float = 60.0
     retry_for: float = 300.0
+    requests: int = 8
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -48,6 +50,8 @@ class Connection:
                 raise UsageError(f"URL {masked(url)!r}: give the user name and password apart")
         if not self.retry_for >= 0:
             raise UsageError(f"retry_for {self.retry_for}: use 0 seconds or more")
+        if self.requests < 1:
+            raise UsageError(f"requests {self.requests}: use 1 or more")
         if (self.username is None) != (self.password is None):
             raise UsageError("give both a user name and a password")
         given = [self.username, self.api_key, self.bearer_token]

@@ -11,7 +11,7 @@ from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport, grouped
-from esdedup.stores.elastic.errors import TooLarge, error_of, is_transient, reason_of
+from esdedup.stores.elastic.errors import RETRIED, TooLarge, error_of, is_transient, reason_of
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.to_json import to_json
 
@@ -120,6 +120,12 @@ def _sort_items(
             conflict, index = status == 409, result.get("_index")
             failures.append(Failure(action[0], reason, conflict, index if conflict else None))
     return WriteReport(created, updated, failures), rejected
+
+
+def has_refused(answer: Mapping[str, Any]) -> bool:
+    """Return whether a server refused items of a bulk request for load."""
+    items = answer.get("items", ()) if answer.get("errors") is True else ()
+    return any(result.get("status") in RETRIED for item in items for result in item.values())
 
 
 def line(value: Any, of: str = "a request") -> bytes:

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -18,11 +18,12 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.models import WriteReport
+from esdedup.models import Share, WriteReport
 from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.bulk import Action, BulkPolicy, line, write_actions
+from esdedup.stores.elastic.bulk import Action, BulkPolicy, has_refused, line, write_actions
 from esdedup.stores.elastic.errors import (
+    RETRIED,
     NotReached,
     PointInTimeLost,
     error_of,
@@ -30,7 +31,9 @@ from esdedup.stores.elastic.errors import (
     item_error,
     reason_of,
 )
+from esdedup.stores.elastic.queries import Slice
 from esdedup.stores.elastic.retry import Attempts, Retries
+from esdedup.stores.window import Window
 from esdedup.text.arrays import U64
 
 log = logging.getLogger("esdedup")
@@ -39,7 +42,9 @@ _KEEP_ALIVE = "10m"
 # Answers from a part of the shards would silently lack documents.
 _WHOLE = {"allow_partial_search_results": "false"}
 _ITEM = ("status", "error", "result", "_index")
-_BULK = {"filter_path": ",".join(["error", "status", *(f"items.*.{name}" for name in _ITEM)])}
+_BULK = {
+    "filter_path": ",".join(["error", "errors", "status", *(f"items.*.{name}" for name in _ITEM)])
+}
 """Leaves unread values, two thirds of the bytes, out of answers."""
 
 
@@ -60,7 +65,7 @@ class Cluster:
         self.policy = policy or BulkPolicy()
         self.retries = Retries(connection.retry_for)
         self._link = Link(connection)
-        self.close = self._link.close
+        self.window = Window(connection.requests)
         self._may_not_refresh = False
         try:
             but_not = () if known else (NotReached,)
@@ -70,6 +75,11 @@ class Cluster:
             raise
         self.product = f"{name} {version}".strip()
         self.is_opensearch = name == "OpenSearch"
+
+    def close(self) -> None:
+        """Close the connections, and end the threads of the window."""
+        self.window.close()
+        self._link.close()
 
     def _identify(self) -> tuple[str, str]:
         """Return the product, and its version or ""."""
@@ -102,8 +112,11 @@ class Cluster:
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
         return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
         """
-        meta, answer = self._link.send(method, path, body, params)
-        is_object = isinstance(answer, Mapping)
+        size = len(body) if isinstance(body, bytes) else 0
+        with self.window.request(size) as settle:
+            meta, answer = self._link.send(method, path, body, params)
+            is_object = isinstance(answer, Mapping)
+            settle(meta.status in RETRIED or (is_object and has_refused(answer)))
         if meta.status >= 300 and not (meta.status in allowed and is_object):
             raise self._error(meta.status, answer, meta.headers)
         if not is_object:
@@ -188,8 +201,10 @@ class Cluster:
         finally:
             self.close_point(point)
 
-    def hits(self, path: str, body: Mapping[str, Any]) -> Generator[list[dict[str, Any]]]:
-        """Yield the hits of a search in a new point in time, page by page. body: with a sort.
+    def hits(
+        self, path: str, body: Mapping[str, Any], share: Share | None = None
+    ) -> Generator[list[dict[str, Any]]]:
+        """Yield the hits of a search in a new point in time, as `pages`.
 
         If the point in time is lost, another one is opened, and hits of documents that were
         yielded are left out. So each document is yielded once, but those after that may be newer.
@@ -199,7 +214,7 @@ class Cluster:
             try:
                 with self.point_in_time(path) as point:
                     before = np.sort(np.concatenate(seen)) if seen else None
-                    for page in self.pages(point, body):
+                    for page in self.pages(point, body, share):
                         own = [f"{hit['_index']}\0{hit['_id']}".encode() for hit in page]
                         keys = np.array([*map(xxhash.xxh3_64_intdigest, own)], np.uint64)
                         if before is not None:
@@ -239,18 +254,35 @@ class Cluster:
                 )
             self._may_not_refresh = True
 
-    def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        """Yield the hits of a sorted search over a point in time, page by page."""
-        hits, point = self.page(point, body)
-        while hits:
-            yield hits
-            hits, point = self.page(point, {**body, "search_after": hits[-1]["sort"]})
+    def pages(
+        self, point: str, body: Mapping[str, Any], share: Share | None = None
+    ) -> Generator[list[dict[str, Any]]]:
+        """Yield the hits of a search in a point in time, page by page.
 
-    def page(self, point: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-        """Return the hits of one page, and the point in time of the next page."""
-        search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
+        body: with a size and a sort. share: the hits of this share, in any order; None for all, in
+        order. The next pages are read while the caller works on the last ones.
+        """
+        slices: Iterable[Slice] = [Slice(point, body)]
+        if share is not None and share.of == 1:
+            # The hits after a page are the same, in slices or not.
+            hits, left = self.page(Slice(point, body))
+            if hits:
+                yield hits
+            slices = [] if left is None else left.parts(share, self.is_opensearch)
+        elif share is not None:
+            slices = Slice(point, body).parts(share, self.is_opensearch)
+        with closing(self.window.in_pieces(self.page, slices)) as pages:
+            yield from filter(None, pages)
+
+    def page(self, of: Slice) -> tuple[list[dict[str, Any]], Slice | None]:
+        """Return the hits of one page, and what is left of the slice; None if nothing is."""
+        search = {**of.body, "pit": {"id": of.point, "keep_alive": _KEEP_ALIVE}}
         _, answer = self.ask("POST", "/_search", search, _WHOLE)
-        return list(answer["hits"]["hits"]), answer["pit_id"]
+        hits = list(answer["hits"]["hits"])
+        if len(hits) < of.body["size"]:
+            return hits, None
+        after = {**of.body, "search_after": hits[-1]["sort"]}
+        return hits, Slice(answer["pit_id"], after, answer["_shards"]["total"])
 
     def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
         """Send bulk actions until each is written or has failed; see `write_actions`."""

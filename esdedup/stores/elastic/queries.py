@@ -6,12 +6,53 @@ first. Plain `terms` would give all of them the same score. `benchmarks/recall_q
 4d72008 measured the cost of the ranking.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
-from esdedup.models import Candidate, CandidateQuery, Candidates, Document, Held
+from esdedup.models import (
+    MOST_SLICES,
+    Candidate,
+    CandidateQuery,
+    Candidates,
+    Document,
+    Held,
+    Share,
+)
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
+
+_SLICES = 4
+
+
+class Slice(NamedTuple):
+    """What is left to read of a search: a point in time, and the body of the next page.
+
+    shards: of the point in time.
+    """
+
+    point: str
+    body: Mapping[str, Any]
+    shards: int = 1
+
+    def parts(self, share: Share, by_number: bool, least: int = _SLICES) -> list[Slice]:
+        """Return the slices of a share; of a whole index, each has a single shard.
+
+        least: their number at least. by_number: choose a part of a shard by the documents' sequence
+        numbers, and not by their places on disk; so does each share of several, because by number a
+        document stays in its share for every client.
+        """
+        count = self.shards * -(-max(least, _SLICES) // self.shards)
+        if share.of * count > MOST_SLICES:
+            count = 1
+        field = {"field": "_seq_no"} if by_number or share.of > 1 else {}
+        first, most = share.number - 1, share.of * count
+        ids = range(first, most, share.of)
+        return [
+            self._replace(body={**self.body, "slice": {**field, "id": id, "max": most}})
+            for id in ids
+        ]
 
 
 def candidates_body(

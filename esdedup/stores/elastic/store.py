@@ -60,6 +60,7 @@ from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_ma
 _PAGE = 2_000
 _MOST_HITS = 10_000
 """Maximum hits of one search, the servers' default limit."""
+_FEW = 100
 _NOTHING = ["_nothing"]
 """No field of `_source`. With False, Elasticsearch would leave out the routing too."""
 _MISSED = ("document_missing_exception", "not_found")
@@ -72,6 +73,7 @@ class ClusterStore:
     def __init__(self, cluster: Cluster, index: str) -> None:
         indices.check_name(index)
         self.cluster = cluster
+        self.window = cluster.window
         self.index = index
         self._path = indices.path_of(index)
         self._several: bool | None = None
@@ -174,7 +176,7 @@ class ClusterStore:
         by_search = isinstance(fields, dict) and refreshed
         if not (by_search or self._is_several()):
             try:
-                found = self._get_held(ids, fields)
+                found = self._get_held(ids, fields, refreshed=refreshed)
             except SeveralIndices:
                 # The alias got another index since.
                 self._several = True
@@ -195,14 +197,24 @@ class ClusterStore:
         for first in range(0, len(wanted), _PAGE):
             query = {"ids": {"values": wanted[first : first + _PAGE]}}
             # An id may be in several indices.
-            body = {"query": query, "size": _MOST_HITS, "_source": fields or False}
+            body = {"query": query, "size": _MOST_HITS, "sort": "_doc", "_source": fields or False}
             hits = self.cluster.matches(self._path, {**body, "seq_no_primary_term": True})
             found += map(held_of, hits)
         return found
 
-    def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
-        """Read documents of one index as they are now, before searches see them."""
-        found = self._get([{"_id": id} for id in ids if id], fields, self._path)
+    def _get_held(self, ids: Sequence[str], fields: Any, *, refreshed: bool) -> list[Held]:
+        """Read documents of one index as they are now, before searches see them.
+
+        Some fields of many documents are read by a search, for which the servers compile the names
+        once and not for each document. Another client's change may be seen later then.
+        """
+        found: list[Held] = []
+        if isinstance(fields, list) and len(ids) > _FEW:
+            found = self._search_held(ids, fields, refreshed=refreshed)
+        known = {one.id for one in found}
+        found += self._get(
+            [{"_id": id} for id in ids if id and id not in known], fields, self._path
+        )
         missed = set(ids) - {one.id for one in found}
         # Only a search finds a document with a routing, because its id does not name the shard.
         unrefreshed = self._search_held(list(missed), False, refreshed=False)
@@ -221,8 +233,9 @@ class ClusterStore:
         return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        if self._unseen is not None:
-            self._unseen.update(change.held.id for change in changes)
+        # Calls are side by side, and another one may forget the ids.
+        if (unseen := self._unseen) is not None:
+            unseen.update(change.held.id for change in changes)
         actions = [(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
         report = self.cluster.bulk(actions, self.where)
         failures = []
@@ -259,12 +272,13 @@ class ClusterStore:
     ) -> Iterator[list[Document]]:
         """Return documents as `Store.scan`. point: the point in time; None for a new one."""
         body = scan_body(grouped(meta) if marked else sketched(meta), paths, _PAGE)
-        if share.of > 1:
-            # By sequence number a document stays in its share for every client.
-            body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
         cluster = self.cluster
-        pages = cluster.hits(self._path, body) if point is None else cluster.pages(point, body)
-        yield from map(documents_of, pages)
+        if point is None:
+            pages = cluster.hits(self._path, body, share)
+        else:
+            pages = cluster.pages(point, body, share)
+        with contextlib.closing(pages):
+            yield from map(documents_of, pages)
 
     def open_point(self, keep_alive: str) -> str:
         """Open a point in time for several clients, as `Cluster.open_point`."""

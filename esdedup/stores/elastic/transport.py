@@ -95,7 +95,7 @@ class _Bodies(SerializerCollection):
 
 
 def _client(connection: Connection) -> Elasticsearch:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"connections_per_node": connection.requests}
     if connection.ca_certs is not None:
         options["ca_certs"] = connection.ca_certs
     if connection.fingerprint is not None:

@@ -50,6 +50,7 @@ from esdedup.stores.sqlite.tables import (
     listed_as,
     value_of,
 )
+from esdedup.stores.window import Window
 from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
@@ -80,6 +81,7 @@ class LocalStore:
             raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
         self.index = index
+        self.window = Window()
 
     @property
     def where(self) -> str:
