@@ -58,6 +58,7 @@ class _Cluster:
         "5m", "Retry failed requests for this time: 30s, 5m, 1h, 0.", metavar="TIME"
     )
     requests: int = _connection(8, "Maximum number of requests in flight.", min=1)
+    compress: bool = _connection(False, "Compress requests and answers, for a slow network.")
     username: str | None = _connection(None, "User name.")
     password: str | None = _connection(None, "Password; the environment variable keeps it private.")
     api_key: str | None = _connection(None, "API key, encoded or id:key.")

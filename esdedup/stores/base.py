@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from esdedup.models import (
@@ -63,6 +64,13 @@ class Store(Protocol):
 
         Only the stop list of an index with documents can change. Raises SchemeMismatch for more,
         StoreError if the index is not `stored` any more, UsageError while its scheme is changed.
+        """
+
+    def loading(self, fast: bool) -> AbstractContextManager[None]:
+        """Return a context in which many documents are written.
+
+        fast: without refreshes and replicas, which come back at its end, or at that of the next one
+        if this process is killed. A file has neither.
         """
 
     def write(

@@ -25,8 +25,8 @@ class Connection:
     authorities to trust. fingerprint: the SHA-256 of the server's certificate, in hexadecimal, with
     or without colons; it replaces verification. timeout: of one request, in seconds. retry_for:
     seconds in which a failed request is retried; 0 for never. requests: maximum number in flight;
-    fewer while the servers refuse some for load. Raises UsageError for values that contradict each
-    other or have another form.
+    fewer while the servers refuse some for load. compress: gzip requests and answers. Raises
+    UsageError for values that contradict each other or have another form.
     """
 
     urls: tuple[str, ...] = ()
@@ -40,6 +40,7 @@ class Connection:
     timeout: float = 60.0
     retry_for: float = 300.0
     requests: int = 8
+    compress: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)

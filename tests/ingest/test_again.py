@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import esdedup
 from esdedup.models import Change, Document
-from esdedup.stores import Store
-from tests.helpers.commands import run_command, write_lines
+from esdedup.stores import ClusterStore, Store
+from esdedup.stores.elastic import indices
+from tests.helpers.commands import call, esdedup_command, run_command, write_lines
 from tests.helpers.places import OpenStore, plain
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
@@ -119,3 +120,29 @@ def test_a_line_is_stored_as_it_means(target: list[str], store: Store) -> None:
     # Written in another way, they are the same.
     Path("some.jsonl").write_text("\n".join(map(json.dumps, given.values())), "utf-8")
     assert run_command("index", "some.jsonl", "--json", *target).json[0]["unchanged"] == 4
+
+
+def test_a_fast_load_restores_refreshes_and_replicas(url: str, name: str) -> None:
+    settings = {"number_of_replicas": 2, "refresh_interval": "7s"}
+    template = {"index_patterns": [name], "template": {"settings": settings}}
+    call(url, "PUT", f"/_index_template/{name}", template)
+
+    def now() -> tuple[Any, Any, list[str]]:
+        found = call(url, "GET", f"/{name}/_settings")[name]["settings"]["index"]
+        meta = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]["_meta"]
+        return found["number_of_replicas"], found.get("refresh_interval"), [*meta]
+
+    write_lines(Path("f.jsonl"), DOCUMENTS)
+    try:
+        command = ["index", "f.jsonl", "-i", name, "--fast-load"]
+        assert esdedup_command(url, *command).status == 0
+        assert now() == ("2", "7s", ["esdedup"])
+        assert esdedup_command(url, *command).status == 2, "it has documents"
+        with esdedup.open(url, name) as index:
+            # As a run does that is killed before its end.
+            indices.suspend(cast(ClusterStore, index.store).cluster, name)
+            assert now()[:2] == ("0", "-1")
+        assert esdedup_command(url, *command[:-1]).status == 0
+        assert now() == ("2", "7s", ["esdedup"])
+    finally:
+        call(url, "DELETE", f"/_index_template/{name}")

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from typer import Exit
 
-from esdedup import DuplicatePolicy, IngestReport, Scheme
+from esdedup import DuplicatePolicy, IngestReport, Scheme, UsageError
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
@@ -32,6 +32,9 @@ def index_command(
     distance: int | None = setting(
         None, "Maximum Hamming distance in bits, for a sketch of fingerprints.", "-d"
     ),
+    fast_load: bool = setting(
+        False, "Load a new index without refreshes and replicas; both come back at the end."
+    ),
     as_json: bool = as_json(),
 ) -> None:
     """Index documents with their near-duplicate tokens.
@@ -44,6 +47,8 @@ def index_command(
     if on_duplicate == "keep":
         acting = "requires --on-duplicate mark, skip, fail or group"
         refuse(["sketch", "threshold", "distance"], acting)
+    if fast_load and on_duplicate != "keep":
+        raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
     files = reading.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
     scheme = scheme_in(reading.scheme)
@@ -54,12 +59,15 @@ def index_command(
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is created, because it keeps the name of the field.
-        made = opened.store.meta() or IndexMeta(Scheme())
+        stored = opened.store.meta()
+        made = stored or IndexMeta(Scheme())
         names = reading.text_field or made.text_fields
         chunks = reading.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             sketch_of(scheme or made.whole, policy.limits)
         opened.create()
+        if fast_load and stored is not None and opened.store.statistics(stored).documents:
+            raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
 
         def on_batch(report: IngestReport) -> None:
             nonlocal last
@@ -67,11 +75,14 @@ def index_command(
             progress.show(report.read)
 
         # The counts are those of whole batches, which are acknowledged.
-        with output.resumable(
-            lambda: (
-                f"{last.read} records, {last.created} created, {last.updated} updated,"
-                f" {last.unchanged} unchanged, {last.failed} failed"
-            )
+        with (
+            opened.store.loading(fast_load),
+            output.resumable(
+                lambda: (
+                    f"{last.read} records, {last.created} created, {last.updated} updated,"
+                    f" {last.unchanged} unchanged, {last.failed} failed"
+                )
+            ),
         ):
             report = opened.ingest(
                 chunks,

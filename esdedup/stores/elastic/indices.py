@@ -8,6 +8,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.models import FIELD
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of
 
@@ -157,6 +158,31 @@ def _types(mapping: Mapping[str, Any]) -> Iterator[str]:
     for each in mapping.get("properties", {}).values():
         yield str(each.get("type", "object"))
         yield from _types(each)
+
+
+_LOADING = {"refresh_interval": "-1", "number_of_replicas": "0"}
+_SUSPENDED = f"{FIELD}_suspended"
+"""In `_meta`, the settings that come back when an index is loaded."""
+
+
+def suspend(cluster: Cluster, index: str) -> None:
+    """Suspend the refreshes and replicas of an index until `resume`, also of a later run."""
+    (state,) = states(cluster, Named(index, "index", (index,)))
+    meta = state.mapping.get("_meta", {})
+    if _SUSPENDED not in meta:
+        kept = {name: state.settings.get(f"index.{name}") for name in _LOADING}
+        body = {"_meta": {**meta, _SUSPENDED: kept}}
+        cluster.ask("PUT", f"{path_of(index)}/_mapping", body)
+    cluster.ask("PUT", f"{path_of(index)}/_settings", {"index": _LOADING})
+
+
+def resume(cluster: Cluster, index: str) -> None:
+    """Restore what `suspend` suspended, if it did."""
+    for name, mapping in mappings_of(cluster, index).items():
+        meta = dict(mapping.get("_meta", {}))
+        if (kept := meta.pop(_SUSPENDED, None)) is not None:
+            cluster.ask("PUT", f"{path_of(name)}/_settings", {"index": kept})
+            cluster.ask("PUT", f"{path_of(name)}/_mapping", {"_meta": meta})
 
 
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:

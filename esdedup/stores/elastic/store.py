@@ -130,6 +130,19 @@ class ClusterStore:
                 stored.require(meta, self.where)
         replace_meta(self.cluster, named, found, stored, meta)
 
+    @contextlib.contextmanager
+    def loading(self, fast: bool) -> Iterator[None]:
+        if not fast:
+            yield
+            # An earlier run may have been killed.
+            indices.resume(self.cluster, self.index)
+            return
+        indices.suspend(self.cluster, self.index)
+        try:
+            yield
+        finally:
+            indices.resume(self.cluster, self.index)
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:

@@ -15,7 +15,7 @@ import logging
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -122,6 +122,9 @@ class LocalStore:
                 Tables(tables.db, self.index, meta).create()
             row = json.dumps(meta.to_json()), self.index
             tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
+
+    def loading(self, fast: bool) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False

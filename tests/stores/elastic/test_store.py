@@ -1,5 +1,6 @@
 """What only clusters have: missing shards, documents with a routing, reasons in many parts."""
 
+import gzip
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -151,3 +152,21 @@ def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> No
         with pytest.raises(esdedup.StoreError, match="blocked by") as caught:
             work()
         assert not isinstance(caught.value, PermissionDenied)
+
+
+def test_requests_and_answers_are_compressed(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed, compress = list[int](), gzip.compress
+
+    def counted(*given: Any) -> bytes:
+        packed.append(1)
+        return compress(*given)
+
+    monkeypatch.setattr(gzip, "compress", counted)
+    with esdedup.open(url, name, compress=True) as index:
+        assert index.add([{"id": str(n), "text": words(n)} for n in range(20)]).created == 20
+        sent = len(packed)
+        assert sent > 1
+        assert index.similar(words(7)).matches[0].id == "7"
+        assert len(packed) > sent
