@@ -5,6 +5,7 @@ hold files and no memory. Lines that can't be parsed are kept unchanged: the ser
 """
 
 import asyncio
+import functools
 import gzip
 import io
 import itertools
@@ -12,7 +13,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
 
@@ -33,7 +34,7 @@ _LITTLE = 1 << 14
 """Bytes of a body that gets its tokens without waiting for another thread."""
 _BATCH_BYTES, _BATCH_ACTIONS = 1 << 19, 1_000
 _TURNS = 3
-"""Longer bodies that are rewritten at the same time."""
+"""Longer bodies of which a batch is rewritten at the same time."""
 _IN_MEMORY = 1 << 12
 """Bytes of a body up to which no file is needed. A thousand clients may send one each."""
 _PIECE = 1 << 18
@@ -118,11 +119,11 @@ class Rewriter:
                     actions = document(body, index, self._longest, kind == "update")
                 target = held.enter_context(SpooledTemporaryFile(_IN_MEMORY))
                 rewriting = _Rewriting(actions, target, self._splicer)
+                run = functools.partial(rewriting.run, self._schemes, request)
                 if plain and request.received <= _LITTLE:
-                    await rewriting.run(self._schemes, request, _at_once)
+                    await run(nullcontext(), _at_once)
                 else:
-                    async with self._turns:
-                        await rewriting.run(self._schemes, request, asyncio.to_thread)
+                    await run(self._turns, asyncio.to_thread)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             reason = f"the compressed body can't be unpacked: {error}"
             raise Failed.error(400, "parse_exception", reason) from error
@@ -141,18 +142,38 @@ class _Rewriting:
         self._actions = actions
         self._splicer = splicer
         self._found: dict[str | None, Found] = {}
+        self._ended = False
 
-    async def run(self, schemes: Schemes, request: Request, call: Callable[..., Any]) -> None:
-        """Rewrite all actions. call: runs the work between the look-ups."""
-        batch = await call(self._next, [])
-        while batch:
-            for name in dict.fromkeys(one.name for one in batch if one.body):
-                if name not in self._found:
-                    self._found[name] = await schemes.find(name, request.headers)
-            batch = await call(self._next, batch)
+    async def run(
+        self,
+        schemes: Schemes,
+        request: Request,
+        turns: AbstractAsyncContextManager[None],
+        call: Callable[..., Any],
+    ) -> None:
+        """Rewrite all actions, a batch in each turn. call: runs the work between the look-ups."""
+        while not self._ended:
+            async with turns:
+                batch = await call(self._read)
+                for name in dict.fromkeys(one.name for one in batch if one.body):
+                    if name not in self._found:
+                        self._found[name] = await schemes.find(name, request.headers)
+                await call(self._write, batch)
 
-    def _next(self, batch: list[Source]) -> list[Source]:
-        """Write a batch with tokens, and return the next one."""
+    def _read(self) -> list[Source]:
+        """Return the next batch."""
+        batch: list[Source] = []
+        size = 0
+        for action in self._actions:
+            batch.append(action)
+            size += len(action.line) + len(action.body)
+            if size >= _BATCH_BYTES or len(batch) == _BATCH_ACTIONS:
+                return batch
+        self._ended = True
+        return batch
+
+    def _write(self, batch: list[Source]) -> None:
+        """Write a batch with tokens."""
         metas = {name: found.meta for name, found in self._found.items()}
         done, outcomes = self._splicer.with_tokens(batch, metas)
         self.outcomes.update(
@@ -166,14 +187,6 @@ class _Rewriting:
         self._target.write(b"".join(itertools.chain.from_iterable(lines)))
         if self._target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
-        coming: list[Source] = []
-        size = 0
-        for action in self._actions:
-            coming.append(action)
-            size += len(action.line) + len(action.body)
-            if size >= _BATCH_BYTES or len(coming) == _BATCH_ACTIONS:
-                break
-        return coming
 
 
 async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:

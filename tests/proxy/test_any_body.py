@@ -1,6 +1,7 @@
 """Bodies of `_bulk` of any form: nothing is lost or changed, and nothing breaks."""
 
 import asyncio
+import contextlib
 import functools
 import io
 import json
@@ -15,11 +16,13 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup.proxy import metadata, rewriting
 from esdedup.proxy.app import Service
+from esdedup.proxy.http import Request
+from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.fuzz import fuzz
-from tests.proxy.conftest import NDJSON
+from tests.proxy.conftest import MB, NDJSON
 
 SPLICER = Splicer(1 << 20)
 META = IndexMeta(esdedup.Scheme())
@@ -115,3 +118,27 @@ def test_any_body_is_answered(elasticsearch_url: str, name: str, body: bytes) ->
     answer = send(elasticsearch_url, name, body)
     assert answer.status_code < 500, (answer.status_code, answer.text)
     assert isinstance(answer.json(), dict)
+
+
+def test_a_long_body_does_not_delay_a_shorter_one() -> None:
+    """Its turn ends with each batch."""
+    with mock.patch.object(rewriting, "_TURNS", 1):
+        rewriter = rewriting.Rewriter(Schemes(Upstream("http://127.0.0.1:9")), 256 * MB)
+    ended: list[int] = []
+
+    async def rewrite(count: int) -> None:
+        body = b'{"index":{}}\n{"text":"a b c"}\n' * count
+        receive = mock.AsyncMock(return_value={"type": "http.request", "body": body})
+        scope = {"method": "POST", "raw_path": b"/_bulk", "query_string": b"", "headers": []}
+        with contextlib.ExitStack() as held:
+            request = Request(scope, receive, mock.AsyncMock())
+            file, outcomes = await rewriter.rewrite(request, None, "bulk", held)
+            assert (file.tell(), outcomes) == (len(body), {"no_scheme": count})
+        ended.append(count)
+
+    async def rewrite_both() -> None:
+        await asyncio.gather(rewrite(500), rewrite(5))
+
+    with mock.patch.multiple(rewriting, _LITTLE=0, _BATCH_ACTIONS=2):
+        asyncio.run(rewrite_both())
+    assert ended == [5, 500]
