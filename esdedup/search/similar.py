@@ -26,7 +26,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch, stored_values
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
-from esdedup.stores.elastic.queries import candidates_body
+from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import hamming, jaccard_with
@@ -224,6 +224,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     sketches = sketch([query.text], meta.scheme.only(chosen), limits=limits)
     (wanted,) = without_stopped(meta, candidate_queries(meta, chosen, sketches, [query]))
     body = candidates_body(with_least(wanted, chosen, limits), limits.candidates)
+    body["_source"] = {"excludes": unread_paths([wanted])}
     if not sketches.filled[0] or not wanted.groups:
         body["query"] = {"match_none": {}}
     return body

@@ -146,14 +146,25 @@ class Cluster:
         return int(answer["hits"]["total"]["value"])
 
     def searches(
-        self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
+        self,
+        path: str,
+        bodies: Iterable[Mapping[str, Any]],
+        where: str,
+        unread: Sequence[str] = (),
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the answers to searches, in order. where: the index, for messages."""
+        """Yield the answers to searches, in order.
+
+        where: the index, for messages. unread: patterns of paths to leave out of the documents.
+        """
         waiting = iter(bodies)
+        # The servers compile these once, and an exclusion in `_source` for each search, in 0.1 to
+        # In `_source` of each search, these would take the servers 0.1 to 1 ms more a search.
+        paths = ",".join(f"-responses.hits.hits._source.{each}" for each in unread)
+        params = {"filter_path": paths} if unread else None
         header = line({"allow_partial_search_results": False})
 
         def search() -> list[Mapping[str, Any]]:
-            _, answer = self.request("POST", f"{path}/_msearch", b"".join(some))
+            _, answer = self.request("POST", f"{path}/_msearch", b"".join(some), params)
             for each in answer["responses"]:
                 if "error" in each:
                     raise error_of(each.get("status", 500), each, where)

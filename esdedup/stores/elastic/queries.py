@@ -55,13 +55,8 @@ class Slice(NamedTuple):
         ]
 
 
-def candidates_body(
-    query: CandidateQuery, limit: int, paths: Sequence[str] = TOKEN_PATHS
-) -> dict[str, Any]:
-    """Return the search for the `limit` documents that share most token groups with a query.
-
-    paths: of the tokens, which are not read.
-    """
+def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
+    """Return the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.key}"
     groups = [
         {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
@@ -81,14 +76,18 @@ def candidates_body(
         condition.setdefault("must_not", []).append(
             {"exists": {"field": f"{query.marks_in}.original"}}
         )
-    unread = [path for path in paths if not (query.kept and fnmatchcase(field, path))]
     return {
         "query": {"bool": condition},
         "size": limit,
         # Enough to detect truncation, without counting all hits.
         "track_total_hits": limit,
-        "_source": {"excludes": unread},
     }
+
+
+def unread_paths(queries: Sequence[CandidateQuery]) -> list[str]:
+    """Return the paths of the tokens that no query reads."""
+    kept = [f"{query.field}.{query.key}" for query in queries if query.kept]
+    return [path for path in TOKEN_PATHS if not any(fnmatchcase(field, path) for field in kept)]
 
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:
@@ -157,7 +156,8 @@ def scan_body(query: Mapping[str, Any], paths: Any, size: int) -> dict[str, Any]
 
 def candidates_of(answer: Mapping[str, Any]) -> Candidates:
     """Return the candidates in the answer to a search of `candidates_body`."""
-    hits, total = answer["hits"]["hits"], answer["hits"]["total"]
+    # OpenSearch leaves out the empty list when it filters the answer.
+    hits, total = answer["hits"].get("hits", ()), answer["hits"]["total"]
     found = [
         Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
         for hit in hits

@@ -53,6 +53,7 @@ from esdedup.stores.elastic.queries import (
     random_order,
     scan_body,
     sketched,
+    unread_paths,
 )
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
@@ -242,8 +243,10 @@ class ClusterStore:
         return found
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        bodies = (candidates_body(query, limit, self._unread) for query in queries)
-        return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
+        bodies = (candidates_body(query, limit) for query in queries)
+        unread = unread_paths(queries)
+        answers = self.cluster.searches(self._path, bodies, self.where, unread)
+        return list(map(candidates_of, answers))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         # Calls are side by side, and another one may forget the ids.

@@ -28,8 +28,8 @@ def test_requests_are_at_most_those_of_the_table(
 
     def counted(self: Cluster, method: str, path: str, *others: Any, **options: Any) -> Any:
         asked.append(f"{method} {path}")
-        # Servers compile patterns for each document or query.
-        assert not (path.endswith(("_mget", "_msearch")) and "esdedup*" in str(others)), path
+        # Servers compile patterns of a body for each document or query; parameters follow it.
+        assert not (path.endswith(("_mget", "_msearch")) and "esdedup*" in str(others[:1])), path
         return send(self, method, path, *others, **options)
 
     monkeypatch.setattr(Cluster, "request", counted)
