@@ -38,9 +38,9 @@ class Tabular:
         """Return the `pyarrow.Schema`. Raises MissingExtra without pyarrow."""
         return require_pyarrow("Arrow needs").schema(list(self.columns.items()))
 
-    def arrow_batches(self, rows: Iterator[tuple[Any, ...]] | None = None) -> Iterator[Any]:
-        """Yield rows, by default those of the table, as some `pyarrow.RecordBatch`."""
-        schema, rows = self.arrow_schema(), self.table_rows() if rows is None else rows
+    def arrow_batches(self) -> Iterator[Any]:
+        """Yield the rows as some `pyarrow.RecordBatch`."""
+        schema, rows = self.arrow_schema(), self.table_rows()
         while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
             values = zip(zip(*some, strict=True), schema, strict=True)
             arrays = [require_pyarrow().array(each, field.type) for each, field in values]

@@ -6,6 +6,7 @@ truth is worked out apart, from sets of word triples in plain Python.
 """
 
 import itertools
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -74,6 +75,25 @@ def true_pairs(texts: list[str], groups: list[int], threshold: float) -> set[Pai
             if shared >= threshold * (len(sets[a]) + len(sets[b]) - shared):
                 found.add((a, b))
     return found
+
+
+def with_equal(lines: Iterable[str]) -> set[Pair]:
+    """All pairs of documents, also of equal texts, from the lines of `pairs --json`.
+
+    There each document of an equal text is listed once, with the first one of that text.
+    """
+    texts: dict[int, list[int]] = {}
+    apart: list[Pair] = []
+    for pair in map(json.loads, lines):
+        left, right = int(pair["left"]), int(pair["right"])
+        if pair["equal"]:
+            texts.setdefault(left, [left]).append(right)
+        else:
+            apart.append((left, right))
+    found = [rows for members in texts.values() for rows in itertools.combinations(members, 2)]
+    for left, right in apart:
+        found += itertools.product(texts.get(left, [left]), texts.get(right, [right]))
+    return {(min(rows), max(rows)) for rows in found}
 
 
 def connected(documents: int, pairs: Iterable[Pair]) -> list[int]:

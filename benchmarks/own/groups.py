@@ -36,7 +36,14 @@ from typing import Any
 import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.measuring import ESDEDUP, Figures, run
-from benchmarks.lib.planted import CHARACTERS, planted, scored_groups, share, true_pairs
+from benchmarks.lib.planted import (
+    CHARACTERS,
+    planted,
+    scored_groups,
+    share,
+    true_pairs,
+    with_equal,
+)
 from benchmarks.lib.texts import short
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
@@ -96,13 +103,8 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     del texts, groups
     figures: Figures = {"documents": size, "true_pairs": len(truth)}
     figures["index"] = run([*ESDEDUP, "index", str(file), *target], out)
-    figures["pairs"] = run(
-        [*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--all-equal", "--json", *target], out
-    )
-    given = {
-        tuple(sorted((int(pair["left"]), int(pair["right"]))))
-        for pair in map(json.loads, out.read_text("utf-8").splitlines())
-    }
+    figures["pairs"] = run([*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--json", *target], out)
+    given = with_equal(out.read_text("utf-8").splitlines())
     figures["pairs"] |= {
         "found": len(given),
         "recall": share(len(given & truth), len(truth)),

@@ -49,6 +49,7 @@ from benchmarks.lib.planted import (
     scored_removal,
     share,
     true_pairs,
+    with_equal,
 )
 from benchmarks.lib.processes import Process
 from esdedup.groups.groups import Method
@@ -95,10 +96,10 @@ class Texts:
 def from_lines(texts: Texts, folder: Path, more: Sequence[str] = ()) -> Figures:
     """`esdedup pairs FILE`, in one process or in `more`, on the same texts."""
     out = folder / "pairs.jsonl"
-    asked = ["pairs", str(texts.lines), "-t", str(THRESHOLD), "--all-equal", "--json", *more]
+    asked = ["pairs", str(texts.lines), "-t", str(THRESHOLD), "--json", *more]
     figures = processes.run([*ESDEDUP, *asked], out, {**os.environ, **THREADS})
     with out.open(encoding="utf-8") as lines:
-        found = {_sorted(json.loads(line)) for line in lines}
+        found = with_equal(lines)
     right = len(found & texts.truth)
     return figures | {
         "pairs": len(found),
@@ -134,11 +135,6 @@ def by_esdedup(texts: Texts, folder: Path, master: str, method: Method) -> Figur
         | scored_groups(groups, texts.truth)
         | scored_removal(kept, texts.documents, texts.truth)
     )
-
-
-def _sorted(pair: Mapping[str, str]) -> Pair:
-    left, right = int(pair["left"]), int(pair["right"])
-    return min(left, right), max(left, right)
 
 
 def run(program: Sequence[str], folder: Path, master: str) -> Figures:

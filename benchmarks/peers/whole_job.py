@@ -46,7 +46,7 @@ import numpy as np
 import esdedup
 from benchmarks.lib import corpora, measuring, servers
 from benchmarks.lib.measuring import ESDEDUP, Figures, run
-from benchmarks.lib.planted import planted, true_pairs
+from benchmarks.lib.planted import planted, true_pairs, with_equal
 from benchmarks.lib.scoring import I64, Truth, keys_of
 from benchmarks.peers import environments
 from benchmarks.peers.whole_job_tables import tables
@@ -92,31 +92,21 @@ def summed(parts: Mapping[str, Figures]) -> Figures:
 def scored(work: Work, file: Path) -> Figures:
     """Recall and precision of the pairs in a file."""
     with file.open(encoding="utf-8") as lines:
-        found = [(int(pair["left"]), int(pair["right"])) for pair in map(json.loads, lines)]
-    rows = np.array(found, np.int64).reshape(-1, 2)
+        rows = np.array([*with_equal(lines)], np.int64).reshape(-1, 2)
     return work.truth.scored(keys_of(rows[:, 0], rows[:, 1], work.truth.count))
 
 
 def by_esdedup(work: Work, target: tuple[str, ...], more: tuple[str, ...] = ()) -> Figures:
     out = work.folder / "pairs.jsonl"
     indexing = [*ESDEDUP, "index", str(work.documents), *more, *target]
-    pairing = [*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--all-equal", "--json", *target]
+    pairing = [*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--json", *target]
     parts = {"index": run(indexing, work.folder / "out"), "pairs": run(pairing, out)}
     return summed(parts) | {"verified": True} | scored(work, out)
 
 
 def from_files(work: Work, more: tuple[str, ...] = ()) -> Figures:
     out = work.folder / "pairs.jsonl"
-    pairing = [
-        *ESDEDUP,
-        "pairs",
-        str(work.documents),
-        "-t",
-        str(THRESHOLD),
-        "--all-equal",
-        "--json",
-        *more,
-    ]
+    pairing = [*ESDEDUP, "pairs", str(work.documents), "-t", str(THRESHOLD), "--json", *more]
     return run(pairing, out) | {"verified": True} | scored(work, out)
 
 

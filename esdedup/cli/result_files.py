@@ -3,11 +3,11 @@
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from esdedup import StoreError, UsageError
 from esdedup.arguments import setting
@@ -38,11 +38,8 @@ class ResultFile:
         if path.resolve() in [Path(each).resolve() for each in inputs]:
             raise UsageError(f"--output {path}: the command reads this file: name another")
 
-    def write(self, table: Tabular, rows: Iterator[tuple[Any, ...]] | None = None) -> int:
-        """Write a table to the file as a whole, or not at all, and return the number of rows.
-
-        rows: in place of the table's own.
-        """
+    def write(self, table: Tabular) -> int:
+        """Write a table to the file as a whole, or not at all, and return the number of rows."""
         assert self.output is not None
         path = self.output.resolve()
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -50,7 +47,7 @@ class ResultFile:
             with open_private(beside, "xb") as file:
                 if path.exists():
                     shutil.copymode(path, beside)
-                written = _write(file, path.suffix, table, rows)
+                written = _write(file, path.suffix, table)
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
@@ -63,12 +60,10 @@ class ResultFile:
                 beside.unlink()
 
 
-def _write(
-    file: IO[bytes], ending: str, table: Tabular, rows: Iterator[tuple[Any, ...]] | None
-) -> int:
+def _write(file: IO[bytes], ending: str, table: Tabular) -> int:
     written = 0
     if ending == ".jsonl":
-        for row in table.table_rows() if rows is None else rows:
+        for row in table.table_rows():
             line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
             file.write(json_line(line).encode())
             written += 1
@@ -76,7 +71,7 @@ def _write(
     pa = require_pyarrow()
     make = pa.parquet.ParquetWriter if ending == ".parquet" else pa.ipc.new_file
     with make(file, table.arrow_schema()) as writer:
-        for batch in table.arrow_batches(rows):
+        for batch in table.arrow_batches():
             writer.write_batch(batch)
             written += batch.num_rows
     return written

@@ -3,8 +3,7 @@
 The cost grows with documents plus candidate pairs.
 """
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,7 +33,7 @@ class SimilarPairs(Tabular):
     """Pairs of documents, the most similar first, ties by id in natural order: a2 before a10.
 
     Documents of equal text are one thing: each is paired with the first of them, and only the first
-    one is paired with other texts. `every` iterates over all pairs instead.
+    one is paired with other texts.
 
     ids: of n documents, in natural order.
     left, right: positions in `ids`, shape (pairs,).
@@ -67,63 +66,26 @@ class SimilarPairs(Tabular):
     def __repr__(self) -> str:
         return f"<SimilarPairs: {len(self)} of {len(self.ids)} documents>"
 
-    def table_rows(self, pairs: Iterable[Pair] | None = None) -> Iterator[tuple[Any, ...]]:
-        """Return the values of each pair. pairs: other ones, such as `every`."""
-        some = self if pairs is None else pairs
-        return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in some)
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in self)
 
     def __iter__(self) -> Iterator[Pair]:
-        return self._pairs(self._ordered(self.left, self.right, self.value))
+        by_jaccard = self.metric == "jaccard"
+        lower, upper = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
+        order = np.lexsort((upper, lower, -self.value if by_jaccard else self.value))
+        equal = self.first[self.left] == self.first[self.right]
+        # In parts, since Python's own numbers take much more memory.
+        for start in range(0, order.size, _AT_ONCE):
+            rows = order[start : start + _AT_ONCE]
+            columns = (column[rows].tolist() for column in (lower, upper, self.value, equal))
+            for left, right, value, same in zip(*columns, strict=True):
+                similarity, distance = (value, None) if by_jaccard else (None, int(value))
+                yield Pair(self.ids[left], self.ids[right], similarity, distance, same)
 
     @property
     def copies(self) -> int:
         """The number of documents that have the text of an earlier one."""
         return int(np.count_nonzero(self.first != np.arange(self.first.size)))
-
-    def every(self) -> Iterator[Pair]:
-        """Iterate over all pairs, also those of documents of equal text: k (k - 1) / 2 for k.
-
-        The most similar texts come first. Memory does not grow with the number of pairs.
-        """
-        by_text = np.argsort(self.first, kind="stable")
-        starts = np.searchsorted(self.first[by_text], np.arange(len(self.ids) + 1))
-
-        def documents(first: int) -> list[int]:
-            found: list[int] = by_text[starts[first] : starts[first + 1]].tolist()
-            return found
-
-        # Each text of several documents is once a pair with itself.
-        apart = self.first[self.left] != self.first[self.right]
-        many = np.flatnonzero(np.diff(starts) > 1)
-        left = np.concatenate([self.left[apart], many])
-        right = np.concatenate([self.right[apart], many])
-        equal = 1.0 if self.metric == "jaccard" else 0.0
-        value = np.concatenate([self.value[apart], np.full(many.size, equal)])
-        return self._pairs(
-            (a, b, measure)
-            for one, other, measure in self._ordered(left, right, value)
-            for a, b in (
-                itertools.combinations(documents(one), 2)
-                if one == other
-                else itertools.product(documents(one), documents(other))
-            )
-        )
-
-    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[tuple[int, int, float]]:
-        near = -value if self.metric == "jaccard" else value
-        order = np.lexsort((np.maximum(left, right), np.minimum(left, right), near))
-        # In parts, since Python's own numbers take much more memory.
-        for start in range(0, order.size, _AT_ONCE):
-            rows = order[start : start + _AT_ONCE]
-            columns = left[rows].tolist(), right[rows].tolist(), value[rows].tolist()
-            yield from zip(*columns, strict=True)
-
-    def _pairs(self, found: Iterable[tuple[int, int, float]]) -> Iterator[Pair]:
-        by_jaccard = self.metric == "jaccard"
-        for left, right, value in found:
-            ids = self.ids[min(left, right)], self.ids[max(left, right)]
-            similarity, distance = (value, None) if by_jaccard else (None, int(value))
-            yield Pair(*ids, similarity, distance, bool(self.first[left] == self.first[right]))
 
 
 def similar_pairs(

@@ -47,7 +47,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     assert scheme.sketches == (esdedup.MinHash(128, 9, 5), esdedup.SimHash())
     with esdedup.open(tmp_path / "other.db", scheme=scheme) as index:
         index.add(texts)
-        found = len(list(index.pairs(threshold=0.7).every()))
+        found = len(index.pairs(threshold=0.7))
         body = index.request_body(Query(texts[0]), Limits(threshold=0.7))
     expected = (chosen["expected"]["similar"] - chosen["expected"]["missed"]) * 600 / 2
     assert found == pytest.approx(expected, rel=0.15)

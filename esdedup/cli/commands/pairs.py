@@ -1,13 +1,13 @@
 """esdedup pairs: list all similar pairs of an index, or of files."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated
 
 from typer import Exit
 
-from esdedup import Limits, Pair, Scheme, SimilarPairs
+from esdedup import Limits, Scheme, SimilarPairs
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
@@ -29,7 +29,6 @@ def pairs_command(
     files: list[str] | None = setting(
         None, f"Read these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
     ),
-    all_equal: bool = setting(False, "List every pair of equal texts."),
     k: int = setting(100, "Maximum number of pairs in a table.", "-k", min=1, rare=True),
     as_json: bool = as_json(),
 ) -> None:
@@ -44,23 +43,18 @@ def pairs_command(
 
     def show(found: SimilarPairs, texts_of: TextsOf) -> None:
         output.warn_after(found.recall, found.capped, limits)
-        if found.copies and not all_equal:
-            message(
-                f"{count(found.copies, 'document has', 'documents have')} the text of an earlier"
-                " one: listed with the first of each text only. --all-equal lists every pair"
-            )
+        if found.copies:
+            having = count(found.copies, "document has", "documents have")
+            message(f"{having} the text of an earlier one: listed with the first of each text only")
         measure = "similarity" if found.metric == "jaccard" else "distance"
-        every = found.every() if all_equal else iter(found)
         if results.output is not None:
-            rows = found.table_rows(every)
-            written = results.write(found, rows)
-            counts = {"documents": len(found.ids), "pairs": written}
+            counts = {"documents": len(found.ids), "pairs": results.write(found)}
             more = {"output": str(results.output.resolve())}
             output.print_counts(counts, as_json, title=str(results.output), more=more)
         elif not as_json:
-            _show_table(every, texts_of, measure, k)
+            _show_table(found, texts_of, measure, k)
         else:
-            for pair in every:
+            for pair in found:
                 line = {"left": pair.left, "right": pair.right, measure: getattr(pair, measure)}
                 output.print_json({**line, "equal": pair.equal})
 
@@ -108,7 +102,7 @@ def _in_files(
             raise Exit(1)
 
 
-def _show_table(pairs: Iterator[Pair], texts_of: TextsOf, measure: str, most: int) -> None:
+def _show_table(pairs: SimilarPairs, texts_of: TextsOf, measure: str, most: int) -> None:
     some = list(itertools.islice(pairs, most))
     if not some:
         message("No similar pairs")
@@ -123,7 +117,6 @@ def _show_table(pairs: Iterator[Pair], texts_of: TextsOf, measure: str, most: in
         )
         for pair in some
     ]
-    total = len(rows) + sum(1 for _ in pairs)
     columns: list[tuple[str, output.Kind]] = [(measure, "number"), ("documents", "key")]
-    output.print_table([*columns, ("text", "line")], rows, count(total, "near-duplicate pair"))
-    message(output.shown(len(rows), total, "pair", "-k N shows more, --json all"))
+    output.print_table([*columns, ("text", "line")], rows, count(len(pairs), "near-duplicate pair"))
+    message(output.shown(len(rows), len(pairs), "pair", "-k N shows more, --json all"))
