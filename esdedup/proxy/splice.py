@@ -134,7 +134,7 @@ class Splicer:
         """Replace the rows that get tokens, and set their outcomes."""
         decoded: dict[int, str] = {}
         spots: dict[str, list[_Spot]] = {}
-        put: dict[int, list[tuple[_Spot, str]]] = {}
+        put: dict[int, list[tuple[int, int, str]]] = {}
         for row in rows:
             body, name, update, _ = sources[row]
             outcomes[row] = "no_text"
@@ -151,7 +151,7 @@ class Splicer:
                 outcomes[row] = "part"
             for spot in found:
                 if spot.text is None:
-                    put.setdefault(row, []).append((spot, "null"))
+                    put.setdefault(row, []).append((spot.start, spot.end, f"{spot.glue}null"))
                     outcomes[row] = "removed"
                 elif len(spot.text.encode("utf-8", "surrogatepass")) > self._longest:
                     outcomes[row] = "too_long"
@@ -161,13 +161,13 @@ class Splicer:
             for spot, tokens in _sketched(group, group[0].scheme):
                 outcomes[spot.row] = "failed" if tokens is None else "added"
                 if tokens is not None:
-                    put.setdefault(spot.row, []).append((spot, tokens))
+                    place = spot.start, spot.end, f"{spot.glue}{tokens}"
+                    put.setdefault(spot.row, []).append(place)
         for row, places in put.items():
             whole, parts, at = decoded[row], [], 0
-            places.sort(key=lambda pair: pair[0].start)
-            for spot, tokens in places:
-                parts += [whole[at : spot.start], spot.glue, tokens]
-                at = spot.end
+            for start, end, value in sorted(places):
+                parts += [whole[at:start], value]
+                at = end
             done[row] = "".join([*parts, whole[at:]]).encode()
 
 
