@@ -12,7 +12,7 @@ from typing import Any
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import FIELD, MARKS, tokens_in
-from esdedup.sketch.scheme import KINDS, Scheme
+from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.stores.fields import quoted
 from esdedup.stores.stop_list import stop_entries
 
@@ -244,3 +244,13 @@ def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
     """Join the stop lists of all that hold the same tokens."""
     same = [each for each in metas if (each.whole.id, each.field) == (meta.whole.id, meta.field)]
     return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))
+
+
+def without_tokens(source: Mapping[str, Any], kept: str = "") -> dict[str, Any]:
+    """Return a document's fields without its lists of tokens. kept: name of one that stays."""
+    fields = dict(source)
+    for name in source:
+        if name.startswith(FIELD) and (ours := tokens_in(source, name)):
+            names = (key for key in ours if key == kept or not is_token_field(key))
+            fields[name] = {key: ours[key] for key in names}
+    return fields

@@ -56,7 +56,7 @@ from esdedup.stores.elastic.queries import (
     unread_paths,
 )
 from esdedup.stores.elastic.templates import replace_meta
-from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
+from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, without_tokens
 
 _PAGE = 2_000
 _MOST_HITS = 10_000
@@ -78,7 +78,6 @@ class ClusterStore:
         self.index = index
         self._path = indices.path_of(index)
         self._several: bool | None = None
-        self._unread = TOKEN_PATHS
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
 
@@ -161,8 +160,11 @@ class ClusterStore:
         return report
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        fields = {"excludes": self._unread} if paths is None else paths
-        return [one.document for one in self._read(ids, fields, refreshed=False)]
+        if paths is not None:
+            return [one.document for one in self._read(ids, paths, refreshed=False)]
+        # For each document, the servers would compile the paths to leave out.
+        found = [one.document for one in self._read(ids, True, refreshed=False)]
+        return [Document(each.id, without_tokens(each.source)) for each in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         return self._read(ids, self._fields(paths))
@@ -360,10 +362,6 @@ class ClusterStore:
         if status == 404 or not answer:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
-        # Servers compile patterns for each document or search: in 2 ms those of any field of ours.
-        names = {each for one in answer.values() for each in one["mappings"].get("properties", ())}
-        ours = [name for name in names if name.startswith(FIELD)]
-        self._unread = [path.replace(f"{FIELD}*", name) for name in ours for path in TOKEN_PATHS]
         return {index: found["mappings"] for index, found in answer.items()}
 
     def _is_several(self) -> bool:

@@ -29,10 +29,9 @@ from esdedup.models import (
     Document,
     Encoded,
 )
-from esdedup.sketch.scheme import is_token_field
 from esdedup.stores.changes import merged
 from esdedup.stores.fields import only
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.mapping import IndexMeta, without_tokens
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
 
@@ -41,9 +40,6 @@ LISTED_AT_ONCE = 100_000
 
 _VARIABLES = 500
 """Maximum number of values in one SQL statement; SQLite's own limit is far above."""
-
-_OTHERS = f"{FIELD}_"
-"""The names of fields for the tokens of other fields than the text begin so."""
 
 _GIVEN = "(SELECT value FROM json_each(?1))"
 """The values of a JSON array, parameter 1, in SQL."""
@@ -82,14 +78,7 @@ class Columns(NamedTuple):
 
     def document(self, with_key: str = "") -> Document:
         """Return the document without its lists of tokens, except one."""
-        whole = self.whole
-        for name, value in whole.items():
-            if (name == FIELD or name.startswith(_OTHERS)) and isinstance(value, Mapping):
-                whole[name] = {
-                    key: each
-                    for key, each in value.items()
-                    if key == with_key or not is_token_field(key)
-                }
+        whole = without_tokens(self.whole, with_key)
         if not whole[FIELD]:
             del whole[FIELD]
         return Document(self.id, whole)
