@@ -42,7 +42,7 @@ from benchmarks.lib import servers
 from benchmarks.lib.texts import CHUNK, Growing
 from esdedup.models import CandidateQuery, Document, Query
 from esdedup.search.candidates import candidate_queries
-from esdedup.sketch.banding import candidate_probability
+from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.elastic.queries import candidates_body
@@ -211,7 +211,7 @@ class Bench:
         swaps = minhash.swaps(limits)
         expected = np.array(
             [
-                candidate_probability(s, minhash.bands, minhash.rows, swaps)
+                expected_recall(s, minhash.bands, minhash.rows, 1, swaps)
                 for s in similarities.tolist()
             ]
         )

@@ -24,7 +24,7 @@ from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.pairing.scan import texts_in
-from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
@@ -120,19 +120,12 @@ class Report:
     @property
     def warnings(self) -> list[str]:
         """Return sentences to read before the figures."""
-        grouping, limits, judged = self.grouping, self.grouping.limits, self.groups.judged
+        grouping, groups, judged = self.grouping, self.groups, self.groups.judged
+        stopped = 0 if grouping.exact else self.stopped_tokens
         found = [
-            without_tokens(self.statistics),
-            cut_buckets(self.groups.capped, limits.max_per_bucket),
+            *not_compared(self.statistics, stopped),
+            *missing_pairs(groups.recall, groups.capped, grouping.limits),
         ]
-        if not grouping.exact and not grouping.by_distance:
-            found.append(lacking_recall(self.groups.recall, limits))
-        if self.stopped_tokens and not grouping.exact:
-            tokens = _counted(self.stopped_tokens, "token is", "tokens are")
-            found.append(
-                f"{tokens} in the index's stop list: documents that share no other token were not"
-                " compared"
-            )
         if str(judged):
             found.append(f"Judged pairs: {judged}")
         if self.chained:
@@ -149,7 +142,7 @@ class Report:
                 f"{examples} left out: a text is gone, has changed since its tokens were computed"
                 " (esdedup check), or is longer than a million characters"
             )
-        return [each for each in found if each is not None]
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts of examples."""

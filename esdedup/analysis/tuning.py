@@ -149,7 +149,7 @@ def choices(
                 sum(each.tokens for each in whole.sketches),
                 bands * banding.probes(rows, swaps),
                 bytes_a_document(whole),
-                banding.candidate_probability(threshold, bands, rows, swaps),
+                banding.expected_recall(threshold, bands, rows, 1, swaps),
                 expectation(neighbours, threshold, made, swaps),
                 rows == best,
             )

@@ -23,7 +23,7 @@ from esdedup.exceptions import InputError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.models import Counts
 from esdedup.search.buckets import Capped
-from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.stores.private_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
@@ -212,12 +212,7 @@ def warn_before(index: Index, limits: Limits) -> None:
             f"none of the {found.documents:,} documents of {index.store.where} has tokens of its"
             f" scheme: run `esdedup backfill -i {index.store.index}`"
         )
-    message(without_tokens(found))
-    if stopped := stopped_tokens(index.meta.stop, chosen.key):
-        message(
-            f"{len(stopped):,} tokens are in the stop list of the index: documents that share only"
-            " these are not compared, unless their texts are equal"
-        )
+    message(*not_compared(found, len(stopped_tokens(index.meta.stop, chosen.key))))
 
 
 def warn_after(
@@ -226,7 +221,7 @@ def warn_after(
     """Warn of pairs that can be missing, and report which judgements were respected."""
     if counted := str(judged or ""):
         message(f"Judged pairs: {counted}")
-    message(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
+    message(*missing_pairs(recall, capped, limits))
 
 
 def require_answer(yes: bool, question: str) -> None:

@@ -38,7 +38,7 @@ def is_ours(name: str) -> bool:
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
     """Return the value of the field of tokens for each text."""
-    return [dict(each) for each in token_fields(sketch(texts, scheme), scheme)]
+    return token_fields(sketch(texts, scheme), scheme)
 
 
 def partial_document(

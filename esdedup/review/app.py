@@ -45,7 +45,6 @@ def review_of(
     *,
     write: bool = False,
     show: Sequence[str] = (),
-    work: Path | None = None,
 ) -> Review:
     """Return the state of the pages over an index. Raises IndexNotFound if it does not exist."""
 
@@ -59,7 +58,7 @@ def review_of(
     def opened() -> Index:
         return Index(place)
 
-    found = FoundGroups(index, opened, grouping, jobs, work)
+    found = FoundGroups(index, opened, grouping, jobs)
     return Review(
         index=index,
         scheme=index.scheme.id,
@@ -99,7 +98,6 @@ def application(review: Review) -> Starlette:
         post("/threshold/use", judge.use, changes=False),
         get("/decide", decide.show),
         get("/decide/confirm", decide.confirm),
-        get("/duplicates.csv", decide.duplicates),
         post("/decide/run", decide.run),
         post("/decide/undo", decide.undo),
         get("/progress", review.working),

@@ -1,8 +1,6 @@
 """Show the plan of a run of `dedup`, run it, and list all runs that can be undone."""
 
-import csv
 import glob
-import io
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -99,19 +97,6 @@ class Decide:
             done=_IN_WORDS,
             **plan,
         )
-
-    def duplicates(self, given: Given) -> Response:
-        """Return the documents of the plan as CSV."""
-        groups = self._listed().groups
-        out = io.StringIO()
-        writer = csv.writer(out)
-        measure = "distance" if groups.grouping.by_distance else "similarity"
-        writer.writerow(("id", "representative", measure))
-        for group in groups:
-            for each in group.members:
-                writer.writerow((each.id, group.representative, getattr(each, measure)))
-        headers = {"content-disposition": 'attachment; filename="duplicates.csv"'}
-        return Response(out.getvalue(), 200, headers, "text/csv")
 
     def confirm(self, given: Given) -> Response:
         """Show the numbers of a run, and ask."""

@@ -10,7 +10,7 @@ from esdedup.models import Document, Query
 from esdedup.review.decide import logs_of
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import alone, pair_of
-from esdedup.search.warnings import lacking
+from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import Verdict
@@ -69,14 +69,9 @@ class DocumentPages:
             )
             for match in result.matches
         ]
-        warnings = [lacking(result, limits, index.scheme)]
-        if result.truncated:
-            warnings.append(
-                f"More than {limits.candidates:,} candidates: the best of them were verified, and a"
-                " match may be missing"
-            )
+        warnings = [*missing_matches(result, limits, index.scheme)]
         total = max(len(found), result.total or 0)
-        answer = self._page(given, results=found, total=total, warnings=[*filter(None, warnings)])
+        answer = self._page(given, results=found, total=total, warnings=warnings)
         # Browsers go back to the answer to a form only if they may keep it.
         answer.headers["cache-control"] = "private, no-cache"
         return answer

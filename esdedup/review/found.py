@@ -6,7 +6,6 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -76,16 +75,15 @@ class Listed:
 class FoundGroups:
     """Find groups in the background, and form those again that decisions touch.
 
-    open: opens the index once more, for a job. work: folder to resume an interrupted search from.
-    state: a number that changes with the groups. statistics: of the index when they were found.
-    templates: warnings of groups that look like templates.
+    open: opens the index once more, for a job. state: a number that changes with the groups.
+    statistics: of the index when they were found. templates: warnings of groups that look like
+    templates.
     """
 
     index: Index
     open: Callable[[], Index]
     grouping: Grouping
     jobs: Jobs
-    work: Path | None = None
     state: int = 0
     statistics: Statistics | None = None
     templates: list[str] = field(default_factory=list)
@@ -182,7 +180,7 @@ class FoundGroups:
         with self._turn:
             began, reasons, grouping = len(self._since), len(self._reasons), self.grouping
         with self.open() as index:
-            groups = index.groups(work=self.work, on_step=job.on_step, grouping=grouping)
+            groups = index.groups(on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
         with self._turn:

@@ -15,7 +15,7 @@ from esdedup.pairing.scan import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, measured, pair_of
-from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.stores.fields import text_at
 
 _GROUPS = 20
@@ -193,13 +193,10 @@ def rules_of(grouping: Grouping) -> str:
 
 def warnings_of(review: Review, listed: Listed) -> list[str]:
     """Return the sentences to read before groups are believed."""
-    groups = listed.groups
-    grouping, limits = groups.grouping, groups.grouping.limits
-    found = [cut_buckets(groups.capped, limits.max_per_bucket)]
-    if not grouping.exact and not grouping.by_distance:
-        found.append(lacking_recall(groups.recall, limits))
+    groups, grouping = listed.groups, listed.groups.grouping
+    found = [*missing_pairs(groups.recall, groups.capped, grouping.limits)]
     if (statistics := review.found.statistics) is not None:
-        found.append(without_tokens(statistics))
+        found += not_compared(statistics, 0 if grouping.exact else len(review.index.meta.stop))
     if (reason := review.found.outdated) is not None:
         found.append(f"Some decisions do not show here yet: {reason}")
-    return [each for each in found if each is not None]
+    return found

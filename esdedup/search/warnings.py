@@ -1,6 +1,7 @@
 """Warnings, as sentences, that a search or a comparison may have missed documents."""
 
 import math
+from collections.abc import Iterator
 
 from esdedup.models import Result, Statistics
 from esdedup.search.buckets import Capped
@@ -14,8 +15,30 @@ GOOD_RECALL = 0.95
 """Least expected recall without a warning."""
 
 
-def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
-    """Return a warning if a query's matches may be incomplete, else None."""
+def missing_matches(
+    result: Result, limits: Limits, scheme: Scheme, *, of_many: bool = False
+) -> Iterator[str]:
+    """Yield warnings of missing matches. of_many: without numbers that differ between texts."""
+    if result.truncated:
+        yield (
+            f"More than {limits.candidates} candidates: the best {limits.candidates} were verified,"
+            " and a match may be missing. Raise --candidates"
+        )
+    if (result.asked or result.stopped) and (lack := _lacking(result, limits, scheme)):
+        differs = of_many and (limits.threshold is None or result.stopped)
+        yield "Fewer than -k matches, or missing ones: see expected_recall" if differs else lack
+    by_distance = scheme.chosen(limits).metric == "hamming"
+    parts = "segments" if by_distance else "bands"
+    if result.blind:
+        yield f"Nothing could be looked for: all {parts} of the text are in the stop list"
+    elif result.stopped:
+        lost = "within the distance may be" if by_distance else "that share only these are"
+        skipped = f"Some {parts} of the text were skipped, as they are in the stop list"
+        yield f"{skipped}: matches {lost} missing"
+
+
+def _lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
+    """Return a warning if the expected recall is low, else None."""
     if limits.threshold is not None:
         unknown = result.recall is None or result.blind
         return None if unknown else lacking_recall(result.recall, limits)
@@ -57,26 +80,31 @@ def lacking_recall(expected: float | None, limits: Limits) -> str | None:
     return f"{warning}. An index with the scheme that `{made}` prints finds more"
 
 
-def without_tokens(statistics: Statistics) -> str | None:
-    """Return a warning if documents without tokens are not compared, else None."""
-    skipped = statistics.documents - statistics.sketched
-    if not skipped:
-        return None
-    return (
-        f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
-        " scheme and are left out"
-    )
+def not_compared(statistics: Statistics, stopped: int) -> Iterator[str]:
+    """Yield warnings of documents without tokens, and of the number of tokens in the stop list."""
+    if skipped := statistics.documents - statistics.sketched:
+        yield (
+            f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
+            " scheme and are left out"
+        )
+    if stopped:
+        yield (
+            f"{stopped:,} {'token is' if stopped == 1 else 'tokens are'} in the stop list of the"
+            " index: documents that share only these are not compared, unless their texts are equal"
+        )
 
 
-def cut_buckets(capped: Capped, max_per_bucket: int) -> str | None:
-    """Return a warning if not all documents of a bucket were compared, else None."""
-    if not capped.buckets:
-        return None
-    return (
-        f"{capped.buckets:,} buckets hold more than {max_per_bucket:,} documents, up to"
-        f" {capped.largest:,}: each was compared with the first {max_per_bucket:,} of them, and a"
-        " pair may be missing. Raise --max-per-bucket"
-    )
+def missing_pairs(recall: float | None, capped: Capped, limits: Limits) -> Iterator[str]:
+    """Yield warnings of similar pairs that may be missing."""
+    if lack := lacking_recall(recall, limits):
+        yield lack
+    if capped.buckets:
+        most = f"{limits.max_per_bucket:,}"
+        yield (
+            f"{capped.buckets:,} buckets hold more than {most} documents, up to"
+            f" {capped.largest:,}: each was compared with the first {most} of them, and a pair may"
+            " be missing. Raise --max-per-bucket"
+        )
 
 
 def percent(share: float) -> str:

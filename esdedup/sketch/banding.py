@@ -41,16 +41,14 @@ def probes(rows: int, swaps: int) -> int:
     return sum(math.comb(rows + many - 1, many) for many in range(swaps + 1))
 
 
-def candidate_probability(similarity: float, bands: int, rows: int, swaps: int = 0) -> float:
-    """Return the chance to meet a document: the S-curve 1 - (1 - s**r)**b without swaps."""
-    return 1.0 - math.pow(1.0 - meeting(similarity, rows, swaps), bands)
-
-
 @functools.lru_cache  # Many queries require the same value.
 def expected_recall(
     threshold: float, bands: int, rows: int, least: int = 1, swaps: int = 0
 ) -> float:
-    """Return the chance that a query meets at least `least` bands: Binomial(bands, meeting)."""
+    """Return the chance that a query meets at least `least` bands: Binomial(bands, meeting).
+
+    For one band without swaps this is the S-curve, 1 - (1 - s**r)**b.
+    """
     met = meeting(threshold, rows, swaps)
     if least < 1 or met == 1.0:
         return float(least <= bands)

@@ -76,7 +76,7 @@ def numbered(
     # Rows of one id and key come in the order of their texts, whatever the order they were read in.
     ordered = sketches.sort("key", "digest").drop("key")
     whole = tables.kept("documents", ordered.withColumn("number", F.monotonically_increasing_id()))
-    tables.remove("sketched")
+    tables.remove("tables/sketched")
     wordless = F.count_if(F.expr("not filled"))
     figures = [F.count("*"), F.count("digest"), F.countDistinct("id"), wordless, F.max("keyed")]
     counted = whole.agg(*figures).first()

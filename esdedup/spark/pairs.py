@@ -14,7 +14,7 @@ from esdedup.exceptions import UsageError
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.search.buckets import Capped
-from esdedup.search.warnings import cut_buckets, lacking_recall
+from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, candidate_pairs, sharing, verified
@@ -150,8 +150,7 @@ def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame
     """Return a result with its report in it. Warns of losses."""
     left_out, repeated = report.left_out, report.repeated
     for loss in (
-        lacking_recall(report.recall, limits),
-        cut_buckets(report.capped, limits.max_per_bucket),
+        *missing_pairs(report.recall, report.capped, limits),
         left_out and f"{left_out:,} rows without an id or a text are left out",
         repeated
         and f"{repeated:,} rows have an id that another row has, which stays: use unique ids",

@@ -66,9 +66,9 @@ class JobTables:
             yield tables
         except BaseException:
             with suppress(PySparkException, Py4JError):
-                tables._remove("")
+                tables.remove("")
             raise
-        tables._remove("tables" if result else "")
+        tables.remove("tables" if result else "")
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
         """Write a table, and return it as read from there."""
@@ -77,10 +77,7 @@ class JobTables:
         return self.spark.read.schema(table.schema).parquet(path)
 
     def remove(self, name: str) -> None:
-        """Remove an intermediate table."""
-        self._remove(f"tables/{name}")
-
-    def _remove(self, name: str) -> None:
+        """Remove a table, such as "tables/NAME", or a folder of them."""
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")

@@ -9,7 +9,7 @@ import pytest
 import esdedup
 from esdedup.analysis.explain import Explanation
 from esdedup.models import FIELD, Document
-from esdedup.sketch.banding import MOST_SWAPS, candidate_probability
+from esdedup.sketch.banding import MOST_SWAPS, expected_recall
 from tests.analysis.page import Page, assert_safe
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command
@@ -56,7 +56,7 @@ def test_the_numbers_of_a_pair(file: Path) -> None:
     assert not pair.duplicates
     bands, segments = pair.sketches
     assert (bands.name, bands.tokens, bands.distance, bands.always) == ("minhash", 12, None, None)
-    assert bands.chance == candidate_probability(11 / 13, 12, 3, MOST_SWAPS)
+    assert bands.chance == expected_recall(11 / 13, 12, 3, 1, MOST_SWAPS)
     assert (segments.name, segments.tokens, segments.always) == ("simhash", 4, 3)
     assert segments.chance is None
 

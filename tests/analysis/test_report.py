@@ -191,7 +191,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
         "1 of 35 documents have no tokens",
         "hold more than 10 documents",
         f"{line['chained']} {chained} joined by a chain",
-        "1 token is in the index's stop list",
+        "1 token is in the stop list of the index",
     ):
         assert said in ran.err
         assert said in page.shown

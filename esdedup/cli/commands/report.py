@@ -4,7 +4,7 @@ from pathlib import Path
 
 from esdedup import Grouping
 from esdedup.arguments import setting
-from esdedup.cli.options import Target, as_json, work
+from esdedup.cli.options import Target, as_json
 from esdedup.cli.output import Progress, check_page, message, print_facts, print_json, write_page
 from esdedup.stores.private_files import file_name
 
@@ -15,7 +15,6 @@ def report_command(
     output: Path | None = setting(
         None, "Page to write.", "-o", metavar="FILE", show_default="INDEX.report.html"
     ),
-    work: Path | None = work(),
     as_json: bool = as_json(),
 ) -> None:
     """Write a page on the duplicates of an index.
@@ -29,7 +28,7 @@ def report_command(
     check_page("--output", file)
     with target.open() as index, Progress() as progress:
         found = index.report(
-            work=work or index.place.work_folder("report"),
+            work=index.place.work_folder("report"),
             on_step=progress.step,
             grouping=grouping,
         )

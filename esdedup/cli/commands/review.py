@@ -1,13 +1,12 @@
 """esdedup review: open a local page to look at duplicates, judge and remove them."""
 
 import sys
-from pathlib import Path
 
 import typer
 
 from esdedup import Grouping
 from esdedup.arguments import setting
-from esdedup.cli.options import Target, work
+from esdedup.cli.options import Target
 from esdedup.cli.output import message
 from esdedup.exceptions import MissingExtra
 
@@ -20,7 +19,6 @@ def review_command(
     show: list[str] | None = setting(
         None, "Field to show beside each text; may be repeated.", metavar="FIELD"
     ),
-    work: Path | None = work(),
 ) -> None:
     """Open a page to look at duplicates, judge them, and undo.
 
@@ -36,7 +34,7 @@ def review_command(
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
     with target.open() as index:
         place = index.place
-    review = review_of(place, grouping, write=write, show=show or (), work=work)
+    review = review_of(place, grouping, write=write, show=show or ())
 
     def started(url: str) -> None:
         typer.echo(url)

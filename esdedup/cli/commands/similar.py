@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
 from esdedup.records.files import BadRecord, Record, read_records
 from esdedup.records.streams import STDIN, check_encoding, standard_input
-from esdedup.search.warnings import lacking
+from esdedup.search.warnings import missing_matches
 from esdedup.stores.fields import text_at, text_of, value_at
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
@@ -99,7 +99,7 @@ def similar_command(
         text_fields = index.meta_of(limits).text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
     too_short = None if result.matches else _too_short(query.text, scheme)
-    message(*_warnings(result, limits, scheme), too_short)
+    message(*missing_matches(result, limits, scheme), too_short)
     if as_json:
         print_json(_as_json(result, search.id, source))
         return
@@ -154,28 +154,6 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
     return f"The text has {units}, fewer than the {size} of a shingle: {same}"
 
 
-def _warnings(
-    result: Result, limits: Limits, scheme: Scheme, *, of_many: bool = False
-) -> Iterator[str]:
-    """Yield warnings of missing matches. of_many: without numbers that differ between texts."""
-    if result.truncated:
-        yield (
-            f"More than {limits.candidates} candidates: the best {limits.candidates} were verified,"
-            " and a match may be missing. Raise --candidates"
-        )
-    if (result.asked or result.stopped) and (lack := lacking(result, limits, scheme)):
-        differs = of_many and (limits.threshold is None or result.stopped)
-        yield "Fewer than -k matches, or missing ones: see expected_recall" if differs else lack
-    by_distance = scheme.chosen(limits).metric == "hamming"
-    parts = "segments" if by_distance else "bands"
-    if result.blind:
-        yield f"Nothing could be looked for: all {parts} of the text are in the stop list"
-    elif result.stopped:
-        lost = "within the distance may be" if by_distance else "that share only these are"
-        skipped = f"Some {parts} of the text were skipped, as they are in the stop list"
-        yield f"{skipped}: matches {lost} missing"
-
-
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
     matches = []
     for match in result.matches:
@@ -215,7 +193,7 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             print_json(_as_json(result, name, with_source))
-            found.update(_warnings(result, limits, scheme, of_many=True))
+            found.update(missing_matches(result, limits, scheme, of_many=True))
             answered += 1
     for warning, texts in found.items():
         message(f"{texts:,} of {count(answered, 'text')}: {warning}")

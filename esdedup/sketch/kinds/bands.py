@@ -20,7 +20,6 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import (
     MOST_SWAPS,
-    candidate_probability,
     expected_recall,
     least_bands,
     meeting,
@@ -113,9 +112,9 @@ class Banded(Sketch):
     def costs(self, documents: float) -> list[tuple[str, str]]:
         rows = []
         for swaps in range(MOST_SWAPS + 1):
-            layout = self.bands, self.rows, swaps
+            layout = self.bands, self.rows, 1, swaps
             recalls = ", ".join(
-                f"{100 * candidate_probability(each, *layout):.1f}% at {each}"
+                f"{100 * expected_recall(each, *layout):.1f}% at {each}"
                 for each in (0.3, 0.5, 0.7, 0.8, 0.9)
             )
             met = min(1.0, self.bands * meeting(CHANCE_SIMILARITY, self.rows, swaps))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from esdedup.analysis.sampling import meeting, similar_pairs
 from esdedup.analysis.tuning import Neighbours, choices, expectation, unrelated
-from esdedup.sketch.banding import candidate_probability, choose_banding
+from esdedup.sketch.banding import choose_banding, expected_recall
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.scheme import Scheme
@@ -54,7 +54,7 @@ def test_the_similarities_of_many_texts_are_exact() -> None:
 @given(BANDINGS, st.floats(0, 1))
 def test_two_documents_meet_by_the_s_curve(minhash: MinHash, similarity: float) -> None:
     (met,) = meeting(np.array([similarity]), minhash).tolist()
-    curve = candidate_probability(similarity, minhash.bands, minhash.rows)
+    curve = expected_recall(similarity, minhash.bands, minhash.rows)
     assert curve - 1e-12 <= met <= curve + minhash.bands * 2.0**-30 + 1e-12
 
 
@@ -83,7 +83,7 @@ def test_expectations_are_sums_over_the_neighbours(
     assert (found.recall is None) == (near == 0)
     if found.recall is not None:
         # No pair over the threshold is found less surely than one just there.
-        least = candidate_probability(threshold, minhash.bands, minhash.rows)
+        least = expected_recall(threshold, minhash.bands, minhash.rows)
         assert found.recall >= least - 1e-9
     assert neighbours.histogram(10).sum() == pytest.approx(expected.sum())
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import (
-    candidate_probability,
     choose_banding,
     expected_recall,
     least_bands,
@@ -149,8 +148,8 @@ def test_banding_reaches_the_recall_with_the_most_rows(swaps: int) -> None:
         bands, rows = choose_banding(threshold, recall, 256, swaps)
         assert rows == choose_banding(threshold, recall, 256, 0)[1]
         assert bands * rows <= 256
-        assert candidate_probability(threshold, bands, rows, swaps) >= recall
-        assert candidate_probability(threshold, bands - 1, rows, swaps) < recall
+        assert expected_recall(threshold, bands, rows, 1, swaps) >= recall
+        assert expected_recall(threshold, bands - 1, rows, 1, swaps) < recall
     with pytest.raises(UsageError, match="needs"):
         choose_banding(0.1, 0.99, 16)
 
@@ -358,9 +357,8 @@ def test_expected_recall_is_the_binomial_tail(
     exact = float(exact_recall(similarity, bands, rows, least))
     assert got == pytest.approx(exact, rel=1e-9, abs=1e-300)
     if least == 1:
-        assert got == pytest.approx(
-            candidate_probability(float(similarity), bands, rows), rel=1e-6, abs=1e-12
-        )
+        s_curve = 1 - (1 - float(similarity) ** rows) ** bands
+        assert got == pytest.approx(s_curve, rel=1e-6, abs=1e-12)
     # A miss that is rare is not rounded away either.
     assert 1 - got == pytest.approx(1 - exact, rel=1e-6, abs=1e-12)
 
