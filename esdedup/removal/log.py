@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, BinaryIO, Literal, Self, get_args
 
 import xxhash
@@ -117,9 +117,8 @@ class LogWriter:
     def __init__(self, path: Path, header: RunHeader) -> None:
         self.path = path
         self._digest = xxhash.xxh3_128()
-        self._whole = True
-        self._ended = False
-        self._one = Lock()
+        self._fault = ""
+        self._one = RLock()
         try:
             self._file = open_private(path, "xb")
         except FileExistsError as error:
@@ -137,17 +136,19 @@ class LogWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Write the end, also after an error or Ctrl-C, and close the file."""
-        with self._file:
+        with self._file, self._one:
             if kind is None:
                 self._end()
-            elif issubclass(kind, (Exception, KeyboardInterrupt)) and self._whole:
+            elif issubclass(kind, (Exception, KeyboardInterrupt)) and not self._fault:
                 with suppress(StoreError):
                     self._end()
+            # After Ctrl-C, threads may be about to write more.
+            self._fault = f"log file {self.path}: the run has ended"
 
     def plan(self, lines: Sequence[str]) -> None:
         """Write the lines of a page; they are on the disk when this returns.
 
-        Several threads may write pages. Raises StoreError after the end of the run.
+        Several threads may write pages. Raises StoreError after the end of the run, or a failure.
         """
         self._write(lines)
 
@@ -158,27 +159,28 @@ class LogWriter:
 
     def _end(self) -> None:
         self._write([json.dumps({"end": self._digest.hexdigest()})])
-        self._ended = True
 
     def _write(self, lines: Sequence[str]) -> None:
         block = "".join(line + "\n" for line in lines).encode()
         with self._one:
-            if self._ended:
-                raise StoreError(f"log file {self.path}: the run has ended")
+            if self._fault:
+                # No line after one that is not whole could be read.
+                raise StoreError(self._fault)
             self._digest.update(block)
             if self.path.suffix.lower() == _COMPRESSED:
                 block = zstandard.ZstdCompressor(write_checksum=True).compress(block)
-            self._whole = False
+            where = f"log file {self.path}"
+            self._fault = f"{where}: its last line is not whole"
             try:
                 self._file.write(block)
                 self._file.flush()
                 os.fsync(self._file.fileno())
             except OSError as error:
-                raise StoreError(
-                    f"log file {self.path}: {error.strerror}: documents that could not be logged"
-                    " are unchanged"
-                ) from error
-            self._whole = True
+                self._fault = (
+                    f"{where}: {error.strerror}: documents that could not be logged are unchanged"
+                )
+                raise StoreError(self._fault) from error
+            self._fault = ""
 
 
 class LogReader:
