@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.analysis.html import page
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.search.warnings import percent
@@ -22,12 +21,10 @@ from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.highlight import MarkedText, Piece, Span, mark_shared
+from esdedup.text.highlight import MarkedText, Span, mark_shared
 from esdedup.text.jaccard import hamming, jaccard
 from esdedup.text.shingles import Unit
 
-MOST_ON_PAGE = 200_000
-"""Characters of each text on a page. A browser shows a few megabytes with effort."""
 CONTEXT = 12
 """Words kept at either end of a long run of shared ones, if not the whole text is shown."""
 
@@ -56,11 +53,6 @@ class ExplainedDocument:
     stored_tokens: StoredTokens
     shared: tuple[Span, ...]
     text: MarkedText = field(repr=False)
-
-    def on_page(self) -> list[Piece]:
-        """Return the pieces of the text for a page."""
-        whole = len(self.text.text) <= MOST_ON_PAGE
-        return self.text.pieces(None if whole else CONTEXT, MOST_ON_PAGE)
 
 
 @dataclass(frozen=True)
@@ -139,10 +131,6 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts."""
         return object_of(self)
-
-    def html(self) -> str:
-        """Return a page with both texts, at most 200,000 characters of each; it loads nothing."""
-        return page("explain", pair=self)
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the main figures in words: (name, value, remark)."""

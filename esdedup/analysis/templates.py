@@ -47,10 +47,10 @@ def looks_like_template(texts: Sequence[str], scheme: Scheme) -> Template | None
     pattern = pattern_of(found)
     if pattern is None:
         return None
-    slots = [each for text in found if (each := pattern.slots(text))]
-    filled = Counter(at for each in slots for at, words in enumerate(each) if words)
+    fillings = [each.places for text in found if (each := pattern.filling(text))]
+    filled = Counter(at for each in fillings for at, words in enumerate(each) if words)
     places = sorted(at for at, _ in filled.most_common(_PLACES))
-    shown = (tuple((each[at] or "")[:_WORDS] for at in places) for each in slots)
+    shown = (tuple(" / ".join(each[at])[:_WORDS] for at in places) for each in fillings)
     return Template(len(pattern.places), tuple(itertools.islice(filter(any, shown), _EXAMPLES)))
 
 

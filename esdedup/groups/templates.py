@@ -50,8 +50,6 @@ _LEADERS = 64
 _AT_ONCE = 2_000
 """Documents whose texts are held at once."""
 
-Slots = tuple[str | None, ...]
-"""The words of a document in each place; None if its words around the place differ too."""
 _Key = tuple[int, str]
 """A place and words in it, or _NUMBERS and all numbers of a document."""
 _NUMBERS = -1
@@ -119,13 +117,6 @@ class Pattern:
         others = [runs[where] for where in runs if where not in self.places and _EDGE not in where]
         optional = [number for found in others for words in found for number in _numbers(words)[0]]
         return Filling(tuple(places), *_numbers(self._body(text)), frozenset(optional))
-
-    def slots(self, text: Paired) -> Slots | None:
-        """Return the words of a text in the places; None if it lacks half of the common pairs."""
-        filling = self.filling(text)
-        if filling is None:
-            return None
-        return tuple(" / ".join(found) or None for found in filling.places)
 
     def _body(self, text: Paired) -> list[str]:
         """Return the words of a text without a header and a footer."""

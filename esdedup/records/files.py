@@ -250,7 +250,7 @@ def _object(name: str, number: int, raw: str) -> Record | BadRecord:
         # Escapes may hide half of a character.
         if "\\u" in raw:
             return Record(name, number, source, None, _written(source))
-        _check_unicode(raw)
+        check_unicode(raw)
         check_depth(raw, source)
     except json.JSONDecodeError as error:
         return BadRecord(name, number, raw, f"{json_fault(error)} at character {error.colno}")
@@ -350,12 +350,12 @@ def _written(source: dict[str, Any]) -> str:
         written = ENCODER.encode(source)
     except ValueError as error:
         raise RecordError("the number NaN or Infinity has no place in JSON") from error
-    _check_unicode(written)
+    check_unicode(written)
     check_depth(written, source)
     return written
 
 
-def _check_unicode(text: str) -> None:
+def check_unicode(text: str) -> None:
     """Raise RecordError for text that no server takes: not UTF-8, or half of a character."""
     if text.isascii():
         return

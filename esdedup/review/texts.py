@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from esdedup.analysis.explain import MOST_ON_PAGE
 from esdedup.models import FIELD, Document
 from esdedup.review.difference import Difference, TextPiece, differences, pieces
 from esdedup.sketch.sketch import normalised_digests
@@ -13,6 +12,8 @@ from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.normalise import normalise
 
+_MOST = 200_000
+"""Characters of each text on a page. A browser shows a few megabytes with effort."""
 _EXCERPT = 1_500
 """Characters of a text in a list of them."""
 
@@ -59,7 +60,7 @@ def pair_of(
     """Return two documents as a pair. whole: long texts are not cut to 1,500 characters."""
     texts = [text_at(each.source, meta.text_fields) or "" for each in two]
     found = differences(texts[0], texts[1], meta.scheme)
-    most = MOST_ON_PAGE if whole else _EXCERPT
+    most = _MOST if whole else _EXCERPT
     if found is None:
         note = "The texts are too long for their differences to be marked."
     elif texts[0] == texts[1]:
@@ -87,7 +88,7 @@ def alone(document: Document, meta: IndexMeta) -> Shown:
     hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
     fields = [name for name in document.source if name not in hidden]
     text = text_at(document.source, meta.text_fields) or ""
-    return _shown(document, text, [], fields, MOST_ON_PAGE)
+    return _shown(document, text, [], fields, _MOST)
 
 
 def measured(

@@ -97,7 +97,6 @@ def test_an_option_counts_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
     "command",
     [
         ["report", "-o", "esdedup.db"],
-        ["explain", "a", "c", "--html", "esdedup.db"],
         ["scheme", "-o", "a.jsonl"],
         ["index", "a.jsonl", "--dead-letter", "esdedup.db"],
         ["pairs", "a.jsonl", "--dead-letter", "a.jsonl"],

@@ -2,12 +2,11 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from esdedup.analysis.explain import CONTEXT, MOST_ON_PAGE, Explanation
+from esdedup.analysis.explain import CONTEXT, Explanation
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.options import Target, as_json
@@ -22,21 +21,16 @@ def explain_command(
     target: Target,
     left: str = setting(..., "The id of a document.", argument=True, metavar="ID1"),
     right: str = setting(..., "The id of another.", argument=True, metavar="ID2"),
-    html: Path | None = setting(None, "Write a page with the texts too.", metavar="FILE"),
     as_json: bool = as_json(),
 ) -> None:
     """Show why two documents are similar, or not.
 
-    Example: esdedup explain doc-1 doc-2 --html pair.html
+    Example: esdedup explain doc-1 doc-2
 
-    Shows the shingles that both texts have, and the tokens in which they meet. The page is one
-    file that loads nothing.
+    Shows the shingles that both texts have, and the tokens in which they meet.
     """
     with target.open() as index:
         pair = index.explain(left, right)
-    if html is not None:
-        output.write_page("--html", html, pair.html())
-        _warn_of_rest(f"the page {html}", pair, MOST_ON_PAGE)
     if as_json:
         output.print_json(pair.to_json())
     else:
@@ -70,18 +64,12 @@ def _show(pair: Explanation) -> None:
         console.print()
         console.print(Text(visible(side.id), style="bold"))
         console.print(_marked(side.text, shared, pair.units))
-    _warn_of_rest("this", pair, _MOST)
+        if (length := len(side.text.text)) > _MOST:
+            output.message(
+                f"{side.id}: this shows at most {_MOST:,} of the text's {length:,} characters"
+            )
     for warning in pair.warnings:
         console.print(Text(f"\n{visible(warning)}", style="yellow"))
-
-
-def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
-    """Warn how much of long texts is not shown."""
-    for side in (pair.left, pair.right):
-        if (count := len(side.text.text)) > most:
-            output.message(
-                f"{side.id}: {where} shows at most {most:,} of the text's {count:,} characters"
-            )
 
 
 def _marked(text: MarkedText, shared: Callable[[str], tuple[str, str]], units: str) -> Text:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Exit
@@ -17,8 +16,8 @@ from esdedup.cli import output
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
-from esdedup.records.files import BadRecord, Record, read_records
-from esdedup.records.streams import STDIN, check_encoding, standard_input
+from esdedup.records.files import BadRecord, Record, check_unicode, read_records
+from esdedup.records.streams import opened
 from esdedup.search.warnings import missing_matches
 from esdedup.stores.fields import text_at, text_of, value_at
 from esdedup.text.normalise import normalise
@@ -215,13 +214,10 @@ def _query_of(
 
 
 def _read(file: str, encoding: str | None) -> str:
-    check_encoding(encoding)
+    with opened(file, encoding) as (_, stream):
+        text = stream.read()
     try:
-        data = standard_input().read() if file == STDIN else Path(file).read_bytes()
-        return data.decode(encoding or "utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        name = (encoding or "utf-8").upper()
-        reason = f"byte {error.start} is not valid {name}; name another encoding by --encoding"
-        raise UsageError(f"{file}: {reason}") from error
+        check_unicode(text)
+    except RecordError as error:
+        raise UsageError(f"{file}: {error}") from error
+    return text

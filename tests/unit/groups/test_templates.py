@@ -185,7 +185,9 @@ def test_places_show_each_time_that_a_phrase_comes() -> None:
     )
     pattern = pattern_of(texts)
     assert pattern is not None
-    assert "71 / 81" in (pattern.slots(texts[1]) or ())
+    filling = pattern.filling(texts[1])
+    assert filling is not None
+    assert ("71", "81") in filling.places
 
 
 LISTS = st.lists(st.integers(0, 3), min_size=3, max_size=3)
