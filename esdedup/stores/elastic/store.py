@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Any
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -35,7 +36,6 @@ from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
     document_line,
-    line,
     lines_to_change,
     lines_to_create,
     place_of,
@@ -147,8 +147,10 @@ class ClusterStore:
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create else "index"
+        ids = (encode_basestring(each.id) for each in documents)
         actions = [
-            (each.id, line({verb: {"_id": each.id}}) + document_line(each)) for each in documents
+            (each.id, f'{{"{verb}":{{"_id":{id}}}}}\n'.encode() + document_line(each))
+            for id, each in zip(ids, documents, strict=True)
         ]
         self._unseen = None
         report = self.cluster.bulk(actions, self.where, self._path)
