@@ -240,6 +240,7 @@ def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
     if left is None:
         return done, None
     # Fewer documents next if they are long, so that they do not fill the memory.
-    characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
+    values = (value for hit in hits for value in hit.get("_source", {}).values())
+    characters = sum(len(each if isinstance(each, str) else str(each)) for each in values)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
     return done, replace(job, left=left._replace(body={**left.body, "size": size}))

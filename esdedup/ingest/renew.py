@@ -31,7 +31,11 @@ def renew(
     may be missing. former: the tokens that marks were made with, if the documents get other ones
     beside them. Marks of another text are removed. Raises the errors of the store.
     """
-    decide = partial(renewals, metas=metas, former=former)
+
+    def decide(some: Sequence[Held]) -> list[Decision]:
+        with store.window.computing:
+            return renewals(some, metas, former)
+
     return change_held(store, held, decide, fields_to_read(metas, former))
 
 

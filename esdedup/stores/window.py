@@ -34,6 +34,8 @@ class Window:
 
     def __init__(self, most: int = 1) -> None:
         self.most = most
+        # Threads that use numpy at the same time spend a fifth on taking Python's lock in turns.
+        self.computing = threading.Lock()
         self._width = float(min(_AT_FIRST, most))
         self._steady = float(most)
         self._requests = self._bytes = self._halvings = 0
