@@ -1,9 +1,9 @@
 """A TCP proxy that delays what it passes, and counts the requests.
 
-    python -m benchmarks.lib.slow_link PORT SERVER_PORT MILLISECONDS
+    python -m benchmarks.lib.slow_link PORT SERVER_PORT MILLISECONDS MBIT
 
-Every byte arrives MILLISECONDS later, in each direction; the rate is not limited. The number of
-requests so far is in the answer to a connection that sends an empty line.
+Every byte arrives MILLISECONDS later, in each direction, and at most MBIT a second in each; 0 for
+no limit. The number of requests so far is in the answer to a connection that sends an empty line.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ class Link:
 
 
 @contextlib.contextmanager
-def slow_link(server_port: int, milliseconds: float) -> Iterator[Link]:
+def slow_link(server_port: int, milliseconds: float, mbit: float = 0.0) -> Iterator[Link]:
     """A link in a process of its own, which ends with the block."""
     from tests.servers.ports import free_port
 
     link = Link(free_port())
-    given = map(str, (link.port, server_port, milliseconds))
+    given = map(str, (link.port, server_port, milliseconds, mbit))
     with subprocess.Popen([sys.executable, "-m", "benchmarks.lib.slow_link", *given]) as process:
         try:
             deadline = time.monotonic() + 30.0
@@ -54,8 +54,21 @@ def slow_link(server_port: int, milliseconds: float) -> Iterator[Link]:
             process.terminate()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
-    """Pass bytes on, each after the delay, also while others wait."""
+class _Line:
+    """One direction of the link, which all connections share."""
+
+    def __init__(self, delay: float, mbit: float) -> None:
+        self._delay, self._seconds = delay, 8e-6 / mbit if mbit else 0.0
+        self._free = 0.0
+
+    def arrival(self, size: int, now: float) -> float:
+        """Return the time at which bytes that are sent now arrive."""
+        self._free = max(now, self._free) + size * self._seconds
+        return self._free + self._delay
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+    """Pass bytes on, each when it arrives, also while others wait."""
     loop, waiting = asyncio.get_running_loop(), asyncio.Queue[tuple[float, bytes]]()
 
     async def write() -> None:
@@ -71,14 +84,15 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dela
     writing = asyncio.create_task(write())
     with contextlib.suppress(OSError):
         while data := await reader.read(_AT_ONCE):
-            waiting.put_nowait((loop.time() + delay, data))
-    waiting.put_nowait((loop.time() + delay, b""))
+            waiting.put_nowait((line.arrival(len(data), loop.time()), data))
+    waiting.put_nowait((line.arrival(0, loop.time()), b""))
     with contextlib.suppress(OSError):
         await writing
 
 
-async def _serve(port: int, server_port: int, delay: float) -> None:
+async def _serve(port: int, server_port: int, delay: float, mbit: float) -> None:
     requests = 0
+    there, back = _Line(delay, mbit), _Line(delay, mbit)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal requests
@@ -101,11 +115,12 @@ async def _serve(port: int, server_port: int, delay: float) -> None:
                 data = await reader.read(_AT_ONCE)
             counted.feed_eof()
 
-        await asyncio.gather(count(), _pass(counted, server, delay), _pass(answers, writer, delay))
+        await asyncio.gather(count(), _pass(counted, server, there), _pass(answers, writer, back))
 
     async with await asyncio.start_server(serve, "127.0.0.1", port, limit=_AT_ONCE) as server:
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) / 1_000))
+    given = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) / 1_000, float(sys.argv[4])
+    asyncio.run(_serve(*given))

@@ -1,7 +1,8 @@
 """Whole jobs on a cluster: how long they take, the client's CPU, and the number of requests.
 
-    python -m benchmarks.own.jobs [--documents 100000] [--rounds 3] [--delays 0,5] [--nodes 1|3]
-        [--product elasticsearch|opensearch] [--esdedup FILE ...] [--json FILE]
+    python -m benchmarks.own.jobs [--documents 100000] [--rounds 3] [--delays 0,5] [--mbit 0]
+        [--jobs index,pairs,...] [--product elasticsearch|opensearch] [--nodes 1|3]
+        [--esdedup COMMAND ...] [--json FILE]
 
 Made-up texts with planted groups, as `benchmarks.own.groups` has them. Each command is a process of
 its own; with several --esdedup, of one version each, they take turns in each round:
@@ -15,7 +16,7 @@ its own; with several --esdedup, of one version each, they take turns in each ro
 - `similar`: `similar --batch` of 2,000 of the texts.
 
 Every request passes a link that counts it, and delays it and its answer by each of --delays, in
-milliseconds. Figures are medians of the rounds.
+milliseconds, with at most --mbit a second each way. Figures are medians of the rounds.
 """
 
 import argparse
@@ -142,6 +143,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--delays", default="0,5", help="of the link, in milliseconds")
+    parser.add_argument("--mbit", type=float, default=0.0, help="of the link; 0 for no limit")
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument(
         "--esdedup", action="append", help="the command of a version; may be repeated"
@@ -149,7 +151,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     servers.add_options(parser)
     options = parser.parse_args()
-    versions = {file: [file] for file in options.esdedup or ()}
+    versions = {file: file.split() for file in options.esdedup or ()}
     versions = versions or {"this": [*ESDEDUP]}
     jobs = set(options.jobs.split(","))
     every: dict[Any, list[Figures]] = defaultdict(list)
@@ -160,7 +162,7 @@ def main() -> None:
         for number in range(options.rounds):
             for delay in options.delays.split(","):
                 for name, cli in [*versions.items()][:: 1 - 2 * (number % 2)]:
-                    with slow_link(port, float(delay)) as link:
+                    with slow_link(port, float(delay), options.mbit) as link:
                         for job, figures in bench.round(cli, link, jobs).items():
                             every[delay, job, name].append(figures)
                             print(delay, job, name, figures, flush=True)

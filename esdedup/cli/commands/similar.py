@@ -23,7 +23,7 @@ from esdedup.stores.fields import text_at, text_of, value_at
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
-_QUERIES_AT_ONCE = 500
+_QUERIES_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,6 @@ class Cluster:
         where: the index, for messages. unread: patterns of paths to leave out of the documents.
         """
         waiting = iter(bodies)
-        # The servers compile these once, and an exclusion in `_source` for each search, in 0.1 to
         # In `_source` of each search, these would take the servers 0.1 to 1 ms more a search.
         paths = ",".join(f"-responses.hits.hits._source.{each}" for each in unread)
         params = {"filter_path": paths} if unread else None
