@@ -589,10 +589,7 @@ class ListedIndex:
 def indices(
     target: str | Path | Connection = DEFAULT_FILE, **credentials: Any
 ) -> list[ListedIndex]:
-    """Return the indices of a file or a cluster that have esdedup's fields, by name.
-
-    Accepts the arguments of `open`, and raises what that raises.
-    """
+    """Return the indices of a file or a cluster that have esdedup's fields, by name."""
     found = []
     with open(target, **credentials) as opened:
         for name in opened.store.indices():

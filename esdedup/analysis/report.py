@@ -4,7 +4,8 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 """
 
 import datetime
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class LargeGroup:
     text: str
     documents: int
     farthest: float
-    template: Template | None
+    template: Template | None = None
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,7 @@ def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
     heads = groups.representative[rows]
     same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
     bins = _bins(meta, groups, rows[~same])
+    large = [row for row, _ in largest(groups)]
     # Examples are from all over the range, the most similar first.
     differing = rows[~same][np.argsort(groups.value[rows[~same]], kind="stable")]
     differing = differing if groups.grouping.by_distance else differing[::-1]
@@ -204,7 +206,10 @@ def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
         chained=int(bins[0].count),
         ranges=size_ranges(groups.sizes),
         bins=bins,
-        largest=_largest_groups(store, meta, groups),
+        largest=tuple(
+            replace(each, template=in_group(store, meta, groups, row))
+            for row, each in zip(large, summaries(store, meta, groups, large), strict=True)
+        ),
         examples=tuple(each for each in shown if each is not None),
         examples_left_out=sum(each is None for each in shown),
         stopped_tokens=len(meta.stop),
@@ -236,21 +241,18 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
     return Example(representative, duplicate, float(groups.value[row]))
 
 
-def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
-    texts_of = texts_in(store, meta.text_fields)
+def summaries(
+    store: Store, meta: IndexMeta, groups: Groups, heads: Sequence[int]
+) -> Iterator[LargeGroup]:
+    """Yield the groups of some representatives, given by row, without their templates."""
     worst = np.nanmax if groups.grouping.by_distance else np.nanmin
-    found = []
-    for row, documents in largest(groups):
-        id = groups.ids[row]
-        # One by one, because a text may be large.
-        (text,) = texts_of([id])
-        farthest = float(worst(groups.value[groups.representative == row]))
-        template = in_group(store, meta, groups, row)
+    texts = texts_in(store, meta.text_fields)([groups.ids[row] for row in heads])
+    for row, text in zip(heads, texts, strict=True):
+        values = groups.value[groups.representative == row]
         line = " ".join(text[: 2 * _SNIPPET].split())
         if len(line) > _SNIPPET or len(text) > 2 * _SNIPPET:
             line = f"{line[:_SNIPPET]}…"
-        found.append(LargeGroup(id, line, documents, farthest, template))
-    return tuple(found)
+        yield LargeGroup(groups.ids[row], line, values.size, float(worst(values)))
 
 
 def _counted(count: int, one: str, many: str) -> str:

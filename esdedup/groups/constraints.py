@@ -63,9 +63,6 @@ class Constraints:
     cannot: I64
     counts: JudgedCounts = JudgedCounts()
 
-    def __bool__(self) -> bool:
-        return bool(self.must.size or self.cannot.size)
-
     def link(self, partition: I64) -> None:
         """Join the groups of classes that must link, in place."""
         must = self.must[self.must[:, 1] < partition.size]

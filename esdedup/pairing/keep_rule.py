@@ -92,10 +92,7 @@ class KeepRule:
 
 
 def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64:
-    """Return rows with those of some documents before all others, each in the order given.
-
-    order: rows, shape (n,). ids: by row. first: ids of these documents.
-    """
+    """Return rows with those of some documents before all others, each in the order given."""
     if not first:
         return order
     chosen = np.isin(order, rows_of(ids, first))
@@ -112,10 +109,7 @@ def rows_of(ids: Sequence[str], wanted: Collection[str]) -> I64:
 
 
 def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[bytes]) -> list[bytes]:
-    """Return bytes that sort documents of several processes by a rule, and then by id.
-
-    keys: of the documents, as `KeepRule.key` returns them.
-    """
+    """Return bytes that sort documents by a rule, of their keys by it, and then by id."""
     by_id = [natural_key(id) for id in ids.encoded()]
     if rule.by == "id":
         # The end keeps the order if one id is the beginning of another.

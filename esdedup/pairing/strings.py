@@ -22,10 +22,7 @@ _DIGITS = re.compile(rb"[0-9]+")
 
 @dataclass(frozen=True, eq=False)
 class Strings(Sequence[str]):
-    """Strings in UTF-8: string i is raw[offsets[i]:offsets[i + 1]].
-
-    raw: shape (total,). offsets: shape (n + 1,).
-    """
+    """Strings in UTF-8: string i is raw[offsets[i]:offsets[i + 1]]."""
 
     raw: NDArray[np.uint8]
     offsets: I64
@@ -92,18 +89,12 @@ class Strings(Sequence[str]):
 
 
 def natural_order(ids: Strings) -> tuple[I64, Mask]:
-    """Return the rows in the order of `models.natural`, and as `byte_order` the first of each id.
-
-    Both have shape (n,).
-    """
+    """Return the rows in the order of `models.natural`, and True for the first of each id."""
     return byte_order(map(natural_key, ids.encoded()), len(ids))
 
 
 def byte_order(keys: Iterable[bytes], count: int) -> tuple[I64, Mask]:
-    """Return the rows in ascending order of n keys, equal ones by row; True for the first of each.
-
-    Both have shape (n,).
-    """
+    """Return the rows in order of n keys, equal ones by row, and True for the first of each."""
     # An array of Python's strings takes four times the memory. numpy compares up to a null only.
     decoded = (_without_nulls(key).decode("latin-1") for key in keys)
     texts: Any = np.fromiter(decoded, np.dtypes.StringDType(), count)

@@ -7,6 +7,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from esdedup.analysis.report import summaries
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
@@ -16,7 +17,6 @@ from esdedup.review.found import Listed
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, measured, pair_of
 from esdedup.search.warnings import missing_pairs, not_compared
-from esdedup.stores.fields import text_at
 
 _GROUPS = 20
 """Groups on a page."""
@@ -160,16 +160,14 @@ def described(
     review: Review, listed: Listed, positions: Sequence[int]
 ) -> list[tuple[str, int, str, str]]:
     """Return the representative, size, greatest difference and beginning of some groups."""
-    index, groups, rows = review.index, listed.groups, []
-    heads = [listed.head(at) for at in positions]
-    documents = {each.id: each for each in index.store.get(heads, [*index.meta.text_fields])}
-    for at, id in zip(positions, heads, strict=True):
-        known = documents.get(id)
-        text = text_at(known.source, index.meta.text_fields) if known else "It no longer exists"
-        row = listed.members(at)[0]
-        least, equal = groups.member(row), groups.digest(row) == groups.digest(listed.heads[at])
-        far = measured(least.similarity, least.distance, equal=equal)
-        rows.append((id, int(listed.sizes[at]), far, " ".join((text or "")[:400].split())))
+    index, groups = review.index, listed.groups
+    heads = [int(listed.heads[at]) for at in positions]
+    rows = []
+    for each in summaries(index.store, index.meta, groups, heads):
+        least = each.farthest
+        measures = (None, int(least)) if groups.grouping.by_distance else (least, None)
+        far = measured(*measures, equal=least == 1.0)
+        rows.append((each.representative, each.documents, far, each.text or "It no longer exists"))
     return rows
 
 

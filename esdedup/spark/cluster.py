@@ -7,8 +7,8 @@ code of the tasks, which neither plans nor Spark's pages show.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from math import ceil
@@ -211,11 +211,9 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
     return target
 
 
-@contextmanager
-def _opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
+def _opened(connection: Connection, index: str, *, known: bool = False) -> closing[ClusterStore]:
     """Open an index for the time of a `with`. known: as of `Cluster`."""
-    with closing(ClusterStore(Cluster(connection, known=known), index)) as store:
-        yield store
+    return closing(ClusterStore(Cluster(connection, known=known), index))
 
 
 def _meta_of(store: ClusterStore) -> IndexMeta:

@@ -22,10 +22,7 @@ Unsigned = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of 64-bit hashes of unequal length: row i is hashes[offsets[i]:offsets[i + 1]].
-
-    hashes: shape (total,). offsets: shape (rows + 1,).
-    """
+    """Rows of 64-bit hashes of unequal length: row i is hashes[offsets[i]:offsets[i + 1]]."""
 
     hashes: U64
     offsets: I64

@@ -75,7 +75,7 @@ def test_groups_say_what_was_compared(place: Place, index: esdedup.Index, tmp_pa
     for options, figures in expected:
         ran = run_command("group", *place.options, *options, "--dry-run", *folder)
         assert [ran.json[0][name] for name in shown] == figures
-        ran = run_command("report", *place.options, *options, *folder, *page)
+        ran = run_command("report", *place.options, *options, *page)
         assert [ran.json[0][name] for name in shown] == figures
 
 

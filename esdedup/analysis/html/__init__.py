@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def page(name: str, **values: Any) -> str:
-    """Return the page of a template of this folder, with the styles of `base.html`.
-
-    name: without its ending. values: for the names in the template; a missing one is an error.
-    """
+    """Return the page of a template of this folder, with the styles of `base.html`."""
     style = _own().joinpath("style.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     template = environment().get_template(f"{name}.html")
