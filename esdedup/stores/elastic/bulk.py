@@ -7,6 +7,7 @@ that is created again after an answer was lost conflicts with itself.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
@@ -14,6 +15,7 @@ from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
 from esdedup.stores.elastic.errors import RETRIED, TooLarge, error_of, is_transient, reason_of
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.to_json import to_json
+from esdedup.stores.window import Window
 
 _FATAL = (
     "cluster_block_exception",
@@ -43,23 +45,30 @@ class BulkPolicy:
 
 
 def write_actions(
-    actions: Sequence[Action], send: Send, policy: BulkPolicy, retries: Retries, where: str
+    actions: Sequence[Action],
+    send: Send,
+    policy: BulkPolicy,
+    retries: Retries,
+    where: str,
+    window: Window,
 ) -> WriteReport:
-    """Send actions until each one is written or has failed.
+    """Send actions, in several requests at the same time, until each is written or has failed.
 
     send: sends one body. It raises StoreUnavailable if the body may be sent again, TooLarge if it
     must be split. Raises StoreUnavailable, with the number of documents acknowledged, when the
     retries run out, and an error of `errors.error_of` if the index refuses every document.
     """
     report = WriteReport()
-    for chunk in grouped(actions, lambda each: len(each[1]), policy.bytes, policy.actions):
-        try:
-            report += _write_chunk(chunk, send, retries, where)
-        except StoreUnavailable as error:
-            done = report.created + report.updated
-            raise StoreUnavailable(
-                f"{error}; {done} of these {len(actions)} documents were acknowledged"
-            ) from error
+    chunks = grouped(actions, lambda each: len(each[1]), policy.bytes, policy.actions)
+    write = partial(_write_chunk, send=send, retries=retries, where=where)
+    try:
+        for done in window.in_order(write, chunks, lambda chunk: [id for id, _ in chunk]):
+            report += done
+    except StoreUnavailable as error:
+        raise StoreUnavailable(
+            f"{error}; {report.created + report.updated} of these {len(actions)} documents were"
+            " acknowledged"
+        ) from error
     return report
 
 

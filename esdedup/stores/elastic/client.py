@@ -300,4 +300,4 @@ class Cluster:
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.request("POST", f"{path}/_bulk", body, _BULK)[1])
 
-        return write_actions(actions, send, self.policy, self.retries, where)
+        return write_actions(actions, send, self.policy, self.retries, where, self.window)

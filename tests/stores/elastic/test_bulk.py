@@ -12,6 +12,7 @@ from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores import BulkPolicy
 from esdedup.stores.elastic.bulk import write_actions
 from esdedup.stores.elastic.retry import Retries
+from esdedup.stores.window import Window
 from tests.helpers.commands import call
 from tests.servers.node import Node
 
@@ -69,6 +70,6 @@ def test_chunks_by_count_and_bytes() -> None:
 
     actions = [(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
     policy = BulkPolicy(actions=3, bytes=40)
-    report = write_actions(actions, send, policy, Retries(0), "here")
+    report = write_actions(actions, send, policy, Retries(0), "here", Window())
     assert report.created == 6
     assert [[len(line) - 1 for line in lines] for lines in sent] == [[5, 5, 5], [90], [5, 5]]
