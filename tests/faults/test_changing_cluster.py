@@ -19,7 +19,7 @@ from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, esdedup_command, fill, words
 from tests.helpers.foreign_writer import ForeignWriter, State
 from tests.helpers.places import with_tokens
-from tests.helpers.processes import start_command
+from tests.helpers.processes import SMALL_PAGES, start_command
 from tests.servers.cluster import Cluster
 from tests.servers.node import Node
 from tests.servers.proxy import Proxy
@@ -114,7 +114,8 @@ class Changing:
             proxy.before_bulk = before_bulk
         urls = ",".join(proxy.url for proxy in self.proxies)
         command = [*arguments, "-i", NAME, "--url", urls, "--retry-for", "2m"]
-        process = start_command(*command, stdout=PIPE, stderr=PIPE)
+        command += ["--requests", "16"]
+        process = start_command(*command, script=SMALL_PAGES, stdout=PIPE, stderr=PIPE)
         # Ends only when its worker processes have ended too.
         out, err = process.communicate(timeout=300)
         self.point(self.parts)

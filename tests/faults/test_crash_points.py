@@ -10,13 +10,16 @@ from tests.faults.test_faults import assert_whole
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.places import STORES, Place
+from tests.helpers.small_pages import SMALL_PAGES
 
-# Two requests' worth, in which every third document repeats another.
-DOCUMENTS = [{"id": f"d{n}", "text": words(n - n % 3 // 2, 12)} for n in range(1_200)]
+# Many batches, in which every third document repeats another.
+DOCUMENTS = [{"id": f"d{n}", "text": words(n - n % 3 // 2, 12)} for n in range(600)]
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for each in SMALL_PAGES:
+        monkeypatch.setattr(*each)
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
     return tmp_path
@@ -56,7 +59,7 @@ def test_indexing_and_grouping(place: Place, folder: Path) -> None:
 def test_a_backfill(url: str, name: str) -> None:
     """Only clusters have indices that others write to."""
     place = Place(url, name)
-    bare = {f"d{n}": {"text": words(n, 12), "n": n} for n in range(1_200)}
+    bare = {f"d{n}": {"text": words(n, 12), "n": n} for n in range(600)}
     call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
     fill(url, name, bare)
     assert esdedup_command(url, "attach", "-i", name).status == 0

@@ -1,8 +1,10 @@
 """Runs that are killed, beside writers, and on clusters that lose nodes: nothing may be lost."""
 
 import contextlib
+import itertools
 import json
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +18,13 @@ from esdedup.models import Document
 from esdedup.stores import Cluster as Opened
 from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
-from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, words, write_lines
 from tests.helpers.places import with_tokens
-from tests.helpers.processes import await_true, start_command
+from tests.helpers.processes import SMALL_PAGES, await_true, start_command
 from tests.servers.cluster import Cluster
 from tests.servers.node import Node
 from tests.servers.ports import free_port
+from tests.servers.proxy import Proxy
 
 META = IndexMeta(esdedup.Scheme())
 CLUSTER_DOCUMENTS = 3_000
@@ -63,7 +66,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start_one(url: str, *arguments: str) -> Run:
         with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
-            process = start_command(*arguments, "--url", url, stdout=out, stderr=err, cwd=tmp_path)
+            process = start_command(
+                *arguments, "--url", url, script=SMALL_PAGES, stdout=out, stderr=err, cwd=tmp_path
+            )
         runs.append(Run(process, tmp_path, url.split(",")[0]))
         return runs[-1]
 
@@ -141,7 +146,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     source = tmp_path / "documents.jsonl"
     lines = [json.dumps({"id": id, **fields}) for id, fields in documents.items()]
     source.write_text("\n".join(lines))
-    run = start(urls, "index", str(source), "-i", "made")
+    run = start(urls, "index", str(source), "-i", "made", "--requests", "16")
     await_true("documents", lambda: count(first, "made") > 0)
     assert run.process.poll() is None
     other = lose(cluster, master(cluster))
@@ -170,6 +175,43 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     with pytest.raises(StoreUnavailable), store.point_in_time("/single"):
         pass
     store.close()
+
+
+@pytest.mark.parametrize("requests", [pytest.param("1", marks=pytest.mark.nightly), "16"])
+@pytest.mark.parametrize("fault", ["kill", "restart", "late", "storm"])
+def test_of_each_id_the_last_record_stays(
+    killable: Node, start: Start, tmp_path: Path, fault: str, requests: str
+) -> None:
+    """A tenth of the batches have an id in common with another one nearby."""
+    made = [(n - 200 * (n % 500 == 499), words(n, 10)) for n in range(4_000)]
+    records = [{"id": f"d{id}", "text": text, "n": n} for n, (id, text) in enumerate(made)]
+    write_lines(tmp_path / "records.jsonl", records)
+    node, counted = killable, itertools.count(1)
+    command = ["index", str(tmp_path / "records.jsonl"), "-i", "made", "--requests", requests]
+
+    def before_bulk() -> None:
+        number = next(counted)
+        if fault == "late" and number % 8 == 0:
+            # About when the request is sent again.
+            time.sleep(1.35)
+        elif fault == "storm" and number % 8 == 0:
+            proxy.fail_next(3, 429)
+        elif number == 20 and fault == "kill":
+            run.process.kill()
+        elif number == 20 and fault == "restart":
+            node.kill()
+            node.launch()
+
+    with Proxy(node.url, node.product) as proxy:
+        proxy.before_bulk = before_bulk
+        run = start(proxy.url, *command, "--timeout", "1" if fault == "late" else "60")
+        if fault == "kill":
+            assert run.process.wait() == -9
+            run = start(proxy.url, *command)
+        status, report = run.end()
+    assert (status, report["read"], report["failed"]) == (0, 4_000, 0), run.err
+    assert sum(report[part] for part in ("created", "updated", "unchanged")) == 4_000
+    assert_whole(node.url, "made", {str(each["id"]): each for each in records})
 
 
 @pytest.mark.parametrize("server", ["elasticsearch", "opensearch"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -20,13 +21,18 @@ class Crash(BaseException):
 
 @contextlib.contextmanager
 def crash_at(number: int) -> Iterator[None]:
-    """Raise Crash at a call, counted from 0: before an even one, after an odd one was done."""
-    counted = itertools.count()
+    """Raise Crash at a call, counted from 0: before an even one, after an odd one was done.
+
+    Each later call raises it too, in any thread, until all threads of windows have ended.
+    """
+    counted, threads = itertools.count(), set[threading.Thread]()
 
     def crashing(call: Callable[..., Any]) -> Callable[..., Any]:
         def instead(*arguments: Any, **options: Any) -> Any:
-            crashes = next(counted) == number
-            if crashes and number % 2 == 0:
+            at = next(counted)
+            threads.add(threading.current_thread())
+            crashes = at == number
+            if at > number or (crashes and number % 2 == 0):
                 raise Crash
             answer = call(*arguments, **options)
             if crashes:
@@ -40,7 +46,11 @@ def crash_at(number: int) -> Iterator[None]:
             call = vars(owner)[name]
             if callable(call) and not isinstance(call, staticmethod):
                 patches.enter_context(mock.patch.object(owner, name, crashing(call)))
-        yield
+        try:
+            yield
+        finally:
+            for thread in threads - {threading.current_thread()}:
+                thread.join()
 
 
 def crash_everywhere(command: Callable[[], Any]) -> int:

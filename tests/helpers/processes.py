@@ -14,11 +14,13 @@ from typing import Any
 import esdedup
 
 CLI = Path(__file__).parents[2] / "cli.py"
+SMALL_PAGES = Path(__file__).parent / "small_pages.py"
 
 
-def start_command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+def start_command(*arguments: str, script: Path = CLI, **options: Any) -> subprocess.Popen[str]:
     """Start a command; `options` are those of Popen."""
-    return subprocess.Popen([sys.executable, str(CLI), *arguments], text=True, **options)
+    command = [sys.executable, "-P", str(script), *arguments]
+    return subprocess.Popen(command, text=True, **options)
 
 
 @contextmanager

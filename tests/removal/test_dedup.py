@@ -29,6 +29,7 @@ from tests.helpers.crashes import crash_everywhere
 from tests.helpers.fuzz import fuzz
 from tests.helpers.places import META, OTHER, STORES, Place, clusters, local, whole, with_tokens
 from tests.helpers.processes import at_once, await_true
+from tests.helpers.small_pages import SMALL_PAGES
 from tests.servers.proxy import Proxy
 
 ACTIONS: list[Action] = ["delete", "mark", "move"]
@@ -269,8 +270,12 @@ def test_nothing_goes_whose_original_went(
     [*STORES[:2], *(pytest.param(name, marks=pytest.mark.nightly) for name in STORES[2:])],
     indirect=True,
 )
-def test_killed_at_any_call(place: Place, there: Store, store: Store, action: Action) -> None:
-    fill(store, sources(3))
+def test_killed_at_any_call(
+    place: Place, there: Store, store: Store, action: Action, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in SMALL_PAGES:
+        monkeypatch.setattr(*each)
+    fill(store, sources(5))
     before, logs = whole(store), list[Path]()
 
     def dedup_again() -> None:
