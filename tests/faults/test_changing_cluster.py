@@ -165,14 +165,14 @@ class Changing:
 
 def test_on_one_node(killable_elasticsearch: Node) -> None:
     one = Changing([killable_elasticsearch])
-    one.job("backfill", "--workers", "2", "--max-rate", "1000", faults=[(kill, 2)])
+    one.job("backfill", "--workers", "2", "--max-rate", "1000", faults=[(kill, 6)])
     one.copy_to_green()
     one.job("backfill")
-    one.job(*DEDUP, "delete", faults=[(one.swap, 1), (kill, 2)])
-    one.undo([(kill, 1), (one.restart, 1)])
-    one.job("group", faults=[(one.roll_over, 1)])
+    one.job(*DEDUP, "delete", faults=[(one.swap, 10), (kill, 20)])
+    one.undo([(kill, 10), (one.restart, 10)])
+    one.job("group", faults=[(kill, 8), (one.roll_over, 8)])
     one.finish()
-    assert len(one.happened) == 6, one.happened
+    assert len(one.happened) == 7, one.happened
 
 
 @pytest.mark.nightly
@@ -183,7 +183,7 @@ def test_on_three_nodes(cluster: Cluster) -> None:
 
     def faults() -> list[Fault]:
         kinds = chance.choices([kill, three.roll_over, three.swap], k=chance.randint(0, 2))
-        return [(kind, chance.randint(1, 4)) for kind in kinds]
+        return [(kind, chance.randint(1, 8)) for kind in kinds]
 
     until = time.monotonic() + 150
     while time.monotonic() < until:

@@ -275,7 +275,7 @@ def test_killed_at_any_call(
 ) -> None:
     for each in SMALL_PAGES:
         monkeypatch.setattr(*each)
-    fill(store, sources(5))
+    fill(store, sources(7))
     before, logs = whole(store), list[Path]()
 
     def dedup_again() -> None:
