@@ -43,9 +43,6 @@ _FREQUENT = 16
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
 
-OnDrawn = Callable[[int, int], None]
-"""Called with the number of documents queried for so far, and of all."""
-
 
 class SampledPair(NamedTuple):
     """Two documents of similar, different texts: their ids in natural order, and the similarity.
@@ -120,13 +117,14 @@ def draw(
     meta: IndexMeta,
     count: int = SAMPLED,
     seed: int = 1,
-    on_drawn: OnDrawn | None = None,
+    on_drawn: Callable[[int, int], None] | None = None,
     candidates: int = 1_000,
 ) -> Sample:
     """Draw documents at random and find their neighbours.
 
-    candidates: maximum number of documents to verify for a query. The same seed draws the same
-    while no document is written. Raises UsageError if the index has no sketch with bands.
+    on_drawn: called with the number of documents queried for so far, and of all. candidates:
+    maximum number of documents to verify for a query. The same seed draws the same while no
+    document is written. Raises UsageError if the index has no sketch with bands.
     """
     banded = meta.scheme.banded
     drawn = store.sample([*meta.text_fields], meta, count, seed)

@@ -28,9 +28,7 @@ _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, long
 class KeepRule:
     """The order of precedence of documents: the first document of a group represents it.
 
-    by: the id, a field, or the length of the text.
-    last: the greatest comes first.
-    field: name of the field.
+    by: the id, a field, or the length of the text. last: the greatest comes first.
 
     Ties are in natural order of ids: a2 before a10. Numbers precede texts, and documents without
     the field come last.

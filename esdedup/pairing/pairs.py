@@ -24,9 +24,6 @@ from esdedup.text.arrays import F64, I64
 
 _AT_ONCE = 1 << 16
 
-_Found = tuple[I64, I64, F64]
-"""Pairs as columns: left, right, and similarity or distance."""
-
 
 @dataclass(frozen=True, repr=False)
 class SimilarPairs(Tabular):
@@ -120,7 +117,7 @@ def pairs_among(
     candidates = candidates_of(reading, columns.values, texts.compared, limits, folder)
     nearness = nearness_of(reading, columns, texts.compared)
     nothing = np.empty(0, np.int64)
-    parts: list[_Found] = [(nothing, nothing, np.empty(0))]
+    parts = [(nothing, nothing, np.empty(0))]
     for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
         near = value >= reading.least(limits)
         parts.append((left[near], right[near], np.abs(value[near])))

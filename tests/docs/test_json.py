@@ -40,7 +40,6 @@ LOCAL = {
     "scheme --sample": [["scheme", "--sample", "20"]],
 }
 CLUSTER = {
-    "backfill --dry-run": [["backfill", "--dry-run"]],
     "backfill": [["backfill"]],
     "check": [["check"]],
 }

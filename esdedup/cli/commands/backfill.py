@@ -24,7 +24,6 @@ def backfill_command(
     stale: bool = setting(False, "Renew tokens that don't fit their text: reads all texts."),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
-    dry_run: bool = options.dry_run(),
     dead_letter: Path | None = options.dead_letter(),
     as_json: bool = options.as_json(),
 ) -> None:
@@ -42,9 +41,6 @@ def backfill_command(
             message(f"Skipped: {obstacle}")
         if not plan.indices:
             raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
-        if dry_run:
-            output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
-            return
         with dead_letters(dead_letter, target.index) as letters:
             report = _fill(cluster, effort, letters, plan)
         now = 0 if stale else admin.plan_backfill(cluster, target.index).waiting

@@ -38,6 +38,4 @@ def report_command(
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]
         print_facts(rows, f"Duplicates in {target.index}")
-    for warning in found.warnings:
-        message(warning)
-    message(f"{file}: the report holds texts of documents")
+    message(*found.warnings, f"{file}: the report holds texts of documents")
