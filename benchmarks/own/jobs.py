@@ -138,6 +138,30 @@ class Bench:
         return run(command, self.folder / "bulk")
 
 
+def tables(document: Mapping[str, Any]) -> str:
+    """The figures of each job and version, a table for each delay."""
+    found = {
+        (one["delay_ms"], one["job"], one["version"]): one for one in document["results"]["jobs"]
+    }
+    delays, jobs, versions = (list(dict.fromkeys(each)) for each in zip(*found, strict=True))
+    lines = []
+    for delay in delays:
+        lines += [
+            f"| {delay} ms each way | {' | '.join(versions)} |",
+            f"|---|{'---|' * len(versions)}",
+        ]
+        for job in jobs:
+            some = (found[delay, job, version] for version in versions)
+            cells = (
+                f"{one['seconds']:.1f} s, {one['cpu_seconds']:.1f}, {one['requests']:.0f},"
+                f" {one['peak_mb']:.0f} MB"
+                for one in some
+            )
+            lines.append(f"| `{job}` | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=100_000)
@@ -171,10 +195,9 @@ def main() -> None:
             "delay_ms": delay, "job": job, "version": name,
             **{key: statistics.median(one[key] for one in some) for key in some[0]},
         }
-        for (delay, job, name), some in sorted(every.items())
+        for (delay, job, name), some in every.items()
     ]  # fmt: skip
-    for one in results:
-        print(json.dumps(one))
+    print(tables({"results": {"jobs": results}}))
     if options.json is not None:
         save(
             options.json.stem,
