@@ -88,7 +88,9 @@ class ByTexts:
         todo = tasks()
         # The first task shows how long texts are, and may be the only one.
         here = map(_verified, itertools.islice(todo, 1))
-        for verified in itertools.chain(here, in_order(workers, _verified, _begun(todo))):
+        # Each of the others when the texts of the one after it are being fetched.
+        begun = (each for each, _ in itertools.pairwise(itertools.chain(todo, [None])) if each)
+        for verified in itertools.chain(here, in_order(workers, _verified, begun)):
             yield *waiting.popleft(), self._taken(verified)
 
     def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
@@ -124,17 +126,6 @@ def _verified(task: _Task) -> tuple[F64, int, int]:
     """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
     sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
     return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
-
-
-def _begun(tasks: Iterable[_Task]) -> Iterator[_Task]:
-    """Yield tasks, each when the texts of the next one are being fetched."""
-    last = None
-    for task in tasks:
-        if last is not None:
-            yield last
-        last = task
-    if last is not None:
-        yield last
 
 
 def _renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
