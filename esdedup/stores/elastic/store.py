@@ -80,6 +80,8 @@ class ClusterStore:
         self._several: bool | None = None
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
+        # Another object after each change.
+        self._noted: object = None
 
     @property
     def where(self) -> str:
@@ -152,8 +154,10 @@ class ClusterStore:
             (each.id, f'{{"{verb}":{{"_id":{id}}}}}\n'.encode() + document_line(each))
             for id, each in zip(ids, documents, strict=True)
         ]
-        self._unseen = None
-        report = self.cluster.bulk(actions, self.where, self._path)
+        try:
+            report = self.cluster.bulk(actions, self.where, self._path)
+        finally:
+            self._note(None)
         if any(NO_WRITE_INDEX in each.reason for each in report.failures):
             raise UsageError(
                 f"{self.where} is an alias of several indices, none of which is its write index:"
@@ -207,7 +211,7 @@ class ClusterStore:
         self, ids: Sequence[str], fields: Any, *, refreshed: bool = True
     ) -> list[Held]:
         """Return documents of all indices behind the name."""
-        if refreshed and ids and (self._unseen is None or not self._unseen.isdisjoint(ids)):
+        if refreshed and ids and not self._finds(ids):
             self.refresh()
         # Servers refuse empty ids.
         wanted = [id for id in ids if id]
@@ -227,7 +231,8 @@ class ClusterStore:
         once and not for each document. Another client's change may be seen later then.
         """
         found: list[Held] = []
-        if isinstance(fields, list) and len(ids) > _FEW:
+        ready = refreshed or self._noted is None or self._finds(ids)
+        if isinstance(fields, list) and len(ids) > _FEW and ready:
             found = self._search_held(ids, fields, refreshed=refreshed)
         known = {one.id for one in found}
         found += self._get(
@@ -253,11 +258,11 @@ class ClusterStore:
         return list(map(candidates_of, answers))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        # Calls are side by side, and another one may forget the ids.
-        if (unseen := self._unseen) is not None:
-            unseen.update(change.held.id for change in changes)
         actions = [(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
-        report = self.cluster.bulk(actions, self.where)
+        try:
+            report = self.cluster.bulk(actions, self.where)
+        finally:
+            self._note([change.held.id for change in changes])
         failures = []
         for each in report.failures:
             conflict = each.conflict or each.reason.startswith(_MISSED)
@@ -278,7 +283,7 @@ class ClusterStore:
             (one.id, lines_to_create(one, names[one.index])) for one in held if one.id not in taken
         ]
         report = self.cluster.bulk(actions, self.where, self._path)
-        self._unseen = None
+        self._note(None)
         return report + WriteReport(failures=failures)
 
     def scan(
@@ -319,8 +324,23 @@ class ClusterStore:
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
     def refresh(self) -> None:
+        noted = self._noted
         self.cluster.refresh(self._path)
-        self._unseen = set()
+        # Searches may not see what other calls changed meanwhile.
+        if self._noted is noted:
+            self._unseen = set()
+
+    def _finds(self, ids: Sequence[str]) -> bool:
+        """Return whether searches see what this store changed of these documents."""
+        return self._unseen is not None and self._unseen.isdisjoint(ids)
+
+    def _note(self, changed: Sequence[str] | None) -> None:
+        """Remember ids that were changed; None for any."""
+        self._noted, unseen = object(), self._unseen
+        if changed is None:
+            self._unseen = None
+        elif unseen is not None:
+            unseen.update(changed)
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         documents = self.cluster.count(self._path)

@@ -9,8 +9,9 @@ import pytest
 
 import esdedup
 from esdedup.exceptions import PermissionDenied, StoreUnavailable
+from esdedup.models import Document
 from esdedup.stores import BulkPolicy
-from esdedup.stores.changes import delete
+from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from tests.helpers.commands import call, words
 
@@ -170,3 +171,26 @@ def test_requests_and_answers_are_compressed(
         assert sent > 1
         assert index.similar(words(7)).matches[0].id == "7"
         assert len(packed) > sent
+
+
+def test_a_change_during_a_refresh_is_seen(
+    index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = index.store
+    assert isinstance(store, ClusterStore)
+    index.add([{"id": "1", "text": "one", "n": 1}])
+    refresh = store.cluster.refresh
+
+    def with_another_call(path: str) -> None:
+        refresh(path)
+        monkeypatch.undo()
+        assert update(store, [Document("1", {"n": 2})]).updated == 1
+
+    monkeypatch.setattr(store.cluster, "refresh", with_another_call)
+    store.refresh()
+    # Of so many, a search may read the fields.
+    ids = ["1", *map(str, range(100, 300))]
+    assert store.get(ids, ["n"])[0].source == {"n": 2}
+    assert store.hold(ids, ["n"])[0].document.source == {"n": 2}
+    index.add([{"id": "1", "text": "one", "n": 3}])
+    assert store.get(ids, ["n"])[0].source == {"n": 3}
