@@ -11,7 +11,6 @@ import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from json.encoder import encode_basestring
 from typing import Any
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -57,6 +56,7 @@ from esdedup.stores.elastic.queries import (
 )
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, without_tokens
+from esdedup.stores.to_json import to_json
 
 _PAGE = 2_000
 _MOST_HITS = 10_000
@@ -149,7 +149,7 @@ class ClusterStore:
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create else "index"
-        ids = (encode_basestring(each.id) for each in documents)
+        ids = (to_json(each.id, "an id") for each in documents)
         actions = [
             (each.id, f'{{"{verb}":{{"_id":{id}}}}}\n'.encode() + document_line(each))
             for id, each in zip(ids, documents, strict=True)
