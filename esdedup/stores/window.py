@@ -42,6 +42,7 @@ class Window:
         self._changed = threading.Condition()
         self._calls: SimpleQueue[Any] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._inside = threading.local()
 
     @property
     def width(self) -> int:
@@ -87,12 +88,13 @@ class Window:
     def submit(self, work: Callable[..., Done], *given: Any) -> Future[Done]:
         """Start a call. One from within another is done at once, as in a window of one."""
         future: Future[Done] = Future()
-        if self.most == 1 or threading.current_thread() in self._threads:
+        # Also after `close`, when a call may still go on.
+        if self.most == 1 or hasattr(self._inside, "a_call"):
             _call(future, work, given)
             return future
         if len(self._threads) < self.most:
             # Daemons, so that Ctrl-C need not wait for an answer.
-            thread = threading.Thread(target=_serve, args=(self._calls,), daemon=True)
+            thread = threading.Thread(target=_serve, args=(self._calls, self._inside), daemon=True)
             self._threads.append(thread)
             thread.start()
         self._calls.put((future, work, given))
@@ -151,7 +153,8 @@ class Window:
         self._threads = []
 
 
-def _serve(calls: SimpleQueue[Any]) -> None:
+def _serve(calls: SimpleQueue[Any], inside: threading.local) -> None:
+    inside.a_call = True
     while (call := calls.get()) is not None:
         if call[0].set_running_or_notify_cancel():
             _call(*call)
