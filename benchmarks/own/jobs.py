@@ -44,24 +44,25 @@ INDEX = "esdedup-benchmark-jobs"
 ASKED = 2_000
 JOBS = ("index", "pairs", "group", "similar", "backfill", "parallel_bulk")
 _BULK = """
-import sys
-from elasticsearch import Elasticsearch
-from elasticsearch.helpers import parallel_bulk
-client = Elasticsearch(sys.argv[1])
-with open(sys.argv[3], 'rb') as lines:
-    actions = ({'_index': sys.argv[2], '_id': id, '_source': line} for id, line in
-               (each.rstrip(b'\\n').split(b'\\t', 1) for each in lines))
-    actions = ({**each, '_id': each['_id'].decode()} for each in actions)
-    assert all(ok for ok, _ in parallel_bulk(client, actions, thread_count=2, chunk_size=1000))
+import importlib, sys
+name = sys.argv[4]
+library, helpers = importlib.import_module(name), importlib.import_module(name + '.helpers')
+Client = library.OpenSearch if name == 'opensearchpy' else library.Elasticsearch
+client = Client(sys.argv[1])
+with open(sys.argv[3], encoding='utf-8') as lines:
+    pairs = (line.rstrip('\\n').split('\\t', 1) for line in lines)
+    actions = ({'_index': sys.argv[2], '_id': id, '_source': source} for id, source in pairs)
+    written = helpers.parallel_bulk(client, actions, thread_count=2, chunk_size=1000)
+    assert all(ok for ok, _ in written)
 client.indices.refresh(index=sys.argv[2])
 """
 
 
 class Bench:
-    """The files of the jobs, and a server to run them on. shards: of each index."""
+    """The files of the jobs, and a server to run them on. library: the official client."""
 
-    def __init__(self, texts: list[str], folder: Path, url: str, nodes: int) -> None:
-        self.folder, self.url, self.nodes = folder, url, nodes
+    def __init__(self, texts: list[str], folder: Path, url: str, nodes: int, library: str) -> None:
+        self.folder, self.url, self.nodes, self.library = folder, url, nodes, library
         self.documents = folder / "documents.jsonl"
         self.queries = folder / "queries.jsonl"
         self.lines = folder / "lines"
@@ -134,7 +135,7 @@ class Bench:
         return file
 
     def bulk(self, url: str, lines: Path) -> Figures:
-        command = [sys.executable, "-c", _BULK, url, INDEX, str(lines)]
+        command = [sys.executable, "-c", _BULK, url, INDEX, str(lines), self.library]
         return run(command, self.folder / "bulk")
 
 
@@ -181,7 +182,8 @@ def main() -> None:
     every: dict[Any, list[Figures]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as made, servers.served(options) as url:
         texts, _ = planted(options.documents)
-        bench = Bench(texts, Path(made), url, options.nodes)
+        library = "opensearchpy" if options.product == "opensearch" else "elasticsearch"
+        bench = Bench(texts, Path(made), url, options.nodes, library)
         port = int(url.rpartition(":")[2])
         for number in range(options.rounds):
             for delay in options.delays.split(","):
