@@ -1,4 +1,4 @@
-"""A TCP proxy that delays what it passes, and counts the requests.
+"""A TCP proxy that delays all bytes, and counts the requests.
 
     python -m benchmarks.lib.slow_link PORT SERVER_PORT MILLISECONDS MBIT
 
@@ -26,7 +26,7 @@ class Link:
         self.url = f"http://127.0.0.1:{port}"
 
     def requests(self) -> int:
-        """The number of requests so far."""
+        """Return the number of requests so far."""
         with socket.create_connection(("127.0.0.1", self.port), 5.0) as told:
             told.sendall(b"\n")
             return int(told.recv(64))

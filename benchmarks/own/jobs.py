@@ -99,7 +99,7 @@ class Bench:
         return {**figures, "requests": link.requests() - before}
 
     def round(self, cli: list[str], link: Link, jobs: set[str]) -> Mapping[str, Figures]:
-        """The figures of each job of one version, through the link."""
+        """Return the figures of each job of one version, through the link."""
         target = ["--url", link.url, "--index", INDEX]
         found: dict[str, Figures] = {}
 
@@ -140,7 +140,7 @@ class Bench:
 
 
 def tables(document: Mapping[str, Any]) -> str:
-    """The figures of each job and version, a table for each delay."""
+    """Return the figures of each job and version, a table for each delay."""
     found = {
         (one["delay_ms"], one["job"], one["version"]): one for one in document["results"]["jobs"]
     }

@@ -26,9 +26,9 @@ merges that go on later are in nobody's figures. After each run all documents, a
 them, are counted.
 
 --stages prints instead how long the proxy's own functions take to add tokens to a batch, in one
-process and without servers: microseconds a document, the best of 25 times. What the proxy takes
-more in the table is its work for a request: to read, store and send the body, to look the index up,
-and to pass the answer on.
+process and without servers: microseconds a document, the best of 25 times. The rest
+of the proxy's time in the table is its work for a request: to read, store and send the body, to
+look the index up, and to pass the answer on.
 """
 
 import argparse

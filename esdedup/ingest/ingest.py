@@ -104,19 +104,21 @@ def ingest(
         writer = _Writer(store, policy, originals, batch)
         return writer, writer.write()
 
-    with closing(in_order(workers, prepare, given)) as made:
-        # Documents are compared with those of all earlier batches.
-        window = store.window if originals is None else Window()
-        with closing(window.in_order(write, ready(made), _Batch.ids)) as written:
-            for writer, done in written:
-                bad, ours = writer.batch.bad, writer.batch.ids()
-                for record in [*writer.refused, *bad]:
-                    dead_letter(record)
-                read, repeated = len(ours) + len(bad), ids.add(ours)
-                report += done
-                report += IngestReport(read=read, failed=len(bad), duplicate_ids=repeated)
-                if on_batch is not None:
-                    on_batch(report)
+    # Near-duplicates are looked for in all earlier batches, so that these must be written.
+    window = store.window if originals is None else Window()
+    with (
+        closing(in_order(workers, prepare, given)) as made,
+        closing(window.in_order(write, ready(made), _Batch.ids)) as written,
+    ):
+        for writer, done in written:
+            bad, ours = writer.batch.bad, writer.batch.ids()
+            for record in [*writer.refused, *bad]:
+                dead_letter(record)
+            read, repeated = len(ours) + len(bad), ids.add(ours)
+            report += done
+            report += IngestReport(read=read, failed=len(bad), duplicate_ids=repeated)
+            if on_batch is not None:
+                on_batch(report)
     return report
 
 

@@ -51,7 +51,7 @@ log."""
 class Source(NamedTuple):
     """The JSON of a document, or of the body of an update. name: of its index.
 
-    line: what comes before it in a body, an action or any bytes that stay as they are.
+    line: the bytes before it in a body, such as an action; they stay as they are.
     """
 
     body: bytes

@@ -53,8 +53,8 @@ class Window:
     def request(self, size: int) -> Iterator[Callable[[bool], None]]:
         """Wait for room for a request of some bytes.
 
-        Call what is returned with whether the servers refused the request for load; a request that
-        got no answer counts as refused.
+        Call the returned function with True if the servers refused the request for load, else with
+        False. Without a call, as if no answer came, the request counts as refused.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._has_room(size))
@@ -101,7 +101,10 @@ class Window:
         return future
 
     def begin(self, work: Callable[..., Done], *given: Any) -> Callable[[], Done]:
-        """Start a call. Return what waits for its result, or does all of it without threads."""
+        """Start a call, and return a function that waits for its result.
+
+        Without threads, the function makes the call.
+        """
         return partial(work, *given) if self.most == 1 else self.submit(work, *given).result
 
     def in_order(

@@ -175,7 +175,7 @@ def test_a_document_is_no_duplicate_of_its_former_self(index: esdedup.Index) -> 
     tokens = stored(index, "cd")
     assert "original" not in tokens["c"]
     assert tokens["d"]["original"] == "a"
-    # A text that a batch replaces is no original of the documents around it.
+    # Documents are not compared with a text that their batch replaces.
     for batch, left in (("e4 e5 f4 g4", "ef"), ("h6 i6 h7", "hi"), ("j6 i8", "ij")):
         documents = [{"id": each[0], "text": words(int(each[1]))} for each in batch.split()]
         index.add(documents, on_duplicate="skip")

@@ -285,7 +285,7 @@ class Cluster:
             yield from filter(None, pages)
 
     def page(self, of: Slice) -> tuple[list[dict[str, Any]], Slice | None]:
-        """Return the hits of one page, and what is left of the slice; None if nothing is."""
+        """Return the hits of one page, and the slice from the next page on; None at its end."""
         search = {**of.body, "pit": {"id": of.point, "keep_alive": _KEEP_ALIVE}}
         _, answer = self.ask("POST", "/_search", search, _WHOLE)
         hits = list(answer["hits"]["hits"])

@@ -27,7 +27,7 @@ _SLICES = 4
 
 
 class Slice(NamedTuple):
-    """What is left to read of a search: a point in time, and the body of the next page.
+    """The rest of a search, to be read: a point in time, and the body of the next page.
 
     shards: of the point in time.
     """

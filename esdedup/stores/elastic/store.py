@@ -326,7 +326,7 @@ class ClusterStore:
     def refresh(self) -> None:
         noted = self._noted
         self.cluster.refresh(self._path)
-        # Searches may not see what other calls changed meanwhile.
+        # Searches may not see the changes of calls that ran beside the refresh.
         if self._noted is noted:
             self._unseen = set()
 

@@ -188,7 +188,7 @@ def test_a_change_during_a_refresh_is_seen(
 
     monkeypatch.setattr(store.cluster, "refresh", with_another_call)
     store.refresh()
-    # Of so many, a search may read the fields.
+    # Fields of more than 100 documents are read by a search.
     ids = ["1", *map(str, range(100, 300))]
     assert store.get(ids, ["n"])[0].source == {"n": 2}
     assert store.hold(ids, ["n"])[0].document.source == {"n": 2}
