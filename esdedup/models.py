@@ -1,10 +1,9 @@
 """The types that go between stores, services and callers; the order of ids, groups of items."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
@@ -55,28 +54,6 @@ class Document:
     def tokens_in(self, field: str) -> Mapping[str, Any]:
         """Return the values under a field of ours, empty if there are none."""
         return tokens_in(self.source, field)
-
-
-class Encoded(NamedTuple):
-    """A document as JSON, to be written without parsing it.
-
-    source: its own fields, an object. ours: objects with tokens, by the name of their field. marks:
-    values to add in the field `marks_in`, or None.
-    """
-
-    id: str
-    source: str
-    ours: Mapping[str, str]
-    marks: Mapping[str, Any] | None = None
-    marks_in: str = FIELD
-
-    @property
-    def document(self) -> Document:
-        """The document that is read after this one was written, with its tokens."""
-        ours = {field: json.loads(each) for field, each in self.ours.items()}
-        if self.marks:
-            ours[self.marks_in] = {**ours.get(self.marks_in, {}), **self.marks}
-        return Document(self.id, {**json.loads(self.source), **ours})
 
 
 def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:

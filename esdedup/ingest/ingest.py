@@ -15,7 +15,7 @@ from typing import Any
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import in_order
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import Change, Counts, Document, Encoded, Failure, Held, tokens_in
+from esdedup.models import Change, Counts, Document, Failure, Held, tokens_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
@@ -30,6 +30,7 @@ from esdedup.records.documents import (
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -229,7 +230,7 @@ class _Writer:
         report, refused = self._write(documents, [self.batch.own[row] for row in rows])
         if not self.renews_marks:
             ours = (each.ours[self.batch.meta.field] for each in documents)
-            report += IngestReport(without_words=sum('"wordless":' in each for each in ours))
+            report += IngestReport(without_words=sum(each.is_wordless for each in ours))
         self._refuse({rows[at]: reason for at, reason in refused.items()})
         return report, {documents[at].id for at in refused}
 

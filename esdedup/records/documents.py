@@ -8,11 +8,13 @@ import numpy as np
 import xxhash
 
 from esdedup.exceptions import RecordError
-from esdedup.models import FIELD, Document, Encoded
+from esdedup.models import FIELD, Document
 from esdedup.models import MARKS as MARKS
 from esdedup.records.files import BadRecord, Record
+from esdedup.sketch.packed import Packed, pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
-from esdedup.sketch.sketch import sketch, token_fields, token_json
+from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
@@ -95,20 +97,20 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
         else to_json(without(item.record.source, fields), f"document {item.id!r}")
         for item in items
     ]
-    ours: list[dict[str, str]] = [{} for _ in items]
+    ours: list[dict[str, Packed]] = [{} for _ in items]
     for one in meta.all:
         texts: list[str | None] = [item.text for item in items]
         if one.text_fields != meta.text_fields:
             # While an index changes its text fields, a document may lack the text of one of them.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
-        tokens: dict[str | None, str] = {}
+        tokens: dict[str | None, bytes] = {}
         for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
             some = distinct[first : first + _SKETCHED_AT_ONCE]
-            tokens.update(zip(some, token_json(sketch(some, one.scheme), one.scheme), strict=True))
+            tokens.update(zip(some, pack(sketch(some, one.scheme), one.scheme), strict=True))
         for row, text in zip(ours, texts, strict=True):
             if text in tokens:
-                row[one.field] = tokens[text]
+                row[one.field] = Packed(one.scheme, tokens[text])
     return [
         Encoded(item.id, source, fields, marks_in=meta.marks_field)
         for item, source, fields in zip(items, sources, ours, strict=True)

@@ -134,8 +134,13 @@ def text_digests(normalised: Iterable[str]) -> list[str]:
     equal, so collisions must be infeasible to construct, which they are not with XXH3.
     """
     encoded = (text.encode("utf-8", "surrogatepass") for text in normalised)
+    return written_digests([hashlib.blake2b(text, digest_size=16).digest() for text in encoded])
+
+
+def written_digests(digests: Iterable[bytes]) -> list[str]:
+    """Return digests of 16 bytes as text."""
     # Two more bytes fill the last of 24 characters, so that all are written at once.
-    raw = b"".join([hashlib.blake2b(text, digest_size=16).digest() + b"\0\0" for text in encoded])
+    raw = b"".join([each + b"\0\0" for each in digests])
     written = base64.urlsafe_b64encode(raw).decode("ascii")
     return [written[at : at + 22] for at in range(0, len(written), 24)]
 

@@ -12,12 +12,12 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
-    Encoded,
     Held,
     Share,
     Statistics,
     WriteReport,
 )
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.window import Window
 

@@ -21,7 +21,6 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
-    Encoded,
     Failure,
     Held,
     Share,
@@ -34,7 +33,7 @@ from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
-    document_line,
+    document_lines,
     lines_to_change,
     lines_to_create,
     place_of,
@@ -55,6 +54,7 @@ from esdedup.stores.elastic.queries import (
     unread_paths,
 )
 from esdedup.stores.elastic.templates import replace_meta
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, without_tokens
 from esdedup.stores.to_json import to_json
 
@@ -151,8 +151,8 @@ class ClusterStore:
         verb = "create" if create else "index"
         ids = (to_json(each.id, "an id") for each in documents)
         actions = [
-            (each.id, f'{{"{verb}":{{"_id":{id}}}}}\n'.encode() + document_line(each))
-            for id, each in zip(ids, documents, strict=True)
+            (each.id, f'{{"{verb}":{{"_id":{id}}}}}\n'.encode() + line)
+            for id, each, line in zip(ids, documents, document_lines(documents), strict=True)
         ]
         try:
             report = self.cluster.bulk(actions, self.where, self._path)

@@ -26,7 +26,6 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
-    Encoded,
     Failure,
     Held,
     Share,
@@ -36,6 +35,7 @@ from esdedup.models import (
 )
 from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
@@ -47,6 +47,7 @@ from esdedup.stores.sqlite.tables import (
     columns,
     columns_for,
     columns_of,
+    every_columns,
     listed_as,
     value_of,
 )
@@ -130,7 +131,7 @@ class LocalStore:
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         # Before the transaction, because other processes wait for it.
-        rows = [*map(columns_of, documents)]
+        rows = every_columns(documents)
         with self._writing() as tables:
             if create:
                 taken = tables.insert(rows)

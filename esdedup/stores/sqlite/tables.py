@@ -27,9 +27,9 @@ from esdedup.models import (
     CandidateQuery,
     Candidates,
     Document,
-    Encoded,
 )
 from esdedup.stores.changes import merged
+from esdedup.stores.encoded import Encoded, fields_of
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta, without_tokens
 from esdedup.stores.to_json import to_json
@@ -355,15 +355,25 @@ def _is_mark(name: str, value: Any) -> bool:
     return name in MARKS and (value is None or type(value) in (str, int, float))
 
 
-def columns_of(document: Document | Encoded) -> Columns:
+def every_columns(documents: Sequence[Document | Encoded]) -> list[Columns]:
+    """Return the columns of documents. Raises RecordError if one can't be stored."""
+    tokens = iter(fields_of([each for each in documents if isinstance(each, Encoded)]))
+    return [
+        columns_of(each) if isinstance(each, Document) else _columns_of(each, next(tokens))
+        for each in documents
+    ]
+
+
+def _columns_of(document: Encoded, ours: Mapping[str, str]) -> Columns:
+    if ours.keys() != {FIELD}:
+        return columns_of(document.document)
+    values = map(document.marks.get, MARKS) if document.marks else ()
+    return Columns(document.id, document.source, ours[FIELD], *values)
+
+
+def columns_of(document: Document) -> Columns:
     """Return the columns of a document. Raises RecordError if it can't be stored."""
     of = f"document {document.id!r}"
-    if isinstance(document, Encoded):
-        tokens = document.ours.get(FIELD)
-        if tokens is None or len(document.ours) > 1:
-            return columns_of(document.document)
-        values = map(document.marks.get, MARKS) if document.marks else ()
-        return Columns(document.id, document.source, tokens, *values)
     if not is_unicode(document.id):
         raise RecordError(f"{of}: the id is not valid Unicode")
     source = {name: value for name, value in document.source.items() if name != FIELD}

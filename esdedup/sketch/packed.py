@@ -1,0 +1,67 @@
+"""The digest and the tokens of a document in as few bytes as they need.
+
+A document is its digest, in 16 bytes, and, if its text has shingles, its tokens: of each sketch of
+the scheme the values of `Sketch.token_values`, little-endian. A local file stores these bytes.
+"""
+
+import base64
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import Sketches, written_digests
+from esdedup.text.arrays import U64
+
+DIGEST_BYTES = 16
+
+
+class Packed(NamedTuple):
+    """The digest and the tokens of one document, as `pack` writes them."""
+
+    scheme: Scheme
+    data: bytes
+
+    @property
+    def is_wordless(self) -> bool:
+        """Return whether there are no tokens, because the text has no shingle."""
+        return len(self.data) == DIGEST_BYTES
+
+
+def layout(scheme: Scheme) -> np.dtype[Any]:
+    """Return the type of a document with tokens: "digest", and the values of each `Sketch.key`."""
+    tokens = [
+        (each.key, np.min_scalar_type((1 << each.bits) - 1).newbyteorder("<"), (each.tokens,))
+        for each in scheme.sketches
+    ]
+    return np.dtype([("digest", np.void, DIGEST_BYTES), *tokens])
+
+
+def pack(sketches: Sketches, scheme: Scheme) -> list[bytes]:
+    """Return the digest and the tokens of each text in bytes."""
+    decoded = base64.urlsafe_b64decode("".join([f"{each}AA" for each in sketches.digests]))
+    digests = [decoded[at : at + DIGEST_BYTES] for at in range(0, len(decoded), DIGEST_BYTES + 2)]
+    filled = np.flatnonzero(sketches.filled)
+    made = np.empty(filled.size, layout(scheme))
+    for each in scheme.sketches:
+        made[each.key] = each.token_values(sketches.values[each.name][filled])
+    whole, size = made.tobytes(), made.itemsize
+    for at, row in enumerate(filled.tolist()):
+        digests[row] += whole[at * size + DIGEST_BYTES : (at + 1) * size]
+    return digests
+
+
+def unpack(rows: Sequence[bytes], scheme: Scheme) -> Sketches:
+    """Return the sketches that `pack` wrote. Raises ValueError for bytes of another length."""
+    form, sizes = layout(scheme), np.fromiter(map(len, rows), np.int64, len(rows))
+    filled = sizes != DIGEST_BYTES
+    if (sizes[filled] != form.itemsize).any():
+        raise ValueError(f"tokens of {DIGEST_BYTES} or {form.itemsize} bytes are expected")
+    whole = np.frombuffer(b"".join(compress(rows, filled)), form)
+    values: dict[str, U64] = {}
+    for each in scheme.sketches:
+        values[each.name] = np.zeros((len(rows), each.width), np.uint64)
+        values[each.name][filled] = each.stored_values(whole[each.key].astype(np.uint64))
+    return Sketches(written_digests([row[:DIGEST_BYTES] for row in rows]), filled, values)

@@ -1,0 +1,45 @@
+"""Packed tokens are those of the sketches they were packed from."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup import MinHash, Shingling, Signature, SimHash
+from esdedup.sketch.packed import DIGEST_BYTES, Packed, layout, pack, unpack
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import sketch, token_json
+
+SCHEMES = [
+    Scheme(),
+    Scheme((MinHash(bands=70, rows=1, token_bits=12),), shingling=Shingling("char", 5)),
+    Scheme((MinHash(token_bits=60), SimHash(size=128, segments=6), Signature(3))),
+    Scheme((SimHash(segments=32), SimHash(segments=2, name="wide"))),
+]
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=20),
+    st.sampled_from(SCHEMES),
+)
+def test_packed_tokens_are_those_of_the_sketches(texts: list[str], scheme: Scheme) -> None:
+    made = sketch(["", "one two three", *texts], scheme)
+    rows = pack(made, scheme)
+    assert token_json(unpack(rows, scheme), scheme) == token_json(made, scheme)
+    wordless = [Packed(scheme, row).is_wordless for row in rows]
+    assert wordless == [not each for each in made.filled.tolist()]
+
+
+def test_tokens_take_as_few_bytes_as_they_need() -> None:
+    (row,) = pack(sketch(["one two three"], Scheme()), Scheme())
+    assert len(row) == layout(Scheme()).itemsize == DIGEST_BYTES + 12 * 4 + 4 * 2
+    (whole,) = np.frombuffer(row, layout(Scheme()))
+    assert [*whole["simhash"]] == [*np.frombuffer(row[-8:], "<u2")]
+
+
+def test_bytes_of_another_length_are_refused() -> None:
+    (row,) = pack(sketch(["one two three"], Scheme()), Scheme())
+    assert pack(unpack([], Scheme()), Scheme()) == []
+    for wrong in (row[:-1], row[:15], b"", row + row):
+        with pytest.raises(ValueError, match="16 or 72 bytes"):
+            unpack([row, wrong], Scheme())
