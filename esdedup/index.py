@@ -378,7 +378,8 @@ class Index:
         if groups is None:
             groups = self.groups(on_step=on_step, grouping=grouping, **options)
         meta = self.meta_of(groups.grouping.limits)
-        plan = Dedup(self.store, meta, self.scheme.id, groups, action, to, Path(log or name))
+        beside = None if to is None else self.store.beside(to)
+        plan = Dedup(self.store, meta, self.scheme.id, groups, action, beside, Path(log or name))
         return plan.apply() if apply else plan
 
     def undo(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esdedup.exceptions import RecordError, StoreError, UsageError
+from esdedup.exceptions import RecordError, StoreError
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
 from esdedup.ingest.renew import digests
@@ -139,8 +139,9 @@ class DedupReport(Counts):
 class Dedup:
     """Duplicates of an index, and the report of their removal.
 
-    scheme: id of the index's scheme. to: index that duplicates are moved to. log: file that
-    `Index.undo` accepts; None if there was nothing to change. report: None before `apply`.
+    scheme: id of the index's scheme. destination: an index of the same scheme to move them to;
+    created if there is none. log: file that `Index.undo` accepts; None if there was nothing to
+    change. report: None before `apply`.
     """
 
     store: Store = field(repr=False)
@@ -148,7 +149,7 @@ class Dedup:
     scheme: str
     groups: Groups
     action: Action
-    to: str | None
+    destination: Store | None = field(repr=False)
     log: Path | None
     report: DedupReport | None = None
 
@@ -158,67 +159,39 @@ class Dedup:
         Every document is logged whole before it is changed. A document that was changed since it
         was compared is skipped. on_report: called after each page with its report.
 
-        Raises UsageError if the log exists, and the errors of the store. The same call again
+        Raises UsageError if the log exists, SchemeMismatch for a destination of another scheme,
+        StoreError if judgements changed since the groups were found, if the log can't be written,
+        or if the name means other indices by now, and the errors of the store. The same call again
         resumes, with another log.
         """
         if not self.groups.duplicates or self.log is None:
             return replace(self, log=None, report=DedupReport())
+        if self.action != "delete":
+            require_settled(self.store, self.meta)
+        self._require_judged()
+        there = self.destination
+        stored = None if there is None else there.meta()
+        if there is not None and stored is not None:
+            stored.require(self.meta, there.where)
         header = RunHeader(
             self.store.index,
             self.store.address,
             self.scheme,
             self.meta.marks_field,
             self.action,
-            self.to,
+            None if there is None else there.index,
             self.groups.grouping.to_json(),
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        destination = None if self.to is None else self.store.beside(self.to)
-        run = Removal(self.store, self.meta, self.groups, self.action, destination)
-        run.check()
         with LogWriter(self.log, header) as log:
-            return replace(self, report=run.carry_out(log, on_report))
+            if there is not None and stored is None:
+                there.create(replace(self.meta, next=None))
+            return replace(self, report=self._carry_out(log, on_report))
 
-
-@dataclass(frozen=True)
-class Removal:
-    """A run that deletes, marks or moves the duplicates of groups.
-
-    destination: an index of the same scheme to move them to; created if there is none.
-    """
-
-    store: Store
-    meta: IndexMeta
-    groups: Groups
-    action: Action
-    destination: Store | None = None
-
-    def check(self) -> None:
-        """Check that the run can begin.
-
-        Raises StoreError if judgements changed since the groups were found, UsageError for a
-        destination that is not wanted, and SchemeMismatch for one of another scheme.
-        """
-        there = self.destination
-        if (self.action == "move") != (there is not None and there.where != self.store.where):
-            raise UsageError("to move documents, and only then, name another index to move them to")
-        if self.action != "delete":
-            require_settled(self.store, self.meta)
-        self._require_judged()
-        stored = None if there is None else there.meta()
-        if there is not None and stored is not None:
-            stored.require(self.meta, there.where)
-
-    def carry_out(
-        self, log: LogWriter, on_report: Callable[[DedupReport], None] | None = None
+    def _carry_out(
+        self, log: LogWriter, on_report: Callable[[DedupReport], None] | None
     ) -> DedupReport:
-        """Log and change all documents, some pages at the same time, and return their counts.
-
-        Raises the errors of the store, and StoreError if the log can't be written, if judgements
-        changed since the groups were found, or if the name means other indices by now.
-        """
-        if self.destination is not None and self.destination.meta() is None:
-            self.destination.create(replace(self.meta, next=None))
+        """Log and change all documents, some pages at the same time, and return their counts."""
         heads, rows = self.groups.representative, self.groups.duplicate_rows
         if self.action == "mark":
             rows = np.union1d(rows, heads[rows])

@@ -17,7 +17,7 @@ from esdedup.exceptions import StoreUnavailable
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import FIELD, Document, Failure, Held
 from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
-from esdedup.removal.remove import DedupReport, Removal
+from esdedup.removal.remove import Dedup, DedupReport
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
@@ -99,46 +99,41 @@ def answers(place: Place) -> list[Any]:
     return [[[(match.id, match.similarity) for match in some] for some in found], pairs]
 
 
-class Log(LogWriter):
-    """A log that does something else after a plan, or what became of it, was written."""
-
-    def __init__(self, path: Path, action: Action, to: str | None = None) -> None:
-        header = RunHeader("i", "a", META.scheme.id, FIELD, action, to, {}, "2026-01-01")
-        super().__init__(path, header)
-        self.then: Callable[[], None] = lambda: None
-        self.finally_: Callable[[], None] = lambda: None
-
-    def plan(self, lines: Sequence[str]) -> None:
-        super().plan(lines)
-        self.then()
-
-    def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
-        self.finally_()
-        super().settle(done, failures)
-
-
+Nothing = Callable[[], None]
 Apply = Callable[..., DedupReport]
 
 
 @pytest.fixture
-def apply(store: Store, there: Store, tmp_path: Path) -> Apply:
-    """Find the groups, do something, and take the duplicates out."""
+def apply(store: Store, there: Store, monkeypatch: pytest.MonkeyPatch) -> Apply:
+    """Find the groups, do something, and take the duplicates out.
+
+    then, finally_: called after a plan was written to the log, and before what became of it.
+    """
 
     def do(
         action: Action = "delete",
-        before: Callable[[], None] = lambda: None,
-        then: Callable[[], None] = lambda: None,
-        finally_: Callable[[], None] = lambda: None,
+        before: Nothing = lambda: None,
+        then: Nothing = lambda: None,
+        finally_: Nothing = lambda: None,
         by: Store = store,
     ) -> DedupReport:
+        class Log(LogWriter):
+            def plan(self, lines: Sequence[str]) -> None:
+                super().plan(lines)
+                then()
+
+            def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
+                finally_()
+                super().settle(done, failures)
+
         groups = find_groups(store, META, Grouping(method="components"))
         before()
-        destination = there if action == "move" else None
-        Removal(store, META, groups, action, destination).check()
-        log = Log(tmp_path / "log.jsonl.zst", action, destination.index if destination else None)
-        log.then, log.finally_ = then, finally_
-        with log:
-            return Removal(by, META, groups, action, destination).carry_out(log)
+        monkeypatch.setattr("esdedup.removal.remove.LogWriter", Log)
+        to = there if action == "move" else None
+        plan = Dedup(by, META, META.scheme.id, groups, action, to, Path("log.jsonl.zst"))
+        report = plan.apply().report
+        assert report is not None
+        return report
 
     return do
 
@@ -317,7 +312,7 @@ def test_an_answer_that_was_lost(
 
 @clusters
 def test_an_alias_that_means_another_index_ends_the_run(
-    place: Place, others: Place, there: Store, store: Store, tmp_path: Path
+    place: Place, others: Place, there: Store, store: Store, apply: Apply
 ) -> None:
     fill(store, sources(60))
     fill(there, sources(60))
@@ -328,12 +323,11 @@ def test_an_alias_that_means_another_index_ends_the_run(
         others.call("PUT", f"/_alias/{alias}")
 
     place.call("PUT", f"/_alias/{alias}")
-    with esdedup.open(place.target, alias) as index:
-        groups = index.groups()
-        log = Log(tmp_path / "log.zst", "delete")
-        log.finally_ = point_elsewhere
-        with pytest.raises(esdedup.StoreError, match=f"means {others.index} now"), log:
-            Removal(index.store, META, groups, "delete").carry_out(log)
+    with (
+        esdedup.open(place.target, alias) as index,
+        pytest.raises(esdedup.StoreError, match=f"means {others.index} now"),
+    ):
+        apply("delete", finally_=point_elsewhere, by=index.store)
     assert (len(whole(store)), len(whole(there))) == (140, 240)
 
 
