@@ -18,6 +18,7 @@ from esdedup.proxy import http
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.rewriting import READABLE, Rewriter, pieces
+from esdedup.proxy.settings import Settings
 from esdedup.proxy.upstream import Upstream
 
 _Kind = Literal["own", "pass", "bulk", "document", "update"]
@@ -35,24 +36,17 @@ log = logging.getLogger(__name__)
 class Service:
     """Passes requests to the upstream, documents with their tokens.
 
-    connections: the most clients. head_seconds: for the head of a request.
+    settings: of this process alone. Raises UsageError if one is wrong.
     """
 
-    connections = 1000
-    head_seconds = 10.0
-
-    def __init__(
-        self, upstream: Upstream, memory: int = 256 << 20, body_seconds: float = 60.0
-    ) -> None:
-        """memory: bytes of the process. body_seconds: that a client may be silent in a body.
-
-        Raises UsageError if the memory does not suffice.
-        """
-        self.upstream = upstream
-        self._body_seconds = body_seconds
-        self._schemes = Schemes(upstream)
-        self._rewriter = Rewriter(self._schemes, memory)
-        self.metrics = upstream.metrics
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.upstream = Upstream(
+            settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout
+        )
+        self._schemes = Schemes(self.upstream)
+        self._rewriter = Rewriter(self._schemes, settings.max_memory)
+        self.metrics = self.upstream.metrics
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serve one ASGI scope."""
@@ -67,7 +61,7 @@ class Service:
             await self.upstream.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._http(http.Request(scope, receive, send, self._body_seconds))
+            await self._http(http.Request(scope, receive, send, self.settings.body_timeout))
 
     async def _http(self, request: http.Request) -> None:
         begun = time.monotonic()

@@ -60,9 +60,7 @@ class Request:
     finished: set at the end of the body.
     """
 
-    def __init__(
-        self, scope: Message, receive: Receive, send: Send, seconds: float | None = None
-    ) -> None:
+    def __init__(self, scope: Message, receive: Receive, send: Send, seconds: float) -> None:
         """seconds: that the client may be silent before the end of the body."""
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]

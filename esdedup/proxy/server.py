@@ -23,7 +23,6 @@ from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.settings import Settings
-from esdedup.proxy.upstream import Upstream
 
 _LARGEST_HEAD = 16 << 10
 """Bytes of a request line and headers. After more, the servers read nothing further from the
@@ -54,7 +53,7 @@ def serve(settings: Settings) -> None:
         max_memory=settings.max_memory // settings.processes,
         max_connections=-(-settings.max_connections // settings.processes),
     )
-    _service(each)
+    Service(each)
     if settings.certificate:
         _tls(settings)
     elif settings.key or settings.client_ca:
@@ -109,16 +108,7 @@ def _application(settings: Settings) -> Service:
         most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     logs.configure(settings.log_format)
-    return _service(settings)
-
-
-def _service(settings: Settings) -> Service:
-    """Return the application. Raises UsageError."""
-    upstream = Upstream(settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout)
-    service = Service(upstream, settings.max_memory, settings.body_timeout)
-    service.connections = settings.max_connections
-    service.head_seconds = settings.head_timeout
-    return service
+    return Service(settings)
 
 
 def _renew(settings: Settings, config: uvicorn.Config) -> None:
@@ -188,6 +178,7 @@ class _Connection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._service: Any = self.app
+        self._settings: Settings = self._service.settings
         self._head_timer: asyncio.TimerHandle | None = None
         self._head = 0
         """Bytes of the head so far."""
@@ -197,8 +188,8 @@ class _Connection(HttpToolsProtocol):
         super().connection_made(transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ
-        if len(self.connections) > self._service.connections:
-            log.warning("refused a connection: %d are open", self._service.connections)
+        if len(self.connections) > self._settings.max_connections:
+            log.warning("refused a connection: %d are open", self._settings.max_connections)
             self._refuse(503, "service_unavailable", "too many connections")
         else:
             self._time_head()
@@ -255,7 +246,7 @@ class _Connection(HttpToolsProtocol):
         """Ignore it: such clients expect the answer in HTTP/1.1."""
 
     def _time_head(self) -> None:
-        self._head_timer = self.loop.call_later(self._service.head_seconds, self._head_late)
+        self._head_timer = self.loop.call_later(self._settings.head_timeout, self._head_late)
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
@@ -266,10 +257,9 @@ class _Connection(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._time_head()
             return
-        log.warning("closed a connection: no whole head in %g s", self._service.head_seconds)
-        self._refuse(
-            408, "request_timeout", f"no whole head came in {self._service.head_seconds:g} s"
-        )
+        late = f"no whole head came in {self._settings.head_timeout:g} s"
+        log.warning("closed a connection: %s", late)
+        self._refuse(408, "request_timeout", late)
 
     def _refuse(self, status: int, kind: str, reason: str) -> None:
         """Answer by an error and close the connection."""

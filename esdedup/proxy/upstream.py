@@ -28,18 +28,8 @@ log = logging.getLogger(__name__)
 class Upstream:
     """The servers behind the proxy. Adds no header and follows no redirect."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        ca_certs: str | None = None,
-        timeout: float = 3600.0,
-        metrics: Metrics | None = None,
-    ) -> None:
-        """timeout: seconds that the upstream may stay silent. metrics: of the whole service.
-
-        Raises UsageError if url is wrong.
-        """
+    def __init__(self, url: str, *, ca_certs: str | None = None, timeout: float = 3600.0) -> None:
+        """timeout: seconds that the upstream may stay silent. Raises UsageError for a wrong url."""
         address = url if "://" in url else f"http://{url}"
         if "@" in split_address(address, url).netloc:
             raise UsageError(
@@ -49,7 +39,7 @@ class Upstream:
             self.url = httpx.URL(address)
         except httpx.InvalidURL as error:
             raise UsageError(f"upstream {url!r}: {error}") from error
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
         self._prefix = self.url.raw_path.rstrip(b"/")
         silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
         self._extensions = {"timeout": silent.as_dict()}
@@ -72,11 +62,7 @@ class Upstream:
 
     @asynccontextmanager
     async def exchange(
-        self,
-        method: str,
-        target: bytes,
-        headers: Headers,
-        body: bytes | AsyncIterable[bytes] | None = None,
+        self, method: str, target: bytes, headers: Headers, body: AsyncIterable[bytes] | None = None
     ) -> AsyncIterator[httpx.Response]:
         """Yield an answer whose body is still to be read.
 
@@ -88,14 +74,11 @@ class Upstream:
         if self._prefix and ".." in re.split(r"[/\\]", path):
             reason = "the path could leave that of the upstream"
             raise Failed.error(400, "illegal_argument_exception", reason)
-        # httpx names the host and the length. Uvicorn has answered an expectation already.
-        replaced = {b"host", b"expect"}
-        if isinstance(body, bytes):
-            replaced.add(b"content-length")
+        # httpx names the host. Uvicorn has answered an expectation already.
         request = httpx.Request(
             method,
             self.url,
-            headers=[pair for pair in _end_to_end(headers) if pair[0] not in replaced],
+            headers=[pair for pair in _end_to_end(headers) if pair[0] not in (b"host", b"expect")],
             content=body,
             extensions={**self._extensions, "target": self._prefix + target},
         )
@@ -118,7 +101,7 @@ class Upstream:
             raise Failed.error(status, kind, reason) from error
 
     async def forward(
-        self, request: Request, headers: Headers, content: bytes | AsyncIterable[bytes] | None
+        self, request: Request, headers: Headers, content: AsyncIterable[bytes] | None
     ) -> None:
         """Send a client's request on, and pass the answer back while it arrives. Raises Failed.
 
@@ -129,11 +112,9 @@ class Upstream:
             passed = _end_to_end(response.headers.raw)
             await request.answer(response.status_code, passed, response.aiter_raw())
 
-    async def ask(
-        self, method: str, target: bytes, headers: Headers, body: bytes | None = None
-    ) -> Answer:
+    async def ask(self, method: str, target: bytes, headers: Headers) -> Answer:
         """Return a whole answer, its body as it came. Raises Failed."""
-        async with self.exchange(method, target, headers, body) as response:
+        async with self.exchange(method, target, headers) as response:
             whole = b"".join([chunk async for chunk in response.aiter_raw()])
             return Answer(response.status_code, _end_to_end(response.headers.raw), whole)
 

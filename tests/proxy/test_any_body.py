@@ -18,6 +18,7 @@ from esdedup.proxy import metadata, rewriting
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Request
 from esdedup.proxy.metadata import Schemes
+from esdedup.proxy.settings import Settings
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
@@ -92,11 +93,11 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
     """Send a body through the proxy, which reads two actions at a time."""
 
     async def exchange() -> httpx.Response:
-        upstream = Upstream(url)
-        transport = httpx.ASGITransport(Service(upstream))  # type: ignore[arg-type]
+        service = Service(Settings(upstream=url))
+        transport = httpx.ASGITransport(service)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
             answer = await client.post(f"/{name}/_bulk", content=body, headers=NDJSON)
-        await upstream.close()
+        await service.upstream.close()
         return answer
 
     with mock.patch.object(rewriting, "_BATCH_ACTIONS", 2):
@@ -131,7 +132,7 @@ def test_a_long_body_does_not_delay_a_shorter_one() -> None:
         receive = mock.AsyncMock(return_value={"type": "http.request", "body": body})
         scope = {"method": "POST", "raw_path": b"/_bulk", "query_string": b"", "headers": []}
         with contextlib.ExitStack() as held:
-            request = Request(scope, receive, mock.AsyncMock())
+            request = Request(scope, receive, mock.AsyncMock(), 60.0)
             file, outcomes = await rewriter.rewrite(request, None, "bulk", held)
             assert (file.tell(), outcomes) == (len(body), {"no_scheme": count})
         ended.append(count)

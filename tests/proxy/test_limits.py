@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ import pytest
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
 from esdedup.proxy.app import Service
-from esdedup.proxy.upstream import Upstream
+from esdedup.proxy.settings import Settings
 from tests.helpers.http import HTTP
 from tests.proxy.conftest import GZIP, JSON, MB, NDJSON, connect, items, metric, post, source
 from tests.servers.enriching import Enriching
@@ -151,10 +152,10 @@ def test_health_and_metrics(proxy: Enriching, name: str) -> None:
 
 
 def test_too_little_memory_is_rejected() -> None:
-    upstream = Upstream("http://127.0.0.1:9")
+    little = Settings(upstream="http://127.0.0.1:9", max_memory=64 * MB)
     with pytest.raises(UsageError, match=r"--max-memory of 64 MB .* use \d+ MB") as caught:
-        Service(upstream, 64 * MB)
-    Service(upstream, int(str(caught.value).split()[-2]) * MB)
+        Service(little)
+    Service(replace(little, max_memory=int(str(caught.value).split()[-2]) * MB))
 
 
 def upload_slowly(proxy: Enriching, name: str, ended: threading.Event) -> int:
