@@ -141,22 +141,17 @@ def choices(
         if bands is None or bands * rows > banded.permutations or bands > MAX_TOKENS:
             continue
         made = replace(banded, bands=bands, rows=rows)  # type: ignore[call-arg]
-        whole = scheme.replaced(made)
+        sketches = scheme.replaced(made).sketches
         swaps = made.swaps(Limits(threshold=threshold))
         found.append(
             Choice(
                 made,
-                sum(each.tokens for each in whole.sketches),
+                sum(each.tokens for each in sketches),
                 bands * banding.probes(rows, swaps),
-                bytes_a_document(whole),
+                _BYTES_OF_THE_FIELD + sum(each.tokens * each.token_bytes for each in sketches),
                 banding.expected_recall(threshold, bands, rows, 1, swaps),
                 expectation(neighbours, threshold, made, swaps),
                 rows == best,
             )
         )
     return found
-
-
-def bytes_a_document(scheme: Scheme) -> float:
-    """Return the estimated bytes of the field of one document in an index of Elasticsearch."""
-    return _BYTES_OF_THE_FIELD + sum(each.tokens * each.token_bytes for each in scheme.sketches)

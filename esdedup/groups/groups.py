@@ -89,13 +89,8 @@ class Grouping:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of all parameters."""
-        own = {
-            "method": self.method,
-            "keep": str(self.keep),
-            "exact": self.exact,
-            "split_templates": self.split_templates,
-        }
-        return {**asdict(self.limits), **own}
+        own = asdict(self) | {"keep": str(self.keep)}
+        return {**own.pop("limits"), **own}
 
 
 @dataclass(frozen=True)

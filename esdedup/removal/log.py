@@ -27,6 +27,7 @@ from esdedup.stores.private_files import open_private, sync_folder
 from esdedup.stores.to_json import json_fault, to_json
 
 Action = Literal["delete", "mark", "move"]
+IN_THE_PAST: Mapping[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 _KIND = "esdedup dedup"
 _VERSION, _READABLE = 2, (1, 2)

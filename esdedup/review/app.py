@@ -54,15 +54,10 @@ def review_of(
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(place, target=target)
     index, jobs = Index(quick), Jobs()
-
-    def opened() -> Index:
-        return Index(place)
-
-    found = FoundGroups(index, opened, grouping, jobs)
+    found = FoundGroups(index, lambda: Index(place), grouping, jobs)
     return Review(
         index=index,
         scheme=index.scheme.id,
-        open=opened,
         write=write,
         show=tuple(show),
         folder=Path.cwd(),

@@ -14,7 +14,7 @@ from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.marks import differing
 from esdedup.index import Index
 from esdedup.models import MARKS
-from esdedup.removal.log import LogReader
+from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
@@ -31,7 +31,6 @@ _MOST = 20
 """Failures of a run on the page, the first ones, and logs, the last ones."""
 _SECONDS = 2.0
 """Time limit for counting the documents of runs that are still removed."""
-_IN_WORDS = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 
 @dataclass
@@ -94,7 +93,7 @@ class Decide:
             most=_MOST,
             logs=[_counted(review.index, log, ends) for log in logs[:_MOST]],
             more_logs=len(logs[_MOST:]),
-            done=_IN_WORDS,
+            done=IN_THE_PAST,
             **plan,
         )
 
@@ -104,7 +103,7 @@ class Decide:
         action, listed = _wanted(given), self._listed()
         if not len(listed):
             raise UsageError("there are no duplicates to remove")
-        done, plan = _IN_WORDS[action], self._plan(listed)
+        done, plan = IN_THE_PAST[action], self._plan(listed)
         return self.review.page("confirm.html", listed=listed, action=action, done=done, **plan)
 
     def run(self, given: Given) -> Response:
@@ -115,7 +114,7 @@ class Decide:
             raise UsageError("nothing was deleted: type the word delete to do so")
         what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
-        run = Run(f"{action.capitalize()} {what}", _IN_WORDS[action], total)
+        run = Run(f"{action.capitalize()} {what}", IN_THE_PAST[action], total)
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
@@ -149,7 +148,7 @@ class Decide:
                 job.on_step("documents", run.report.settled, run.total)
 
             try:
-                with self.review.open() as index:
+                with self.review.found.open() as index:
                     work(index, on_report)
             finally:
                 # The documents are others now.

@@ -71,7 +71,7 @@ class Judge:
         return self.review.page("drawing.html", title=title, error=job.error)
 
     def _draw(self, job: Job) -> None:
-        with self.review.open() as index:
+        with self.review.found.open() as index:
             step = functools.partial(job.on_step, "Documents compared")
             sample = draw(index.store, index.meta, on_drawn=step)
         listed = self.review.found.listed() if self.of_groups else None

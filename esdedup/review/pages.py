@@ -68,13 +68,12 @@ class Review:
     """The state that all pages share.
 
     scheme: its id, which an error page shows though the store is away.
-    open: opens the index once more, for long work in a job. show: fields that are shown beside
-    texts. folder: of the logs. root: the path of all pages, which no other program knows.
+    show: fields that are shown beside texts. folder: of the logs. root: the path of all pages,
+    which no other program knows.
     """
 
     index: Index
     scheme: str
-    open: Callable[[], Index]
     write: bool
     show: tuple[str, ...]
     folder: Path

@@ -17,11 +17,10 @@ from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.groups.groups import joined_though_unlike
 from esdedup.models import Failure
-from esdedup.removal.log import Action, LogReader
+from esdedup.removal.log import IN_THE_PAST, Action, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 
-_DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 _FAILURES_SHOWN = 5
 
 
@@ -88,7 +87,7 @@ def dedup_command(
             capital(wanted),
             groups.duplicates + (len(groups) if wanted == "mark" else 0),
             lambda so_far: so_far.settled,
-            lambda so_far: f"{count(so_far.done, 'document')} {_DONE[wanted]}",
+            lambda so_far: f"{count(so_far.done, 'document')} {IN_THE_PAST[wanted]}",
             f", or restore them: esdedup undo {plan.log}",
         ) as on_report:
             done = plan.apply(on_report)
@@ -96,7 +95,7 @@ def dedup_command(
     counts = {
         "groups": len(groups),
         "duplicates": groups.duplicates,
-        _DONE[wanted]: report.done,
+        IN_THE_PAST[wanted]: report.done,
         "unchanged": report.unchanged,
         "gone": report.gone,
     }
@@ -139,7 +138,7 @@ def undo_command(
         scheme = index.scheme.id
         documents = sum(map(len, reader.pages()))
         moved = f" to {header.to!r}" if header.to is not None else ""
-        changed = f"{count(documents, 'document')} {_DONE[header.action]}{moved}"
+        changed = f"{count(documents, 'document')} {IN_THE_PAST[header.action]}{moved}"
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
         if reader.damage is not None:
             message(f"{reader.damage}; what follows can't be restored")

@@ -165,11 +165,6 @@ def candidates_of(answer: Mapping[str, Any]) -> Candidates:
     return Candidates(found, total["relation"] != "eq" or total["value"] > len(found))
 
 
-def bucket_body(field: str, token: str) -> dict[str, Any]:
-    """Return the search that counts the documents whose field holds a token."""
-    return {"size": 0, "track_total_hits": True, "query": {"term": {field: token}}}
-
-
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
     return [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
 

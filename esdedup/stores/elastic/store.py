@@ -41,7 +41,6 @@ from esdedup.stores.elastic.bulk import (
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.errors import SeveralIndices, reason_of
 from esdedup.stores.elastic.queries import (
-    bucket_body,
     candidates_body,
     candidates_of,
     documents_of,
@@ -319,7 +318,8 @@ class ClusterStore:
             return documents_of(hits)
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        bodies = (bucket_body(f"{meta.field}.{key}", token) for token in tokens)
+        queries = ({"term": {f"{meta.field}.{key}": token}} for token in tokens)
+        bodies = ({"size": 0, "track_total_hits": True, "query": each} for each in queries)
         answers = self.cluster.searches(self._path, bodies, self.where)
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
