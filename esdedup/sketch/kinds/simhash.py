@@ -24,6 +24,7 @@ from esdedup.text.shingles import distinct, shingle
 Weighting = Literal["tf", "binary"]
 
 _LANE_CAPACITY = 255
+_LANES = np.uint64(0x0101010101010101)
 _MAX_SEGMENT_BITS = 60
 
 
@@ -104,8 +105,11 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
     pieces = -(-counts // _LANE_CAPACITY)
     first_piece = offsets_of(pieces)[:-1]
     starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * _LANE_CAPACITY
-    octets = hashes.astype("<u8").view(np.uint8).reshape(-1, 8)
-    lanes = np.unpackbits(octets, axis=1, bitorder="little").view("<u8")
-    by_piece = np.add.reduceat(lanes, starts, axis=0).view(np.uint8).astype(np.int64)
-    ones[filled] = np.add.reduceat(by_piece, first_piece, axis=0)
+    lanes = [np.add.reduceat((hashes >> np.uint64(bit)) & _LANES, starts) for bit in range(8)]
+    # Lane i of the sums of bit k counts bit 8 * i + k.
+    octets = np.stack(lanes, axis=1).astype("<u8").view(np.uint8).reshape(-1, 8, 8)
+    by_piece = octets.swapaxes(1, 2).reshape(-1, 64).astype(np.int64)
+    if starts.size > filled.size:
+        by_piece = np.add.reduceat(by_piece, first_piece, axis=0)
+    ones[filled] = by_piece
     return ones
