@@ -34,7 +34,7 @@ from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.stores import BulkPolicy, LocalStore, changes
+from esdedup.stores import BulkPolicy, changes, stored_meta
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.judgements import (
@@ -91,14 +91,7 @@ class Index:
         """
         if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
             self._read_at = time.monotonic()
-            if (stored := self.store.meta()) is None:
-                named = f"-i {self.store.index}"
-                attach = f"`esdedup attach {named}` and `esdedup backfill {named}`"
-                others = f". If other programs write to it, run {attach}"
-                raise IndexNotFound(
-                    f"{self.store.where} does not exist or holds no esdedup tokens: index"
-                    f" documents first{'' if isinstance(self.store, LocalStore) else others}"
-                )
+            stored = stored_meta(self.store)
             if self._meta is None:
                 # `esdedup switch` may change it later, while the index is open.
                 stored.require(self._wanted(stored), self.store.where)

@@ -142,26 +142,26 @@ def snippet(text: Any) -> str:
     return line.plain
 
 
-def check_page(option: str, path: Path) -> None:
+def check_page(path: Path) -> None:
     """Raise UsageError if a page can't be written, before any work."""
     if path.is_dir():
-        raise UsageError(f"{option} {path}: Is a directory")
+        raise UsageError(f"--output {path}: Is a directory")
     if not path.parent.is_dir():
-        raise UsageError(f"{option} {path}: there is no folder {path.parent}")
+        raise UsageError(f"--output {path}: there is no folder {path.parent}")
 
 
-def write_page(option: str, path: Path, page: str) -> None:
+def write_page(path: Path, page: str) -> None:
     """Write a page that only its owner may read, unless the file holds something else."""
     try:
         if path.is_file():
             with path.open("rb") as file:
                 if file.read(10) not in (b"", page[:10].encode()):
                     other = "it exists, and holds something else: name another"
-                    raise UsageError(f"{option} {path}: {other}")
+                    raise UsageError(f"--output {path}: {other}")
         with open_private(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
             file.write(page)
     except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}") from error
+        raise UsageError(f"--output {path}: {error.strerror}") from error
 
 
 def message(*texts: str | None) -> None:

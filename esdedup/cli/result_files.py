@@ -28,7 +28,7 @@ class ResultFile:
         """Raise UsageError if the file can't be written. inputs: files that the command reads."""
         if (path := self.output) is None:
             return
-        check_page("--output", path)
+        check_page(path)
         if path.suffix not in (".parquet", ".arrow", ".jsonl"):
             raise UsageError(f"--output {path}: end the name in .parquet, .arrow or .jsonl")
         if path.suffix != ".jsonl":

@@ -20,13 +20,12 @@ import numpy as np
 from esdedup.exceptions import RecordError, StoreError
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
-from esdedup.ingest.renew import digests
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.removal.log import Action, Entry, LogWriter, RunHeader
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import text_at
-from esdedup.stores.judgements import read_judgements
+from esdedup.stores.judgements import digests_of, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 
@@ -239,7 +238,7 @@ class Dedup:
                 f"{self.store.where} means {', '.join(map(str, new))} now, and another index when"
                 " this run began: find the groups again"
             )
-        digest_of = _text_digests(held.values(), self.meta)
+        digest_of = self._digests(held.values())
         originals = self._originals(rows)
         there = [] if self.destination is None else self.destination.hold(list(held))
         sources = {id: one.document.source for id, one in held.items()}
@@ -304,8 +303,12 @@ class Dedup:
         heads = self.groups.representative[rows].tolist()
         digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
         held = self.store.hold(list(digest_of), [*self.meta.text_fields])
-        found = _text_digests(held, self.meta)
+        found = self._digests(held)
         return {id for id, digest in digest_of.items() if found.get(id) == digest}
+
+    def _digests(self, held: Iterable[Held]) -> dict[str, str]:
+        texts, normalisation = self.meta.text_fields, self.meta.scheme.normalisation
+        return digests_of((one.document for one in held), texts, normalisation)
 
     def _planned(
         self, row: int, held: Held, digest: str | None, originals: set[str]
@@ -344,10 +347,3 @@ class Dedup:
         held = [entry.held for entry in entries]
         report = change_held(self.store, held, lambda some: [*map(decision, some)], gone=CHANGED)
         return report.failures
-
-
-def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:
-    """Return the digests of the documents' present texts, by id, if they have a text."""
-    texts = {one.id: text_at(one.document.source, meta.text_fields) for one in held}
-    with_text = {id: text for id, text in texts.items() if text is not None}
-    return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from esdedup.arguments import check_list
-from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.marks import (
     DOCUMENTS_AT_ONCE,
     NO_MARKS,
@@ -31,7 +31,7 @@ from esdedup.groups.marks import (
 from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped
-from esdedup.stores import Cluster
+from esdedup.stores import Cluster, stored_meta
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.errors import PointInTimeLost
@@ -79,7 +79,7 @@ def read_index(
         raise UsageError(f"fields: the column {min(taken)!r} is there already")
     connection = _connection(target, credentials)
     with _opened(connection, index) as store:
-        meta = _meta_of(store)
+        meta = stored_meta(store)
         if slices is None:
             wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
             slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
@@ -122,7 +122,7 @@ def write_groups(
     if collapse_ready:
         wanted = wanted.withColumn("group", F.coalesce("group", "id"))
     with _opened(connection, index) as store:
-        meta = _meta_of(store)
+        meta = stored_meta(store)
         if read_judgements(store, meta).acting:
             raise UsageError(
                 f"{store.where} has judgements of esdedup review, which Spark does not apply:"
@@ -214,12 +214,3 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 def _opened(connection: Connection, index: str, *, known: bool = False) -> closing[ClusterStore]:
     """Open an index for the time of a `with`. known: as of `Cluster`."""
     return closing(ClusterStore(Cluster(connection, known=known), index))
-
-
-def _meta_of(store: ClusterStore) -> IndexMeta:
-    """Return the scheme and text fields of an index. Raises IndexNotFound."""
-    if (meta := store.meta()) is None:
-        raise IndexNotFound(
-            f"{store.where} does not exist or holds no esdedup tokens: index documents first"
-        )
-    return meta

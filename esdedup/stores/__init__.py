@@ -7,15 +7,18 @@ clusters only. CONTRIBUTING.md describes how to add a store.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from esdedup.exceptions import IndexNotFound
 from esdedup.stores.base import Store
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.bulk import BulkPolicy
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.store import LocalStore
 
 __all__ = [
     "BulkPolicy", "Cluster", "ClusterStore", "LocalStore", "Store", "Target", "reached",
+    "stored_meta",
 ]  # fmt: skip
 
 Target = str | Connection | Cluster
@@ -33,3 +36,15 @@ def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluste
         yield cluster
     finally:
         cluster.close()
+
+
+def stored_meta(store: Store) -> IndexMeta:
+    """Return an index's own description of its tokens. Raises IndexNotFound without one."""
+    if (meta := store.meta()) is None:
+        advice = f"{store.where} does not exist or holds no esdedup tokens: index documents first"
+        if not isinstance(store, LocalStore):
+            named = f"-i {store.index}"
+            commands = f"`esdedup attach {named}` and `esdedup backfill {named}`"
+            advice += f". If other programs write to it, run {commands}"
+        raise IndexNotFound(advice)
+    return meta

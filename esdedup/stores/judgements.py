@@ -170,7 +170,8 @@ def judge(
     sorted_pairs = [sorted(pair, key=natural) for pair in pairs]
     normalisation, now = meta.scheme.normalisation, _now()
     ids = dict.fromkeys(id for pair in sorted_pairs for id in pair)
-    digest_of = _digests(store, meta, ids, normalisation)
+    documents = store.get(list(ids), [*meta.text_fields])
+    digest_of = digests_of(documents, meta.text_fields, normalisation)
     if missing := [id for id in ids if id not in digest_of]:
         raise StoreError(f"{store.where} has no document {missing[0]!r} with a text")
     same = normalisation, similarity, now, drawn
@@ -231,9 +232,12 @@ def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple
     """Convert the judgements to digests of the index's normalisation."""
     wanted = meta.scheme.normalisation
     former = [each for each in pairs if each.normalisation != wanted]
+    if not former:
+        return tuple(pairs)
     ids = {id for each in former for id in (each.left, each.right)}
-    used = {wanted, *(each.normalisation for each in former)} if former else ()
-    digest_of = {each: _digests(store, meta, ids, each) for each in used}
+    used = {wanted, *(each.normalisation for each in former)}
+    documents = store.get(list(ids), [*meta.text_fields])
+    digest_of = {each: digests_of(documents, meta.text_fields, each) for each in used}
 
     def now(judged: Judgement) -> Judgement | None:
         if judged.normalisation == wanted:
@@ -247,12 +251,11 @@ def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple
     return tuple(each for each in map(now, pairs) if each is not None)
 
 
-def _digests(
-    store: Store, meta: IndexMeta, ids: Iterable[str], normalisation: Normalisation
+def digests_of(
+    documents: Iterable[Document], text_fields: Sequence[str], normalisation: Normalisation
 ) -> dict[str, str]:
-    """Return the digests of documents' texts as they are now, by id, if they have a text."""
-    documents = store.get(list(ids), [*meta.text_fields])
-    texts = {each.id: text_at(each.source, meta.text_fields) for each in documents}
+    """Return the digests of documents' texts, by id, if they have a text."""
+    texts = {each.id: text_at(each.source, text_fields) for each in documents}
     with_text = {id: text for id, text in texts.items() if text is not None}
     _, digests = normalised_digests(list(with_text.values()), normalisation)
     return dict(zip(with_text, digests, strict=True))

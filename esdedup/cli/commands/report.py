@@ -25,14 +25,14 @@ def report_command(
     loads nothing. Nothing in the index changes. With the same options, dedup finds the same groups.
     """
     file = output or Path(f"{file_name(target.index)}.report.html")
-    check_page("--output", file)
+    check_page(file)
     with target.open() as index, Progress() as progress:
         found = index.report(
             work=index.place.work_folder("report"),
             on_step=progress.step,
             grouping=grouping,
         )
-    write_page("--output", file, found.html(target.index))
+    write_page(file, found.html(target.index))
     if as_json:
         print_json({"index": target.index, **found.to_json()})
     else:

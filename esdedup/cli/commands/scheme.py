@@ -107,7 +107,7 @@ def scheme_command(
     found = choices(threshold, recall, neighbours, base)
     made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
     if output is not None:
-        write_page("--output", output, json_line(made.to_json()))
+        write_page(output, json_line(made.to_json()))
     if as_json:
         answer = made.to_json()
         if drawn is not None:
