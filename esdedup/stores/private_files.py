@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,17 +12,9 @@ _MOST_BYTES = 150
 """The longest part of a file's name; systems allow 255 bytes for a whole one."""
 
 
-def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) -> IO[Any]:
-    """Open a file as `open` does; a new one gets mode 0600, an existing one keeps its own.
-
-    follow: False raises OSError for a symbolic link. options: those of `open`.
-    """
-    more = getattr(os, "O_CLOEXEC", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
-
-    def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | more, 0o600)
-
-    return open(path, mode, opener=opener, **options)
+def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
+    """Open a file as `open` does; a new one gets mode 0600, an existing one keeps its own."""
+    return open(path, mode, opener=partial(os.open, mode=0o600), **options)
 
 
 def sync_folder(folder: Path) -> None:
