@@ -6,6 +6,7 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,8 @@ class Report:
     def html(self, index: str = "the index") -> str:
         """Return a page with the texts of examples, which loads nothing. index: for the title."""
         scheme = self.scheme.describe(max(1, self.statistics.documents))
-        return page("report", report=self, index=index, bars=bars, scheme=scheme)
+        worded = partial(in_words, self.grouping)
+        return page("report", report=self, index=index, bars=bars, scheme=scheme, in_words=worded)
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the main figures in words: (name, value, remark)."""
@@ -175,12 +177,12 @@ class Report:
             ("equal text", f"{self.equal:,}", "as their representative, once normalised"),
         ]
 
-    def in_words(self, value: float) -> str:
-        """Return a similarity, or a distance, as text."""
-        if self.grouping.by_distance:
-            return f"{value:g} bit{'' if value == 1 else 's'}"
-        # Only equal texts are shown as 1.
-        return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
+
+def in_words(grouping: Grouping, value: float) -> str:
+    """Return a similarity, or a distance, as text. Only equal texts are shown as 1."""
+    if grouping.by_distance:
+        return f"{value:g} bit{'' if value == 1 else 's'}"
+    return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
 
 
 def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:

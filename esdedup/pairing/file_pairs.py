@@ -26,7 +26,6 @@ from esdedup.stores.mapping import IndexMeta
 _BYTES_A_SHARE = 64 << 20
 """Texts of a share, which is in memory until it is written."""
 
-
 _Read = tuple[Part, list[BadRecord]]
 """The documents of a chunk of one file, and its other records."""
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed, Request
@@ -40,8 +40,6 @@ _IN_MEMORY = 1 << 12
 _PIECE = 1 << 18
 _PROGRAM = 88 << 20
 """Bytes of a process that serves clients and holds no body."""
-
-_Result = TypeVar("_Result")
 
 
 def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
@@ -196,7 +194,7 @@ async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _at_once(work: Callable[..., _Result], *arguments: Any) -> _Result:
+async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
     return work(*arguments)
 
 

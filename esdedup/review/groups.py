@@ -7,7 +7,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from esdedup.analysis.report import summaries
+from esdedup.analysis.report import in_words, summaries
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
@@ -15,7 +15,7 @@ from esdedup.groups.templates import split_templates
 from esdedup.pairing.scan import texts_in
 from esdedup.review.found import Listed
 from esdedup.review.pages import Given, Review
-from esdedup.review.texts import ShownPair, alone, measured, pair_of
+from esdedup.review.texts import ShownPair, alone, pair_of
 from esdedup.search.warnings import missing_pairs, not_compared
 
 _GROUPS = 20
@@ -164,9 +164,7 @@ def described(
     heads = [int(listed.heads[at]) for at in positions]
     rows = []
     for each in summaries(index.store, index.meta, groups, heads):
-        least = each.farthest
-        measures = (None, int(least)) if groups.grouping.by_distance else (least, None)
-        far = measured(*measures, equal=least == 1.0)
+        far = in_words(groups.grouping, each.farthest)
         rows.append((each.representative, each.documents, far, each.text or "It no longer exists"))
     return rows
 

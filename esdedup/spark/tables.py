@@ -32,16 +32,16 @@ class JobTables:
     """The tables of one job.
 
     folder: its own, a path or URI of the cluster's file system. result: the name of the only table
-    that stays; None for none.
+    that stays.
     """
 
     spark: SparkSession
     folder: str
-    result: str | None
+    result: str
 
     @staticmethod
     @contextmanager
-    def of(spark: SparkSession, work: str | None, result: str | None = None) -> Iterator[JobTables]:
+    def of(spark: SparkSession, work: str | None, result: str) -> Iterator[JobTables]:
         """Yield the tables of a new job, in a new folder within `work`, removed if the job fails.
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
@@ -68,7 +68,7 @@ class JobTables:
             with suppress(PySparkException, Py4JError):
                 tables.remove("")
             raise
-        tables.remove("tables" if result else "")
+        tables.remove("tables")
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
         """Write a table, and return it as read from there."""

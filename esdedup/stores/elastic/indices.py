@@ -147,8 +147,7 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
 
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
     """Return whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
-    given = mapping.get("_source") if isinstance(mapping, Mapping) else None
-    source = given if isinstance(given, Mapping) else {}
+    source = mapping.get("_source", {})
     modes = str(source.get("mode")).lower(), mode.lower()
     disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in modes
     return disabled, [name for name in ("includes", "excludes") if source.get(name)]
