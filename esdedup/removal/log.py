@@ -129,7 +129,7 @@ class LogWriter:
             ) from error
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
-        self._write([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
+        self.append([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
         sync_folder(path.parent)
 
     def __enter__(self) -> Self:
@@ -146,22 +146,19 @@ class LogWriter:
             # After Ctrl-C, threads may be about to write more.
             self._fault = f"log file {self.path}: the run has ended"
 
-    def plan(self, lines: Sequence[str]) -> None:
-        """Write the lines of a page; they are on the disk when this returns.
-
-        Several threads may write pages. Raises StoreError after the end of the run, or a failure.
-        """
-        self._write(lines)
-
     def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
         """Write the result of the page."""
         left = [{"id": each.id, "reason": each.reason} for each in failures]
-        self._write([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
+        self.append([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
 
     def _end(self) -> None:
-        self._write([json.dumps({"end": self._digest.hexdigest()})])
+        self.append([json.dumps({"end": self._digest.hexdigest()})])
 
-    def _write(self, lines: Sequence[str]) -> None:
+    def append(self, lines: Sequence[str]) -> None:
+        """Write lines, such as the plan of a page; they are on the disk when this returns.
+
+        Several threads may write. Raises StoreError after the end of the run, or a failure.
+        """
         block = "".join(line + "\n" for line in lines).encode()
         with self._one:
             if self._fault:

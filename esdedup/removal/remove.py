@@ -258,7 +258,7 @@ class Dedup:
                 except RecordError as error:
                     failures.append(Failure(id, f"it can't be logged: {error}"))
         if entries:
-            log.plan(lines)
+            log.append(lines)
             done, left = self._change(entries, row_of)
             failures += left
         if entries or failures:
