@@ -186,6 +186,13 @@ def _alone_with_each_index() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder, in which each test runs."""
+    with contextlib.chdir(tmp_path):
+        yield tmp_path
+
+
 @pytest.fixture(scope="session")
 def java() -> Iterator[None]:
     """Java for Spark: that of the servers."""
@@ -211,31 +218,22 @@ def url_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
         provider.stop()
 
 
-@pytest.fixture(scope="session")
-def elasticsearch_url(url_of: Callable[[str], str]) -> str:
-    """Elasticsearch 9, shared by the whole run: use indices of your own, as on the others."""
-    return url_of("elasticsearch_url")
+def address_of(server: str) -> Any:
+    """Return the fixture of the address of a server that the whole run shares."""
+
+    def address(url_of: Callable[[str], str]) -> str:
+        return url_of(server)
+
+    return pytest.fixture(address, scope="session", name=server)
 
 
-@pytest.fixture(scope="session")
-def elasticsearch8_url(url_of: Callable[[str], str]) -> str:
-    return url_of("elasticsearch8_url")
-
-
-@pytest.fixture(scope="session")
-def opensearch_url(url_of: Callable[[str], str]) -> str:
-    return url_of("opensearch_url")
-
-
-@pytest.fixture(scope="session")
-def secured_elasticsearch_url(url_of: Callable[[str], str]) -> str:
-    """Elasticsearch 9 with TLS and users; the address as `SecuredNode.url`."""
-    return url_of("secured_elasticsearch_url")
-
-
-@pytest.fixture(scope="session")
-def secured_opensearch_url(url_of: Callable[[str], str]) -> str:
-    return url_of("secured_opensearch_url")
+# Use indices of your own.
+elasticsearch_url = address_of("elasticsearch_url")
+elasticsearch8_url = address_of("elasticsearch8_url")
+opensearch_url = address_of("opensearch_url")
+# With TLS and users, as `SecuredNode.url`.
+secured_elasticsearch_url = address_of("secured_elasticsearch_url")
+secured_opensearch_url = address_of("secured_opensearch_url")
 
 
 @pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
@@ -314,9 +312,8 @@ def delete_indices(url: str, prefix: str) -> None:
 
 
 @pytest.fixture
-def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of an index of this test alone, and of others behind it, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
+def name(url: str) -> Iterator[str]:
+    """The name of an index of this test alone, and of others behind it."""
     made = f"esdedup-test-{uuid.uuid4().hex[:12]}"
     yield made
     delete_indices(url, made)

@@ -1,7 +1,6 @@
 """esdedup explain: what is said of a pair holds by every other way to know it."""
 
 import re
-import uuid
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import esdedup
 from esdedup.analysis.explain import Explanation
 from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import MOST_SWAPS, expected_recall
-from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command
 
 ROOT = Path(__file__).parents[2]
@@ -72,34 +70,30 @@ def test_what_met_is_what_a_search_meets(file: Path) -> None:
 
 
 @pytest.mark.on_every_server
-def test_tokens_that_met_are_stored_in_both(url: str) -> None:
-    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
-    try:
-        with esdedup.open(url, name) as index:
-            index.add(DOCUMENTS)
-            pair = index.explain("d", "e")
-        assert pair.left.stored_tokens == pair.right.stored_tokens == "current"
-        stored = [call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in ("d", "e")]
-        for each in pair.sketches:
-            met = {token.split(":")[1] for token in each.met}
-            assert met == {*stored[0][each.name]} & {*stored[1][each.name]} != set()
-        assert [each["digest"] for each in stored] == [pair.left.digest, pair.right.digest]
+def test_tokens_that_met_are_stored_in_both(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        index.add(DOCUMENTS)
+        pair = index.explain("d", "e")
+    assert pair.left.stored_tokens == pair.right.stored_tokens == "current"
+    stored = [call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in ("d", "e")]
+    for each in pair.sketches:
+        met = {token.split(":")[1] for token in each.met}
+        assert met == {*stored[0][each.name]} & {*stored[1][each.name]} != set()
+    assert [each["digest"] for each in stored] == [pair.left.digest, pair.right.digest]
 
-        call(url, "POST", f"/{name}/_update/d?refresh=true", {"doc": {"text": "all new text here"}})
-        call(url, "PUT", f"/{name}/_doc/bare?refresh=true", {"text": "not by us"})
-        foreign = {**stored[1], "scheme": "v1-000000000000"}
-        call(url, "POST", f"/{name}/_update/e?refresh=true", {"doc": {FIELD: foreign}})
-        for ids, states in (("d bare", ["stale", "none"]), ("a e", ["current", "other scheme"])):
-            ran = esdedup_command(url, "explain", *ids.split(), "--index", name)
-            assert ran.status == 0, ran.err
-            (line,) = ran.json
-            assert [line[side]["stored_tokens"] for side in ("left", "right")] == states
-        assert line["warnings"][0].startswith("e: its stored tokens are of another scheme")
-        ran = esdedup_command(url, "explain", "d", "nobody", "--index", name)
-        assert ran.status == 1
-        assert "has no document 'nobody'" in ran.err
-    finally:
-        delete_index(url, name)
+    call(url, "POST", f"/{name}/_update/d?refresh=true", {"doc": {"text": "all new text here"}})
+    call(url, "PUT", f"/{name}/_doc/bare?refresh=true", {"text": "not by us"})
+    foreign = {**stored[1], "scheme": "v1-000000000000"}
+    call(url, "POST", f"/{name}/_update/e?refresh=true", {"doc": {FIELD: foreign}})
+    for ids, states in (("d bare", ["stale", "none"]), ("a e", ["current", "other scheme"])):
+        ran = esdedup_command(url, "explain", *ids.split(), "--index", name)
+        assert ran.status == 0, ran.err
+        (line,) = ran.json
+        assert [line[side]["stored_tokens"] for side in ("left", "right")] == states
+    assert line["warnings"][0].startswith("e: its stored tokens are of another scheme")
+    ran = esdedup_command(url, "explain", "d", "nobody", "--index", name)
+    assert ran.status == 1
+    assert "has no document 'nobody'" in ran.err
 
 
 def test_exact_duplicates(file: Path) -> None:

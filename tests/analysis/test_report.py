@@ -17,12 +17,6 @@ from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.places import Place, clusters, local
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def near_duplicates(groups: int = 20) -> list[dict[str, str]]:
     """Groups of one to six texts, English and Chinese, of which some are copies."""
     rng = random.Random(7)

@@ -82,22 +82,16 @@ WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("options", "reason"), WRONG, ids=str)
-def test_wrong_usage(
-    options: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_wrong_usage(options: list[str], reason: str, folder: Path) -> None:
     done = run_command("scheme", *options)
     assert (done.status, done.out) == (2, "")
     assert reason in done.err
     assert "Traceback" not in done.err
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("limits", ["0.3 0.95", "0.05 0.999", "0.02 0.9", "0.5 0.99999", "0.01 1"])
-def test_a_scheme_by_the_advice_of_a_warning_ends_it(
-    limits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_scheme_by_the_advice_of_a_warning_ends_it(limits: str) -> None:
     Path("a.jsonl").write_text('{"id": "a", "text": "one two three four"}\n')
     threshold, recall = limits.split()
     query = ["similar", "--text", "one two", "--threshold", threshold]

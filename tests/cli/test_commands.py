@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import typer
 
 from esdedup.admin.backfill import backfill
 from esdedup.cli.app import COMMANDS, app
-from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, fill, run_command, write_lines
 from tests.helpers.processes import (
     await_documents,
@@ -52,10 +49,9 @@ def counts(**given: int) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "articles.jsonl", ARTICLES)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    write_lines(folder / "articles.jsonl", ARTICLES)
+    return folder
 
 
 def run(*arguments: str, status: int = 0, **options: Any) -> Ran:
@@ -350,19 +346,6 @@ def test_a_killed_run_is_completed_by_doing_it_again(number: int, status: int) -
     assert stats["documents"] == stats["sketched"] == 20_000
 
 
-@pytest.fixture(params=["elasticsearch", "opensearch"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
-@pytest.fixture
-def name(url: str) -> Iterator[str]:
-    made = f"esdedup-test-{uuid.uuid4().hex[:12]}"
-    yield made
-    delete_index(url, made)
-
-
 @pytest.mark.on_every_server
 def test_backfill_reports_documents_that_came_meanwhile(
     url: str, name: str, monkeypatch: pytest.MonkeyPatch
@@ -386,7 +369,9 @@ def test_backfill_reports_documents_that_came_meanwhile(
 
 @pytest.mark.on_every_server
 def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
-    product = "opensearch" if "OpenSearch" in store_of(url, name) else "elasticsearch"
+    run("index", "articles.jsonl", "--url", url, "--index", name)
+    (stats,) = run("stats", "--url", url, "--index", name).json
+    product = "opensearch" if "OpenSearch" in stats["store"] else "elasticsearch"
     accepted = (
         credentials("ann", "pa:ss word"),
         credentials("key", "hidden1", "ApiKey"),
@@ -408,12 +393,6 @@ def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
         run(*here, "--cert-fingerprint", proxy.fingerprint[::-1], status=1)
     plain = run("stats", "--index", name, "--url", url.replace("http:", "https:"), status=1)
     assert "try http://" in plain.err
-
-
-def store_of(url: str, name: str) -> str:
-    run("index", "articles.jsonl", "--url", url, "--index", name)
-    (stats,) = run("stats", "--url", url, "--index", name).json
-    return str(stats["store"])
 
 
 def test_a_run_that_the_server_ends_names_what_it_did(url: str, name: str) -> None:

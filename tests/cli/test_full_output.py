@@ -23,9 +23,8 @@ pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /d
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "same.jsonl", [{"id": str(n), "text": words(n // 3)} for n in range(30)])
+def folder(folder: Path) -> None:
+    write_lines(folder / "same.jsonl", [{"id": str(n), "text": words(n // 3)} for n in range(30)])
     assert run_command("index", "same.jsonl").status == 0
 
 

@@ -29,8 +29,7 @@ DOCUMENTS = [
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "documents.db"
     with esdedup.open(path) as index:
         index.add(DOCUMENTS)
@@ -82,10 +81,7 @@ def test_reasons_of_a_server_are_shown(proxy: Proxy, status: int, retry_for: str
     assert [line for line in failed.err.splitlines() if line.startswith("Error")][1:] == []
 
 
-def test_names_and_arguments_are_shown(
-    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_names_and_arguments_are_shown(proxy: Proxy) -> None:
     write_lines(Path("bad.jsonl"), [{"id": "x\x1b[2J", "text": ["\x9b"]}, "{\x1b"])
     for arguments in (
         ("stats", "--db", "absent/\x1b[2J"),

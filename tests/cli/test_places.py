@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import delete_index
 from tests.helpers.commands import call, fill, run_command, write_lines
 
 ESDEDUP = str(Path(sys.executable).parent / "esdedup")
@@ -20,12 +18,11 @@ SAME = [{"id": str(n), "text": "one two three four five"} for n in range(3)]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "same.jsonl", SAME)
+def folder(folder: Path) -> Path:
+    write_lines(folder / "same.jsonl", SAME)
     text = "some words of ours"
     write_lines(Path("a.jsonl"), [{"id": "a", "text": text}, {"id": "b"}, {"id": "c", "text": "x"}])
-    return tmp_path
+    return folder
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -42,38 +39,34 @@ def test_an_empty_value_is_refused(folder: Path, name: str, value: str) -> None:
         assert {path.name for path in folder.iterdir()} == {"a.jsonl", "same.jsonl"}
 
 
-def test_reports_name_the_cluster(folder: Path, url: str) -> None:
-    name = f"esdedup-places-{uuid.uuid4().hex[:12]}"
+def test_reports_name_the_cluster(url: str, name: str) -> None:
     with_password = url.replace("http://", "http://user:s3cret@")
     place = {"index": name, "address": url}
     target = ["--index", name, "--url", with_password]
-    try:
-        call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
-        fill(url, name, {each["id"]: {"text": each["text"]} for each in SAME})
-        bare = run_command("group", *target)
-        assert (bare.status, f"run `esdedup attach -i {name}`" in bare.err) == (1, True)
-        attached = run_command("attach", *target)
-        assert f"got the field 'esdedup' at {url}" in attached.err
-        for acting in ("pairs", "group", "dedup"):
-            bare = run_command(acting, *target)
-            assert (bare.status, bare.out) == (1, "")
-            assert f"has tokens of its scheme: run `esdedup backfill -i {name}`" in bare.err
-        commands = [
-            ["backfill"],
-            ["index", "same.jsonl"],
-            ["group"],
-            ["dedup", "--apply", "--action", "delete", "--yes", "--log", "log"],
-            ["undo", "log", "--yes"],
-        ]
-        for command in commands:
-            # The log names the index.
-            ran = run_command(*command, *(target[2:] if command[0] == "undo" else target))
-            assert ran.json, ran
-            assert all(place.items() <= report.items() for report in ran.json), ran
-            assert "s3cret" not in ran.out + ran.err
-        assert "s3cret" not in Path("log").read_text()
-    finally:
-        delete_index(url, name)
+    call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
+    fill(url, name, {each["id"]: {"text": each["text"]} for each in SAME})
+    bare = run_command("group", *target)
+    assert (bare.status, f"run `esdedup attach -i {name}`" in bare.err) == (1, True)
+    attached = run_command("attach", *target)
+    assert f"got the field 'esdedup' at {url}" in attached.err
+    for acting in ("pairs", "group", "dedup"):
+        bare = run_command(acting, *target)
+        assert (bare.status, bare.out) == (1, "")
+        assert f"has tokens of its scheme: run `esdedup backfill -i {name}`" in bare.err
+    commands = [
+        ["backfill"],
+        ["index", "same.jsonl"],
+        ["group"],
+        ["dedup", "--apply", "--action", "delete", "--yes", "--log", "log"],
+        ["undo", "log", "--yes"],
+    ]
+    for command in commands:
+        # The log names the index.
+        ran = run_command(*command, *(target[2:] if command[0] == "undo" else target))
+        assert ran.json, ran
+        assert all(place.items() <= report.items() for report in ran.json), ran
+        assert "s3cret" not in ran.out + ran.err
+    assert "s3cret" not in Path("log").read_text()
 
 
 def test_an_option_counts_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,11 @@ from tests.helpers.commands import run_command, words, write_lines
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     records = [{"id": str(n), "text": words(n // 3)} for n in range(300)]
-    write_lines(tmp_path / "articles.jsonl", records)
+    write_lines(folder / "articles.jsonl", records)
     monkeypatch.setattr(esdedup.cli.output, "SECONDS_A_LINE", 0.0)
-    return tmp_path
+    return folder
 
 
 def test_lines_hold_the_number_of_documents_the_rate_and_the_time_left() -> None:

@@ -18,8 +18,7 @@ METRICS = [["-t", "0.5"], ["--sketch", "simhash"]]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(esdedup.tabular, "_ROWS_AT_ONCE", 7)
     rows = [
         {
@@ -28,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         }
         for n in range(24)
     ]
-    write_lines(tmp_path / "rows.jsonl", [*rows, {"id": "alone", "text": "something else"}])
-    return tmp_path
+    write_lines(folder / "rows.jsonl", [*rows, {"id": "alone", "text": "something else"}])
+    return folder
 
 
 def rows_of(path: str) -> list[dict[str, Any]]:

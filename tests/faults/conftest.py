@@ -1,4 +1,4 @@
-"""What tests of faults share: a cluster of three nodes, and an empty folder for each test."""
+"""What tests of faults share: a cluster of three nodes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +7,6 @@ import pytest
 
 from tests.servers.cluster import Cluster, start_cluster
 from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, Server, refusing
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dead letters go there."""
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)

@@ -17,12 +17,11 @@ DOCUMENTS = [{"id": f"d{n}", "text": words(n - n % 3 // 2, 12)} for n in range(6
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for each in SMALL_PAGES:
         monkeypatch.setattr(*each)
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
-    return tmp_path
+    write_lines(folder / "documents.jsonl", DOCUMENTS)
+    return folder
 
 
 def run(place: Place, *arguments: str) -> dict[str, Any]:

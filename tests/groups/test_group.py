@@ -194,12 +194,6 @@ ALONE = (None,) * 4
 """The marks of a document without a group."""
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where work folders are made."""
-    monkeypatch.chdir(tmp_path)
-
-
 def opened(target: list[str]) -> esdedup.Index:
     return esdedup.open(target[1], *target[3:])
 

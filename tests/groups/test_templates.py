@@ -28,11 +28,6 @@ class Setting(TypedDict):
 SETTING: Setting = {"method": "components", "threshold": 0.6}
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def letters(count: int = 24) -> list[dict[str, str]]:
     """Letters, and a copy of the first and of the sixth."""
     texts = [

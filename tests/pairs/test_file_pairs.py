@@ -16,12 +16,6 @@ from tests.helpers.processes import await_true, input_without_end, start_command
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def documents(count: int) -> list[dict[str, Any]]:
     """Some equal, some alike, in two languages, with ids that are text or numbers."""
     made: list[dict[str, Any]] = []

@@ -23,11 +23,10 @@ GROUP = ("group", "--db", "a.db", "--work", "work")
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(folder: Path) -> Path:
     with esdedup.open("a.db") as index:
         index.add([{"id": f"d{n}", "text": words(n // 2, 12)} for n in range(12)])
-    return tmp_path
+    return folder
 
 
 def stopped(path: Path) -> Path:

@@ -35,12 +35,6 @@ from tests.servers.proxy import Proxy
 ACTIONS: list[Action] = ["delete", "mark", "move"]
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where logs go."""
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def others(place: Place) -> Iterator[Place]:
     """Another index in the same store."""

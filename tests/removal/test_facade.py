@@ -22,8 +22,7 @@ DOCUMENTS = [{"id": f"d{number}", "text": text} for number, text in enumerate(TE
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> esdedup.Index:
-    monkeypatch.chdir(tmp_path)
+def index(tmp_path: Path) -> esdedup.Index:
     opened = esdedup.open(tmp_path / "a.db")
     opened.add(DOCUMENTS)
     return opened

@@ -40,12 +40,6 @@ THIRTY = [
 Visit = Callable[..., Visitor]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture
 def visit(tmp_path: Path) -> Visit:
     def start(*others: dict[str, Any], write: bool = False, **options: Any) -> Visitor:

@@ -69,8 +69,7 @@ class Filled:
 
 
 @pytest.fixture
-def filled(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Filled:
-    monkeypatch.chdir(tmp_path)
+def filled(place: Place) -> Filled:
     made = Filled(place.target, place.index)
     with made.open(scheme=SCHEME) as index:
         index.add({"id": id, "text": text} for id, text in TEXTS.items())

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +19,8 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 
 
 @pytest.fixture
-def name(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of an index and of a user of one test, which begins in an empty folder."""
-    monkeypatch.chdir(tmp_path)
+def name(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of an index and of a user of one test."""
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
     monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
     made = f"rights-{uuid.uuid4().hex[:10]}"

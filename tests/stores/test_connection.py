@@ -37,10 +37,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("url", WRONG)
-def test_a_wrong_address_is_refused(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_wrong_address_is_refused(url: str) -> None:
     ran = run_command("stats", environment={"ESDEDUP_URL": url})
     assert ran.status == 2
     assert ran.err.startswith("Error: URL '")
@@ -55,17 +52,14 @@ def test_a_wrong_address_is_refused(
 
 
 @pytest.mark.parametrize("name", [WRONG[0], "localhost:9200", "elastic:pw@host", "ftp://h/x"])
-def test_an_address_is_not_the_name_of_a_file(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_address_is_not_the_name_of_a_file(name: str, folder: Path) -> None:
     with pytest.raises(esdedup.UsageError, match="write https://") as caught:
         esdedup.open(name)
     assert "s3cr" not in str(caught.value)
     ran = run_command("index", "-", "--db", name, input='{"text": "x"}\n')
     assert (ran.status, "write https://" in ran.err) == (2, True)
     assert "s3cr" not in ran.err
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_names_of_files(tmp_path: Path) -> None:

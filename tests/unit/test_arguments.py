@@ -18,8 +18,7 @@ def some(value: Any) -> Any:
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
+def index() -> Any:
     opened = esdedup.open("a.db")
     opened.add([{"id": "a", "text": "one two three"}])
     return opened
@@ -78,10 +77,7 @@ def test_of_an_index(index: Any, named: str, call: Callable[[Any], object]) -> N
         ("casefold: use True or False", lambda: esdedup.Normalisation(casefold=some(3))),
     ],
 )
-def test_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, call: Callable[[], object]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_of_others(folder: Path, named: str, call: Callable[[], object]) -> None:
     with pytest.raises(UsageError, match=named):
         call()
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())

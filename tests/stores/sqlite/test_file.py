@@ -17,12 +17,6 @@ from tests.helpers.fuzz import fuzz
 from tests.helpers.processes import at_once
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture
 def ours(folder: Path) -> Path:
     """A file of ours that holds documents, their marks and their listed tokens, and is closed."""
