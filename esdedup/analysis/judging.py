@@ -8,7 +8,7 @@ equal text are left out: they need no judgement.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,11 +67,11 @@ class Pool:
             pairs.append(SampledPair(left, right, float(value[at]), turns[at]))
         return Pool(sample, tuple(pairs), least, value)
 
-    def in_turn(self, threshold: float, judged: Collection[tuple[str, str]]) -> list[SampledPair]:
-        """Return the pairs that are not judged, in the order in which to judge them.
+    def in_turn(self, threshold: float) -> list[SampledPair]:
+        """Return the pairs in the order in which to judge them.
 
         Half are within NEAR of the threshold; bins have equal shares, by the method of
-        Sainte-Laguë. The order depends on the pool and the threshold alone. judged: ids.
+        Sainte-Laguë. The order depends on the pool and the threshold alone.
         """
         edges = edges_from(self.sample.floor)
         middle = np.append((edges[:-1] + edges[1:]) / 2, 1.0)
@@ -82,7 +82,7 @@ class Pool:
         # A random place among equals: a rising similarity would sway judgement.
         place = _rank(number) + np.array([uniform(pair.right, pair.left) for pair in pairs])
         order = np.argsort(place / share[number])
-        return [pairs[at] for at in order.tolist() if pairs[at][:2] not in judged]
+        return [pairs[at] for at in order.tolist()]
 
     def total(self, low: float, high: float) -> float:
         """Return the estimated number of pairs in the index of a similarity in [low, high)."""

@@ -38,8 +38,8 @@ class ResultFile:
         if path.resolve() in [Path(each).resolve() for each in inputs]:
             raise UsageError(f"--output {path}: the command reads this file: name another")
 
-    def write(self, table: Tabular) -> int:
-        """Write a table to the file as a whole, or not at all, and return the number of rows."""
+    def write(self, table: Tabular) -> None:
+        """Write a table to the file as a whole, or not at all."""
         assert self.output is not None
         path = self.output.resolve()
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -47,12 +47,11 @@ class ResultFile:
             with open_private(beside, "xb") as file:
                 if path.exists():
                     shutil.copymode(path, beside)
-                written = _write(file, path.suffix, table)
+                _write(file, path.suffix, table)
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
             sync_folder(path.parent)
-            return written
         except OSError as error:
             raise StoreError(f"--output {path}: {error.strerror or error}") from error
         finally:
@@ -60,18 +59,14 @@ class ResultFile:
                 beside.unlink()
 
 
-def _write(file: IO[bytes], ending: str, table: Tabular) -> int:
-    written = 0
+def _write(file: IO[bytes], ending: str, table: Tabular) -> None:
     if ending == ".jsonl":
         for row in table.table_rows():
             line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
             file.write(json_line(line).encode())
-            written += 1
-        return written
+        return
     pa = require_pyarrow()
     make = pa.parquet.ParquetWriter if ending == ".parquet" else pa.ipc.new_file
     with make(file, table.arrow_schema()) as writer:
         for batch in table.arrow_batches():
             writer.write_batch(batch)
-            written += batch.num_rows
-    return written

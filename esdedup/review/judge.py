@@ -117,7 +117,7 @@ class Judge:
         # A pair that was judged on another page is shown in its turn: only then does it count.
         judged = {(each.left, each.right) for each in judgements.pairs if each.drawn}
         index = self.review.index
-        for left, right, *_ in _turns(pool, self.threshold, ()):
+        for left, right, *_ in _turns(pool, self.threshold):
             if (left, right) in judged:
                 continue
             found = {each.id: each for each in index.store.get([left, right])}

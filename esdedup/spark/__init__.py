@@ -12,11 +12,4 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(f"Spark needs {error.name}: pip install 'esdedup[spark]'") from error
 
-__all__ = [
-    "SparkReport",
-    "groups",
-    "read_index",
-    "report_of",
-    "similar_pairs",
-    "write_groups",
-]
+__all__ = ["SparkReport", "groups", "read_index", "report_of", "similar_pairs", "write_groups"]

@@ -48,7 +48,8 @@ def pairs_command(
             message(f"{having} the text of an earlier one: listed with the first of each text only")
         measure = "similarity" if found.metric == "jaccard" else "distance"
         if results.output is not None:
-            counts = {"documents": len(found.ids), "pairs": results.write(found)}
+            results.write(found)
+            counts = {"documents": len(found.ids), "pairs": len(found)}
             more = {"output": str(results.output.resolve())}
             output.print_counts(counts, as_json, title=str(results.output), more=more)
         elif not as_json:

@@ -108,21 +108,20 @@ def judgement(pair: SampledPair, verdict: Verdict = "duplicate", drawn: bool = T
     return Judgement(*pair[:2], verdict, digests, normal, pair.similarity, "", drawn)
 
 
-@given(st.integers(0, 2**32), st.floats(0.3, 1.0), st.integers(0, 60))
-def test_a_restart_continues_where_it_was(seed: int, threshold: float, before: int) -> None:
+@given(st.integers(0, 2**32), st.floats(0.3, 1.0))
+def test_a_restart_continues_where_it_was(seed: int, threshold: float) -> None:
     rng = np.random.default_rng(seed)
     pool = population(rng, 400).pool(rng, 200)
-    order = [pair[:2] for pair in pool.in_turn(threshold, ())]
-    assert len(order) == len(pool.pairs) == len(set(order))
-    judged = set(order[:before])
-    assert [pair[:2] for pair in pool.in_turn(threshold, judged)] == order[before:]
+    order = pool.in_turn(threshold)
+    assert len(order) == len(pool.pairs) == len({pair[:2] for pair in order})
+    assert Pool(pool.sample, pool.pairs[::-1]).in_turn(threshold) == order
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0.5, 0.7, 0.8, 0.85]))
 def test_half_of_the_judgements_are_near_the_threshold(seed: int, threshold: float) -> None:
     rng = np.random.default_rng(seed)
     pool = population(rng, 3_000).pool(rng, 800)
-    some = [pair.similarity for pair in pool.in_turn(threshold, ())[:100]]
+    some = [pair.similarity for pair in pool.in_turn(threshold)[:100]]
     near = sum(abs(each - threshold) <= NEAR + 0.011 for each in some)
     assert 45 <= near <= 60
     # The whole range has some.
@@ -195,7 +194,7 @@ def test_estimates_are_shares_and_fall_with_the_threshold(
     rng = np.random.default_rng(seed)
     some = population(rng, 800)
     pool = some.pool(rng, sample)
-    judged = some.judged(pool.in_turn(0.8, ())[:count])
+    judged = some.judged(pool.in_turn(0.8)[:count])
     found = estimates(pool, judged, THRESHOLDS)
     for each in found:
         for interval in (each.precision, each.recall):
@@ -216,7 +215,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_promise(exact: bool) ->
     for _ in range(runs):
         some = population(rng, 1_200)
         pool = some.pool(rng, 300, exact)
-        judged = some.judged(pool.in_turn(0.8, ())[:100])
+        judged = some.judged(pool.in_turn(0.8)[:100])
         for each in estimates(pool, judged, thresholds):
             truth = *some.truth(each.threshold), some.removed(each.threshold)
             for name, value in zip(names, truth, strict=True):
@@ -229,7 +228,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_promise(exact: bool) ->
 def test_pairs_that_change_sides_are_those_between_both_thresholds() -> None:
     rng = np.random.default_rng(1)
     pool = population(rng, 800).pool(rng, 300)
-    judged = Judgements(tuple(judgement(pair) for pair in pool.in_turn(0.8, ())[:40]))
+    judged = Judgements(tuple(judgement(pair) for pair in pool.in_turn(0.8)[:40]))
     sides = changing(pool, judged, 0.8, 0.7)
     assert {side[:2] for side in sides} == {p[:2] for p in pool.pairs if 0.7 <= p.similarity < 0.8}
     assert changing(pool, judged, 0.7, 0.8) == sides
