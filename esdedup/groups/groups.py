@@ -20,14 +20,7 @@ from esdedup.groups.templates import split_templates
 from esdedup.pairing.candidates import CandidatePairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
-from esdedup.pairing.scan import (
-    JUDGEMENTS,
-    OnStep,
-    ScanColumns,
-    WorkFolder,
-    sketched,
-    texts_in,
-)
+from esdedup.pairing.scan import JUDGEMENTS, OnStep, ScanColumns, WorkFolder, sketched, texts_in
 from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow, singletons
 from esdedup.pairing.verify import nearness_of

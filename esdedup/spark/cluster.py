@@ -21,13 +21,7 @@ from pyspark.sql.types import StructType
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.groups.marks import (
-    DOCUMENTS_AT_ONCE,
-    NO_MARKS,
-    Wanted,
-    require_settled,
-    write_marks,
-)
+from esdedup.groups.marks import DOCUMENTS_AT_ONCE, NO_MARKS, Wanted, require_settled, write_marks
 from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped

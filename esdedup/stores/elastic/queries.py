@@ -12,15 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from esdedup.models import (
-    MOST_SLICES,
-    Candidate,
-    CandidateQuery,
-    Candidates,
-    Document,
-    Held,
-    Share,
-)
+from esdedup.models import MOST_SLICES, Candidate, CandidateQuery, Candidates, Document, Held, Share
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _SLICES = 4
