@@ -11,8 +11,9 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, repeat
 from pathlib import Path
+from types import NoneType
 from typing import Any, BinaryIO
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
@@ -32,6 +33,8 @@ _Row = dict[str, Any] | tuple[str, str]
 """A row, or the good columns of a bad one as JSON and the reason."""
 _BAD = ValueError, ArithmeticError, LookupError, RuntimeError
 """Errors of values, also those of Arrow."""
+_AS_IT_IS = {NoneType, str, int, float, bool}
+"""Types of values that JSON has."""
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
@@ -198,8 +201,8 @@ def _rows(batch: Any) -> Iterator[_Row]:
     except _BAD:
         yield from (_row(batch[row : row + 1]) for row in range(len(batch)))
     else:
-        for row in range(len(batch)):
-            yield {name: column[row] for name, column in zip(names, columns, strict=True)}
+        rows = zip(*columns, strict=True) if names else repeat((), len(batch))
+        yield from (dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _row(batch: Any) -> _Row:
@@ -228,7 +231,8 @@ def _values(array: Any) -> list[Any]:
         array = array.cast(pa.timestamp(kind.unit, "UTC"))
     elif pa.types.is_duration(kind):
         array = array.cast(pa.int64())
-    return [*map(_plain, array.to_pylist(maps_as_pydicts="strict"))]
+    values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
+    return values if _AS_IT_IS.issuperset(map(type, values)) else [*map(_plain, values)]
 
 
 def _plain(value: Any) -> Any:

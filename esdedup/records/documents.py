@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import xxhash
 
 from esdedup.exceptions import RecordError
 from esdedup.models import FIELD, Document
@@ -18,7 +18,7 @@ from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
-from esdedup.text.arrays import U64
+from esdedup.text.arrays import I64
 
 _SKETCHED_AT_ONCE = 2_000
 """Texts. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
@@ -91,9 +91,11 @@ class NewDocument(NamedTuple):
 def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
     fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
+    names = set[str]().union(*(item.record.source for item in items))
+    has_ours = any(each.startswith(FIELD) for each in names)
     sources = [
         item.record.json
-        if item.record.json and not any(each.startswith(FIELD) for each in item.record.source)
+        if item.record.json and not has_ours
         else to_json(without(item.record.source, fields), f"document {item.id!r}")
         for item in items
     ]
@@ -104,13 +106,14 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
             # While an index changes its text fields, a document may lack the text of one of them.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
-        tokens: dict[str | None, bytes] = {}
+        tokens: dict[str | None, Packed] = {}
         for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
             some = distinct[first : first + _SKETCHED_AT_ONCE]
-            tokens.update(zip(some, pack(sketch(some, one.scheme), one.scheme), strict=True))
+            packed = pack(sketch(some, one.scheme), one.scheme)
+            tokens.update(zip(some, map(partial(Packed, one.scheme), packed), strict=True))
         for row, text in zip(ours, texts, strict=True):
             if text in tokens:
-                row[one.field] = Packed(one.scheme, tokens[text])
+                row[one.field] = tokens[text]
     return [
         Encoded(item.id, source, fields, marks_in=meta.marks_field)
         for item, source, fields in zip(items, sources, ours, strict=True)
@@ -148,6 +151,9 @@ def items_of(
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     """Return the id of a record, and whether it is the record's own."""
+    own = record.source.get(id_field or "id")
+    if type(own) is str and own.isascii() and 0 < len(own) <= MAX_ID_BYTES:
+        return own, True  # Nearly every id is so.
     if value_at(record.source, id_field or "id") is None:
         if record.spare_id is not None:
             return record.spare_id, True
@@ -187,7 +193,7 @@ def bad_record(record: Record, reason: str) -> BadRecord:
 
 
 class RepeatedIds:
-    """The ids of an input so far, as 64-bit hashes, 8 bytes an id.
+    """The ids of an input so far, as 64-bit hashes of this process, 8 bytes an id.
 
     count, first: number of records with the id of an earlier one, and the first such id.
     """
@@ -195,12 +201,12 @@ class RepeatedIds:
     def __init__(self) -> None:
         self.count = 0
         self.first: str | None = None
-        self._sorted: list[U64] = []
+        self._sorted: list[I64] = []
 
     def add(self, ids: Sequence[str]) -> int:
         """Add the ids of the next records; return the number of those that came before."""
-        every = (xxhash.xxh3_64_intdigest(id.encode()) for id in ids)
-        new, first = np.unique(np.fromiter(every, np.uint64, len(ids)), return_index=True)
+        every = np.fromiter(map(hash, ids), np.int64, len(ids))
+        new, first = np.unique(every, return_index=True)
         for each in self._sorted:
             known = each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
             new, first = new[~known], first[~known]

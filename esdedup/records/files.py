@@ -11,8 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 from pathlib import PurePath
+from types import NoneType
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
+
+import orjson
 
 from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.models import grouped
@@ -44,6 +48,9 @@ _FORMATS: dict[str, Format] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
 }
+_PLAIN = {str, int, bool, NoneType}
+"""Types of values that `orjson` writes as ENCODER does, in a tenth of the time."""
+_DIGITS = bytes(ord("0") if chr(code) in "0123456789" else code for code in range(256))
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
 
 
@@ -178,9 +185,13 @@ def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) ->
         read = _read_array if is_array else _read_rows
         yield from chunked(read(name, kind, stream), CHUNK_BYTES)
         return
-    numbered = enumerate(lines_of(stream), 1)
-    for lines in grouped(numbered, lambda line: len(line[1]), CHUNK_BYTES, most):
-        yield Chunk(partial(_read_lines, name, kind, lines))
+    first = 1
+    for lines in lines_of(stream, CHUNK_BYTES, most):
+        # Parts of about the same size.
+        step = -(-len(lines) // -(-len(lines) // most))
+        for at in range(0, len(lines), step):
+            yield Chunk(partial(_read_lines, name, kind, first + at, lines[at : at + step]))
+        first += len(lines)
 
 
 def chunked(
@@ -202,20 +213,61 @@ def chunked(
 
 
 def _read_lines(
-    name: str, format: TextFormat, lines: Iterable[tuple[int, str]]
+    name: str, format: TextFormat, first: int, lines: Sequence[str]
 ) -> Iterator[Record | BadRecord]:
-    """Yield the records of numbered lines, leaving out empty ones."""
-    for number, given in lines:
+    """Yield the records of lines, leaving out empty ones. first: the number of the first line."""
+    parsed = repeat(None, len(lines)) if format == "text" else _parsed(lines)
+    for number, (given, source) in enumerate(zip(lines, parsed, strict=True), first):
+        if source is not None and not ("\\" in given and "\\u" in given):
+            yield Record(name, number, source, None, given.strip())
+            continue
         line = given.rstrip("\r\n")
         if isinstance(given, Head):
             reason = f"{_TOO_LONG}: only its beginning is kept here. Is a line feed missing?"
             yield BadRecord(name, number, line, reason)
+        elif source is not None:
+            yield _checked(name, number, source, line)
         elif not line.strip():
             continue
         elif format == "text":
             yield _checked(name, number, {"text": line}, line)
         else:
             yield _object(name, number, line)
+
+
+def _parsed(lines: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Return the objects of lines of JSON; None for a line that is left to `_object`.
+
+    A list of lines is parsed in a quarter of the time that `_object` needs.
+    """
+    try:
+        sources = [*map(orjson.loads, lines)]
+        if _is_exact("".join(lines).encode(), sources):
+            return sources
+    except ValueError:
+        pass
+    return [None] if len(lines) == 1 else [*chain.from_iterable(_parsed([each]) for each in lines)]
+
+
+def _is_exact(lines: bytes, sources: Sequence[Any]) -> bool:
+    """Return whether `orjson` parsed lines as `_object` does; False also if that is unclear.
+
+    An object that has a key twice has fewer quotes than its line: each string has two, and one for
+    each quote in it, unless it is written as \\u0022. Integers beyond 64 bits, which become floats,
+    have at least 20 digits, or a sign and 19.
+    """
+    try:
+        written = orjson.dumps(sources)
+    except TypeError:
+        return False  # Nested too deeply for it.
+    digits = lines.translate(_DIGITS)
+    return (
+        {*map(type, sources)} == {dict}
+        and written.count(b'"') == lines.count(b'"')
+        and (b"\\" not in lines or b"\\u0022" not in lines)
+        and b"0" * 20 not in digits
+        and b"-" + b"0" * 19 not in digits
+    )
 
 
 def _refuse_number(text: str) -> NoReturn:
@@ -291,7 +343,7 @@ def _read_rows(
     lines: list[str] = []
 
     def given() -> Iterator[str]:
-        for line in lines_of(stream):
+        for line in chain.from_iterable(lines_of(stream, CHUNK_BYTES, BATCH_DOCUMENTS)):
             lines.append(line)
             yield line.rstrip("\r\n") + "\n"
 
@@ -314,7 +366,7 @@ def _read_rows(
                 reason = f"not valid {format.upper()}: lines end with CR alone: end them with LF"
             elif "unexpected end" in reason:
                 reason = f"not valid {format.upper()}: a quote is never closed"
-        if "field limit" in reason or any(isinstance(line, Head) for line in lines):
+        if "field limit" in reason or Head in map(type, lines):
             reason = f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:
             raise InputError(f"{name}: the first row, which names the fields, is {reason}")
@@ -346,6 +398,11 @@ def _checked(
 
 def _written(source: dict[str, Any]) -> str:
     """Return the source as JSON in one line. Raises RecordError if it has no such form."""
+    if _PLAIN.issuperset(map(type, source.values())):
+        try:
+            return orjson.dumps(source).decode()
+        except TypeError:
+            pass  # It refuses integers beyond 64 bits, and halves of surrogate pairs.
     try:
         written = ENCODER.encode(source)
     except ValueError as error:

@@ -122,5 +122,44 @@ def test_lines_after_a_long_one_keep_their_numbers(
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join(['{"a": 1}', "x" * 160, '{"a": 2}', "[3]"]))
     chunks = [[*chunk.records()] for chunk in chunks_in(str(file), lines=2)]
-    found = [[(type(record), record.line) for record in chunk] for chunk in chunks]
-    assert found == [[(Record, 1), (BadRecord, 2)], [(Record, 3), (BadRecord, 4)]]
+    assert max(map(len, chunks)) == 2
+    found = [(type(record), record.line) for record in itertools.chain(*chunks)]
+    assert found == [(Record, 1), (BadRecord, 2), (Record, 3), (BadRecord, 4)]
+
+
+def written_object(pairs: list[tuple[str, str]]) -> str:
+    return f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
+
+
+CHARACTERS = ["a", "{", "é", "\u2028", '\\"', "\\\\", "\\n", "\\u0022", "\\u00e9", "\\ud83d"]
+CHARACTERS += ["\\ud83d\\ude00", "\\/", "\\x", "\t", "\udc80", '"', "0" * 20, "NaN"]
+STRINGS = st.lists(st.sampled_from(CHARACTERS), max_size=3).map(lambda each: f'"{"".join(each)}"')
+DIGITS = ["0", "9" * 18, "9" * 19, "18446744073709551615", "18446744073709551616", "9" * 400]
+NUMBERS = st.sampled_from(
+    [sign + each for sign in ("", "-") for each in (*DIGITS, "01", "1.0", "1e16", "1e-5", "1e400")]
+)
+VALUES = st.recursive(
+    STRINGS | NUMBERS | st.sampled_from(["null", "true", "NaN", "-Infinity", "[" * 300, ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]")
+        | st.lists(st.tuples(STRINGS, inner), max_size=3).map(written_object)
+        | st.tuples(st.integers(1, 600), inner).map(lambda of: "[" * of[0] + of[1] + "]" * of[0])
+    ),
+)
+
+OBJECTS = st.lists(st.tuples(st.sampled_from(['"a"', '"b"', '"\\u0061"']), VALUES), max_size=3)
+
+
+@fuzz
+@given(
+    lines=st.lists(OBJECTS.map(written_object) | VALUES | st.sampled_from(["", " {} ", "\ufeff{}"]))
+)
+def test_lines_parsed_together_are_as_parsed_alone(lines: list[str]) -> None:
+    def read_now() -> list[Record | BadRecord]:
+        return [*esdedup.records.files._read_lines("f", "jsonl", 1, lines)]
+
+    found = read_now()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(esdedup.records.files, "_parsed", lambda lines: [None] * len(lines))
+        alone = read_now()
+    assert repr(found) == repr(alone)
