@@ -7,8 +7,8 @@ in the same way.
 
 import functools
 import json
+import pkgutil
 import re
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,8 @@ JSON_ESCAPES = {point: f"\\u{point:04x}" for point in (*_CONTROLS[32:], *_BIDI)}
 
 @functools.cache
 def _table(runs: str) -> NDArray[np.uint8]:
-    text = files("esdedup.text").joinpath("character_classes.json").read_text("ascii")
+    # It imports fewer modules than importlib.resources, and reads from zip files as well.
+    text = pkgutil.get_data("esdedup.text", "character_classes.json") or b""
     starts, values = np.array(json.loads(text)[runs]).T
     table = np.repeat(values.astype(np.uint8), np.diff(starts, append=CODE_POINTS))
     table.setflags(write=False)
