@@ -226,8 +226,10 @@ class Result(Tabular):
     matches: the most similar first, ties by id. candidates: number of documents verified.
     truncated: more candidates shared enough tokens than were fetched, so a match may be missing.
     recall: expected share found of the documents at the threshold or, of the nearest, at the last
-    match. None for Hamming distance, which finds all, for fewer nearest documents than requested,
-    and if tokens are stopped, as documents that share only these are missing.
+    match. If truncated, a lower bound: the share expected to share more tokens than the last
+    candidate. None for Hamming distance, which finds all, for fewer nearest documents than
+    requested, for more copies of a text without words than were fetched, and if tokens are stopped,
+    as documents that share only these are missing.
     asked: bands, segments or single values that were looked up; 0 for a text without any shingle.
     stopped: bands or segments that were skipped, because buckets are stopped or too large.
     total: number of verified matches, of which `matches` holds the first k; None for the nearest.

@@ -88,9 +88,10 @@ class _Answer:
         if found.truncated:
             # Some that share as many tokens as the last candidate were not fetched.
             least = found.found[-1].matched + 1
-        if (similarity := self.farthest) is not None and not query.stopped:
-            recall = level.recall(self.limits, level.tokens, least, similarity) or 0.0
-            self.recall = max(recall, self.recall or 0.0)
+        # How many similar documents share only stopped tokens depends on the texts.
+        if not query.stopped and (kept is None or self.farthest is not None):
+            recall = level.recall(self.limits, level.tokens, least, self.farthest)
+            self.recall = recall if self.recall is None else max(recall or 0.0, self.recall)
 
     def result(self) -> Result:
         nearest, k = self.limits.threshold is None, self.limits.k
@@ -122,9 +123,6 @@ def _answers(
             answer = answers[row]
             query = with_least(query, level, limits, answer.farthest)
             answer.stopped = answer.stopped or query.stopped
-            if not nearest and not query.stopped:
-                # How many similar documents share only stopped tokens depends on the texts.
-                answer.recall = level.recall(limits, level.tokens, query.least)
             if query.groups and not (nearest and answer.done):
                 asked[row] = query
         if not asked:
@@ -169,7 +167,11 @@ def _matches(
     least = limits.threshold or np.finfo(np.float64).tiny
     # Other clients may have removed a text and left its tokens.
     texts = [text_at(each.document.source, meta.text_fields) or "" for _, each in every]
-    found, first = shingle_sets(texts, meta.scheme), 0
+    # A full bucket often holds many copies of a text, and similar queries find the same documents.
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    found, first = shingle_sets([*numbers], meta.scheme), 0
+    if len(numbers) < len(texts):
+        found = found.of(np.array([numbers[text] for text in texts]))
     for at, some in enumerate(candidates):
         similarities = jaccard_with(sets[rows[at]], found.slice(first, first + len(some))).tolist()
         first += len(some)
@@ -197,7 +199,8 @@ def _of_equal_text(
         if text == own
     ]
     near, total = sorted(matches, key=_order)[: limits.k], len(matches)
-    return Result(near, len(found.found), found.truncated, similarity, total=total)
+    recall = None if found.truncated else similarity
+    return Result(near, len(found.found), found.truncated, recall, total=total)
 
 
 def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:

@@ -40,8 +40,9 @@ def missing_matches(
 def _lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
     """Return a warning if the expected recall is low, else None."""
     if limits.threshold is not None:
-        unknown = result.recall is None or result.blind
-        return None if unknown else lacking_recall(result.recall, limits)
+        # More candidates help a truncated answer, not another scheme.
+        other = result.recall is None or result.blind or result.truncated
+        return None if other else lacking_recall(result.recall, limits)
     found = len(result.matches)
     if result.blind and not found:
         return None

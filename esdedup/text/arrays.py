@@ -50,6 +50,11 @@ class Ragged:
         bounds = self.offsets[first : last + 1]
         return Ragged(self.hashes[bounds[0] : bounds[-1]], bounds - bounds[0])
 
+    def of(self, rows: I64) -> Ragged:
+        """Return some rows, in the given order. rows: shape (m,)."""
+        counts = self.counts[rows]
+        return Ragged(self.hashes[ranges(self.offsets[rows], counts)], offsets_of(counts))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

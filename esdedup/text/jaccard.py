@@ -2,13 +2,17 @@
 
 import numpy as np
 
-from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, ranges
 
 _ELEMENTS_A_BLOCK = 1 << 20
 """Set elements compared at once, which keeps the temporary arrays near 50 MB."""
 _WORDS_AN_ELEMENT = 2
 """Sets become bits if that takes at most so many words for each element of a pair: comparing 64
 bits takes a tenth of the time to sort an element."""
+
+_FEW = 1 << 13
+"""Set elements from which looking up their last 16 bits first, which few share with one set, takes
+a third of the time."""
 
 
 def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
@@ -60,10 +64,16 @@ def jaccard_with(one: U64, sets: Ragged) -> F64:
     """
     if not one.size:
         return np.zeros(len(sets), np.float64)
-    position = np.searchsorted(one, sets.hashes)
+    at = np.arange(sets.hashes.size)
+    if at.size > _FEW:
+        known = np.zeros(1 << 16, np.bool_)
+        known[one.astype(np.uint16)] = True
+        at = np.flatnonzero(known.take(sets.hashes.astype(np.uint16)))
+    some = sets.hashes[at]
+    position = np.searchsorted(one, some)
     position[position == one.size] = 0
-    met = offsets_of(one[position] == sets.hashes)
-    intersection = met[sets.offsets[1:]] - met[sets.offsets[:-1]]
+    row = np.searchsorted(sets.offsets, at[one[position] == some], "right") - 1
+    intersection = np.bincount(row, minlength=len(sets))
     similarity: F64 = intersection / (one.size + sets.counts - intersection)
     return similarity
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.search.warnings import missing_matches
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.mapping import IndexMeta
@@ -139,6 +140,22 @@ def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
     # What reads band tokens goes on as ever.
     (first, *_) = index.pairs(threshold=0.3)
     assert first.similarity == max(similarity.values())
+
+
+def test_a_truncated_answer_promises_a_lower_bound(index: esdedup.Index) -> None:
+    texts = [" ".join(words(1, 60).split()[at:]) for at in range(20)]
+    index.add([*texts, *texts[:4], "?", "!", "?"])
+    whole, cut = (esdedup.Limits(threshold=0.4, k=100, candidates=some) for some in (100, 6))
+    query = index.query(texts[0])
+    (result,), (truncated,) = (index.similar_many([query], each) for each in (whole, cut))
+    assert (result.total, truncated.total, truncated.truncated) == (24, 6, True)
+    bands = META.scheme.chosen(cut)
+    least = min(match.matched for match in truncated.matches) + 1
+    assert truncated.recall == bands.recall(cut, bands.tokens, least)
+    assert 0 <= (truncated.recall or 0) < 0.5 < (result.recall or 0)
+    (warning,) = missing_matches(truncated, cut, META.scheme)
+    assert warning.startswith("More than 6 candidates")
+    assert [index.similar("?", candidates=some).recall for some in (1, 2)] == [None, 1.0]
 
 
 def unlike() -> list[str]:
