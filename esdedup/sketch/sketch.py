@@ -21,7 +21,7 @@ import numpy as np
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.tokens import decode, json_lists
+from esdedup.sketch.tokens import decode, json_list, write_json_lists
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
@@ -133,15 +133,19 @@ def text_digests(normalised: Iterable[str]) -> list[str]:
     without the padding: 22 characters. Documents are skipped and deleted because their digests are
     equal, so collisions must be infeasible to construct, which they are not with XXH3.
     """
-    encoded = (text.encode("utf-8", "surrogatepass") for text in normalised)
-    return written_digests([hashlib.blake2b(text, digest_size=16).digest() for text in encoded])
+    empty, found = hashlib.blake2b(digest_size=16), []
+    for text in normalised:
+        # A copy takes less time than the parameters of a new one.
+        hashed = empty.copy()
+        hashed.update(text.encode("utf-8", "surrogatepass"))
+        found.append(hashed.digest())
+    return written_digests(found)
 
 
 def written_digests(digests: Iterable[bytes]) -> list[str]:
     """Return digests of 16 bytes as text."""
-    # Two more bytes fill the last of 24 characters, so that all are written at once.
-    raw = b"".join([each + b"\0\0" for each in digests])
-    written = base64.urlsafe_b64encode(raw).decode("ascii")
+    # With two more bytes each has 24 characters, so that all are written at once.
+    written = base64.urlsafe_b64encode(b"\0\0".join(digests)).decode("ascii")
     return [written[at : at + 22] for at in range(0, len(written), 24)]
 
 
@@ -183,18 +187,26 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
 
 def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
     """Return the values of `token_fields` as compact JSON."""
-    head = f'{{"scheme":"{scheme.id}","digest":"'
-    made = [f'{head}{each}","wordless":"{each}"}}' for each in sketches.digests]
-    filled = np.flatnonzero(sketches.filled)
-    lists = [
-        json_lists(each.token_values(sketches.values[each.name][filled]), each.bits)
-        for each in scheme.sketches
+    head, filled = f'{{"scheme":"{scheme.id}","digest":"', np.flatnonzero(sketches.filled)
+    # All texts with words have JSON of one length, which is written as columns of characters.
+    form, lists = f'{head}{NO_TEXT}"', []
+    for each in scheme.sketches:
+        form += f',"{each.key}":'
+        lists.append(len(form))
+        form += json_list(each.tokens, each.bits)
+    row = np.frombuffer(f"{form}}}".encode("ascii"), np.uint8)
+    text = np.repeat(row[None], filled.size, axis=0)
+    digests = "".join([sketches.digests[row] for row in filled.tolist()]).encode("ascii")
+    text[:, len(head) :][:, : len(NO_TEXT)] = np.frombuffer(digests, np.uint8).reshape(-1, 22)
+    for each, start in zip(scheme.sketches, lists, strict=True):
+        values = each.token_values(sketches.values[each.name][filled])
+        write_json_lists(text[:, start:], values, each.bits)
+    whole, width = text.tobytes().decode("ascii"), text.shape[1]
+    made = iter([whole[at : at + width] for at in range(0, len(whole), width)])
+    return [
+        next(made) if words else f'{head}{digest}","wordless":"{digest}"}}'
+        for digest, words in zip(sketches.digests, sketches.filled.tolist(), strict=True)
     ]
-    names = [f'"{each.key}":' for each in scheme.sketches]
-    for row, *tokens in zip(filled.tolist(), *lists, strict=True):
-        parts = map(str.__add__, names, tokens)
-        made[row] = f'{head}{sketches.digests[row]}",{",".join(parts)}}}'
-    return made
 
 
 def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[U64, Mask]:
