@@ -27,8 +27,8 @@ from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
 from esdedup.text.words import tokenise
 
-_CHARACTERS_A_BLOCK = 3 << 15
-"""Characters of the texts sketched at once. The arrays between two steps then stay in the
+_BYTES_A_BLOCK = 3 << 17
+"""Bytes in memory of the texts sketched at once. The arrays between two steps then stay in the
 processor's cache."""
 # glibc returns freed memory to the system beyond twice the largest block that was mapped and freed.
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
@@ -116,8 +116,8 @@ def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
 def _blocks(texts: Sequence[str]) -> Iterator[slice]:
     if len(texts) == 1:
         return iter([slice(0, 1)])
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    return blocks(lengths + 1, _CHARACTERS_A_BLOCK)
+    sizes = np.fromiter(map(str.__sizeof__, texts), np.int64, len(texts))
+    return blocks(sizes, _BYTES_A_BLOCK)
 
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:

@@ -59,11 +59,12 @@ def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
     # indexed by brackets, because its method `take` would first copy all of it.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     hashes = np.empty(starts.size, np.uint64)
+    sizes = np.minimum(lengths, 0xFF).astype(np.uint8)  # Bytes are compared eight times as fast.
     for form, least, most in _FORMS:
-        at = np.flatnonzero((lengths >= least) & (lengths <= most))
+        at = np.flatnonzero((sizes >= least) & (sizes <= most))
         if at.size:
             hashes[at] = form(words, starts.take(at), lengths.take(at), seed)
-    for row in np.flatnonzero(lengths > _FORMS[-1][2]).tolist():
+    for row in np.flatnonzero(sizes > _FORMS[-1][2]).tolist():
         hashes[row] = hash_one(data[starts[row] : starts[row] + lengths[row]], seed)
     return hashes
 

@@ -125,31 +125,34 @@ def _word_spans(points: Unsigned, classes: NDArray[np.uint8]) -> tuple[I64, I64,
     # Two searches: splitting one list of all edges takes several times as long.
     starts = np.flatnonzero(edges & (after != OTHER)) + 1
     ends = np.flatnonzero(edges & (before != OTHER)) + 1
-    symbols = np.flatnonzero(classes[starts] == SYMBOL)
+    # Symbols are few: searching them among the characters takes less time than among the words.
+    symbols = np.searchsorted(starts, np.flatnonzero(edges & (after == SYMBOL)) + 1)
     return (starts, ends, symbols) if base is None else (base[starts], base[ends], symbols)
 
 
 def _hash_spans(text: str, points: Unsigned, starts: I64, ends: I64, seed: int) -> U64:
     """Return the hash of each span of characters: shape (spans,). points: of the text."""
-    alone = ends - starts == 1
-    wide = np.flatnonzero(points >= 0x80)
-    if wide.size and 2 * np.count_nonzero(alone) >= alone.size:
+    wide = points >= 0x80
+    wides = np.count_nonzero(wide)
+    lengths = ends - starts
+    alone = lengths == 1
+    if wides and 2 * np.count_nonzero(alone) >= alone.size:
         # Most characters are words by themselves, as in Chinese, and are looked up.
-        first = points[starts]
+        first = points.take(starts)
         hashes = _character_hashes(seed).take(first, mode="clip")
         others = np.flatnonzero(~alone | (first >= _TABLED))
-    elif 256 * wide.size < points.size:
+    elif 256 * wides < points.size:
         # Nearly all words are ASCII, and the others are hashed again.
         data = points.astype(np.uint8).tobytes() + bytes(PADDING)
-        hashes = xxh3_slices(data, starts, ends - starts, seed)
-        others = np.searchsorted(starts, wide, "right") - 1
+        hashes = xxh3_slices(data, starts, lengths, seed)
+        others = np.searchsorted(starts, np.flatnonzero(wide), "right") - 1
         # The first call of `np.unique` imports numpy.ma, half of the time of a first search.
         others = others[run_starts(others)]
     else:
         return _hash_encoded(text, starts, ends, seed)
     if others.size:
         # Only the characters of the other words are encoded.
-        counts = (ends - starts)[others]
+        counts = lengths[others]
         edges = offsets_of(counts)
         inside = points[ranges(starts[others], counts)]
         hashes[others] = _hash_encoded(_text_of(inside), edges[:-1], edges[1:], seed)

@@ -40,9 +40,9 @@ MOST_PERMUTATIONS = 4096
 NEAREST = 0.1
 """The similarity by which swaps are chosen if there is no threshold."""
 
-_VALUES_AT_ONCE = 1 << 13
-"""Permuted values of one call of numpy. For one text that is all permutations at once, because a
-call costs more than the work. For many texts it is two, so that the block fits the cache."""
+_VALUES_AT_ONCE = 1 << 15
+"""Permuted values of one call of numpy. For one text that is all permutations, because a call costs
+more than the work. For many texts it is a few, so that the block fits the cache."""
 
 
 class Banded(Sketch):
