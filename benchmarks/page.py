@@ -34,13 +34,14 @@ def rendered(page: str) -> str:
 
 
 def provenance(document: dict[str, object]) -> str:
-    """The command, date, machine and versions of figures, in a sentence."""
+    """The command, its commit if a later one measures less, date, machine and versions."""
     machine, versions = document["machine"], document["versions"]
     assert isinstance(machine, dict)
     assert isinstance(versions, dict)
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    commit = f" at commit {document['commit']}," if "commit" in document else ""
     return (
-        f"`{document['command']}` on {document['date']}, {machine['processor']},"
+        f"`{document['command']}`{commit} on {document['date']}, {machine['processor']},"
         f" {machine['cores']} {'core' if machine['cores'] == 1 else 'cores'}; {named}."
     )
 

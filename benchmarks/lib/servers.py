@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,44 +58,3 @@ def started(product: str, version: str | None, nodes: int, heap: str) -> Iterato
 def drop(url: str, index: str) -> None:
     """Delete an index."""
     urllib.request.urlopen(urllib.request.Request(f"{url}/{index}", method="DELETE")).close()
-
-
-@contextlib.contextmanager
-def redis_served() -> Iterator[int]:
-    """The port of a Redis of our own on this machine, which keeps nothing on disk."""
-    from tests.servers.ports import free_port
-
-    port = free_port()
-    command = [_redis(), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
-    with (
-        tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as folder,
-        subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL) as process,
-    ):
-        try:
-            while not _answers(port):
-                if process.poll() is not None:
-                    sys.exit(f"redis-server ended with status {process.returncode}")
-                time.sleep(0.1)
-            yield port
-        finally:
-            process.terminate()
-
-
-def redis_version() -> str:
-    """The version of the system's Redis."""
-    told = subprocess.run([_redis(), "--version"], check=True, capture_output=True, text=True)
-    return told.stdout.split("v=")[1].split()[0]
-
-
-def _redis() -> str:
-    found = shutil.which("redis-server")
-    if found is None:
-        sys.exit("there is no redis-server: apt-get install redis-server")
-    return found
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as link:
-        link.sendall(b"PING\r\n")
-        return link.recv(64).startswith(b"+PONG")
-    return False

@@ -2,8 +2,7 @@
 
     python -m benchmarks.peers.environments
 
-makes them all; the other benchmarks make those that they need. Redis is the system's:
-`apt-get install redis-server`.
+makes them all; the other benchmarks make those that they need.
 """
 
 import json
@@ -17,10 +16,10 @@ PACKAGES = {
     "sketches": (
         "datasketch==2.0.0",
         "gaoya==0.2.2",
-        "redis==8.1.0",
         "rensa==0.5.0",
         "xxhash==4.1.0",
     ),
+    "lance": ("pylance==14.0.2",),
     # Apart, because it holds many packages back.
     "text-dedup": ("text-dedup==0.4.0",),
 }

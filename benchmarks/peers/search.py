@@ -1,7 +1,7 @@
 """Search side by side: recall, precision, query times, ingest and bytes, against exact truth.
 
     python -m benchmarks.peers.search [--corpora debian chinese] [--documents N] [--queries 500]
-        [--only local datasketch opensearch elasticsearch] [--url URL --product NAME]
+        [--only local opensearch elasticsearch] [--url URL --product NAME]
         [--folder FOLDER]
 
 Random documents of a corpus are asked for, one by one, and left out of their own answers. What is
@@ -10,13 +10,12 @@ is at the threshold or above. Recall is the share of all these that was found, p
 of all answers that are such, over all queries together. Before its queries are measured, each way
 answers others, and a server gets a small index of each kind first.
 
-Servers are started one after the other, unless --url names one that runs. Redis is the system's.
+Servers are started one after the other, unless --url names one that runs.
 """
 
 import argparse
 import itertools
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,15 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import esdedup
 from benchmarks.lib import measuring
-from benchmarks.lib.servers import add_options, redis_served, redis_version, served
-from benchmarks.peers import environments
+from benchmarks.lib.servers import add_options, served
 from benchmarks.peers.asking import Row, Task, scored, task
 from benchmarks.peers.ways import (
-    EQUAL,
     INDEX,
     THRESHOLDS,
     Way,
@@ -48,18 +43,7 @@ WARM_SECONDS = 3.0
 """Warms a server up before it is measured: an index of some documents of each kind, and
 queries of each kind for so long."""
 
-PEER = Path(__file__).parent / "inside" / "peer_search.py"
 Versions = dict[str, str]
-
-PEERS = {
-    "datasketch LSH, memory": ["memory"],
-    "datasketch LSH, memory, one index": ["memory", "--bands", "23", "--rows", "3"],
-    "datasketch LSH, Redis": ["redis"],
-    "datasketch forest": ["forest"],
-    "datasketch forest, more trees": ["forest", "--trees", "32"],
-}
-CHOOSES = ("datasketch LSH, memory", "datasketch LSH, Redis")
-"""Methods that choose their bands and rows by the threshold."""
 
 COLUMNS: dict[str, tuple[str, str, Callable[[list[float]], float] | None]] = {
     "recall": ("recall", ".4f", max),
@@ -137,47 +121,6 @@ def from_server(
             remove(index.store)
 
 
-def from_datasketch(
-    tasks: Sequence[Task], _: argparse.Namespace, versions: Versions
-) -> Iterator[Row]:
-    python = environments.python_of("sketches")
-    versions |= {**environments.versions_of("sketches"), "redis-server": redis_version()}
-    with tempfile.TemporaryDirectory() as temporary, redis_served() as port:
-        folder = Path(temporary)
-        for each in tasks:
-            _write(each, folder)
-            for (method, kind), threshold in itertools.product(PEERS.items(), THRESHOLDS):
-                han = ["--han"] if each.corpus.name == "chinese" else []
-                command = [python, str(PEER), str(folder), *kind, "--port", str(port), *han]
-                out = folder / "out.json"
-                measuring.run([*command, "--threshold", str(threshold)], out)
-                yield from _of_peer(each, method, threshold, measuring.last_line(out))
-
-
-def _write(task: Task, folder: Path) -> None:
-    """Write the input of the peers: the same sets as for all others."""
-    np.save(folder / "hashes.npy", (task.sets.hashes >> np.uint64(32)).astype(np.uint32))
-    np.save(folder / "offsets.npy", task.sets.offsets)
-    np.save(folder / "asked.npy", np.array(task.asked))
-    np.save(folder / "warm.npy", np.array(task.warm))
-    lines = (json.dumps(text) + "\n" for text in task.texts)
-    (folder / "texts.jsonl").write_text("".join(lines), "utf-8")
-
-
-def _of_peer(task: Task, method: str, threshold: float, told: dict[str, Any]) -> Iterator[Row]:
-    documents, splitting = len(task.texts), told["splitting_seconds"]
-    if method in CHOOSES and told["setting"] != "{} x {}".format(*EQUAL[threshold]):
-        sys.exit(f"{method} chose {told['setting']} at {threshold}: put it into ways.EQUAL")
-    for way in told["ways"]:
-        name = f"{method}, estimated" if way["estimated"] else method
-        yield {
-            **scored(task, threshold, (name, told["setting"]), way["found"], way["times"]),
-            "documents_per_second": round(documents / (splitting + way["seconds"])),
-            "documents_per_second_from_hashes": round(documents / way["seconds"]),
-            "bytes_per_document": round(way["bytes"] / documents),
-        }
-
-
 def tables(document: dict[str, Any]) -> str:
     """A table for each corpus and threshold, the best F1 first, the best of each column bold."""
     parts = []
@@ -228,7 +171,6 @@ def _cell(value: float | None, form: str, best: float | None) -> str:
 
 PLACES: dict[str, Callable[[Sequence[Task], argparse.Namespace, Versions], Iterator[Row]]] = {
     "local": from_local,
-    "datasketch": from_datasketch,
     "opensearch": partial(from_server, "opensearch"),
     "elasticsearch": partial(from_server, "elasticsearch"),
 }
