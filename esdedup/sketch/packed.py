@@ -5,15 +5,17 @@ the scheme the values of `Sketch.token_values`, little-endian. A local file stor
 """
 
 import base64
+import functools
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import Sketches, written_digests
-from esdedup.text.arrays import U64
+from esdedup.text.arrays import U64, Mask
 
 DIGEST_BYTES = 16
 
@@ -30,6 +32,7 @@ class Packed(NamedTuple):
         return len(self.data) == DIGEST_BYTES
 
 
+@functools.lru_cache(8)
 def layout(scheme: Scheme) -> np.dtype[Any]:
     """Return the type of a document with tokens: "digest", and the values of each `Sketch.key`."""
     tokens = [
@@ -53,13 +56,21 @@ def pack(sketches: Sketches, scheme: Scheme) -> list[bytes]:
     return digests
 
 
-def unpack(rows: Sequence[bytes], scheme: Scheme) -> Sketches:
-    """Return the sketches that `pack` wrote. Raises ValueError for bytes of another length."""
+def records(rows: Sequence[bytes], scheme: Scheme) -> tuple[NDArray[Any], Mask]:
+    """Return the documents with tokens, of `layout`, and which ones they are: shape (n,).
+
+    Raises ValueError for bytes of another length.
+    """
     form, sizes = layout(scheme), np.fromiter(map(len, rows), np.int64, len(rows))
     filled = sizes != DIGEST_BYTES
     if (sizes[filled] != form.itemsize).any():
         raise ValueError(f"tokens of {DIGEST_BYTES} or {form.itemsize} bytes are expected")
-    whole = np.frombuffer(b"".join(compress(rows, filled)), form)
+    return np.frombuffer(b"".join(compress(rows, filled)), form), filled
+
+
+def unpack(rows: Sequence[bytes], scheme: Scheme) -> Sketches:
+    """Return the sketches that `pack` wrote. Raises ValueError for bytes of another length."""
+    whole, filled = records(rows, scheme)
     values: dict[str, U64] = {}
     for each in scheme.sketches:
         values[each.name] = np.zeros((len(rows), each.width), np.uint64)

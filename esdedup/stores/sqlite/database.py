@@ -22,7 +22,7 @@ _PRAGMAS = (
     "synchronous = FULL",
     "cache_size = -131072",
 )
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """Errors of parsing rows that this program did not write so."""
 _NEW = ("page_size = 8192", f"application_id = {_APPLICATION}")
 """For a new file, before the other pragmas."""

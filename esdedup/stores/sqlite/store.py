@@ -2,9 +2,8 @@
 
 Documents are written immediately. Their tokens are listed by the first search (`tables`).
 
-Tokens are in a plain table with (token, document) as its primary key, and not in FTS5, which writes
-documents twice as fast but answers queries fourteen times as slowly (`benchmarks/local_store.py` at
-commit 4d72008).
+Tokens are in pages of our own (`pages`), and not in FTS5, which answers queries fourteen times as
+slowly as rows of tokens did (`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
-    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -39,24 +37,14 @@ from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.tables import (
-    NO_MARKS,
-    Columns,
-    Numbered,
-    Tables,
-    columns,
-    columns_for,
-    columns_of,
-    every_columns,
-    listed_as,
-    value_of,
-)
+from esdedup.stores.sqlite.rows import NO_MARKS, Columns
+from esdedup.stores.sqlite.tables import COLUMNS, Numbered, Tables, listed_as
 from esdedup.stores.window import Window
 from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
 
-_LAYOUT = 2
+_LAYOUT = 3
 """The number of the tables' layout: the lowest byte of the file's `user_version`.
 
 The others are random, and tell one file from another (`database`).
@@ -131,8 +119,11 @@ class LocalStore:
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         # Before the transaction, because other processes wait for it.
-        rows = every_columns(documents)
+        with self._reading() as tables:
+            scheme, rows = tables.rows.scheme, [*map(tables.rows.columns, documents)]
         with self._writing() as tables:
+            if tables.rows.scheme.id != scheme.id:
+                rows = [*map(tables.rows.columns, documents)]
             if create:
                 taken = tables.insert(rows)
                 # When a run resumes, this is twice as fast as to hold and compare them.
@@ -154,11 +145,9 @@ class LocalStore:
         return WriteReport(len(fresh), len(rows) - len(fresh))
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        # Parsing tokens takes most of the time.
-        ours = paths is None or any(path.split(".")[0] == FIELD for path in paths)
-        selected = columns("source", "tokens" if ours else "'{}'")
         with self._reading() as tables:
-            read = [Columns(*row).document() for row in tables.by_id(selected, ids)]
+            rows = [Columns(*row) for row in tables.by_id(COLUMNS, ids)]
+            read = tables.rows.documents(rows)
         if paths is not None:
             read = [Document(each.id, only(each.source, paths)) for each in read]
         found = {each.id: each for each in read}
@@ -167,13 +156,12 @@ class LocalStore:
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         with self._reading() as tables:
             stored = tables.stored(ids)
-            held = []
-            for id in ids:
-                if id in stored:
-                    _, row = stored[id]
-                    source = row.whole if paths is None else columns_for(paths)[1](row)
-                    held.append(Held(Document(id, source), row.version))
-            return held
+            rows = [stored[id][1] for id in ids if id in stored]
+            chosen = tables.rows.whole if paths is None else tables.columns_for(paths)[1]
+            return [
+                Held(Document(row.id, source), row.version)
+                for row, source in zip(rows, chosen(rows), strict=True)
+            ]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         return self.hold([one.id for one in held], None if paths == KEPT else paths)
@@ -192,9 +180,9 @@ class LocalStore:
                 elif change.fields is None:
                     gone.append(known)
                 elif change.whole:
-                    latest.append((known, columns_of(Document(id, change.fields))))
+                    latest.append((known, tables.rows.columns(Document(id, change.fields))))
                 else:
-                    latest.append((known, known[1].changed(change.fields)))
+                    latest.append((known, tables.rows.changed(known[1], change.fields)))
             tables.replace(latest)
             tables.forget(gone)
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
@@ -211,10 +199,13 @@ class LocalStore:
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
-        selected, chosen = columns_for(paths)
-        wanted = f"AND {value_of(meta.marks_field, 'group')} IS NOT NULL" if marked else ""
-        scheme = value_of(meta.field, "scheme")
         with self._opened(self._database.snapshot()) as tables:
+            selected, chosen = tables.columns_for(paths)
+            group, scheme = (
+                tables.value_of(field, name)
+                for field, name in ((meta.marks_field, "group"), (meta.field, "scheme"))
+            )
+            wanted = f"AND {group} IS NOT NULL" if marked else ""
             # A document stays in its stripe of numbers, whatever documents come or go.
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
@@ -224,30 +215,34 @@ class LocalStore:
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:
-                    yield [Document(row[0], chosen(Columns(*row))) for row in rows]
+                    every = [Columns(*row) for row in rows]
+                    yield [
+                        Document(row.id, source)
+                        for row, source in zip(every, chosen(every), strict=True)
+                    ]
                 # The next stripe of this share that may hold any, past many deleted ones.
                 following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
                 stripe += -(-(following - stripe) // share.of) * share.of
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
-            listed = listed_as(meta.field, key)
-            counted = f"SELECT count(*) FROM ({tables.holders(listed, tables.waiting())})"
-            return [int(tables.one(counted, json.dumps([token]))) for token in tokens]
+            return [each.size for each in tables.holders(listed_as(meta.field, key), tokens)]
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
-        selected, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
+            selected, chosen = tables.columns_for(paths)
             rows = tables.sample(selected, meta, count, seed)
-            return [Document(row.id, chosen(row)) for row in rows]
+            return [
+                Document(row.id, source) for row, source in zip(rows, chosen(rows), strict=True)
+            ]
 
     def refresh(self) -> None:
         """Do nothing, because committed documents are visible."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as tables:
-            scheme = value_of(meta.field, "scheme")
+            scheme = tables.value_of(meta.field, "scheme")
             documents, sketched, other = tables.db.execute(
                 f"SELECT count(*), count(CASE WHEN {scheme} = ? THEN 1 END),"
                 f" count(CASE WHEN {scheme} <> ? THEN 1 END)"

@@ -2,9 +2,8 @@
 
 Groups are in a table of their own, so that `group` writes small rows and no documents.
 
-A table for each field of tokens lists the documents that hold a token. The first search lists the
-new documents, sorted together, which is several times as fast as listing each when it is written
-(`benchmarks/local_store.py` at commit 4d72008).
+The first search lists the tokens of new documents, sorted together (`pages`), which takes a small
+part of the time of listing each document when it is written.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import json
 import random
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-import xxhash
+import numpy as np
 
-from esdedup.exceptions import RecordError
 from esdedup.models import (
     FIELD,
     MARKS,
@@ -27,16 +26,24 @@ from esdedup.models import (
     CandidateQuery,
     Candidates,
     Document,
+    tokens_in,
 )
-from esdedup.stores.changes import merged
-from esdedup.stores.encoded import Encoded, fields_of
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.packed import records
+from esdedup.sketch.sketch import written_digests
 from esdedup.stores.fields import only
-from esdedup.stores.mapping import IndexMeta, without_tokens
-from esdedup.stores.to_json import to_json
+from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.sqlite.pages import Postings
+from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
+from esdedup.stores.sqlite.token_numbers import numbers_of, numbers_of_values
+from esdedup.text.arrays import I64, U64, offsets_of
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
-"""Number of documents. They take some seconds, for which other writers wait."""
+"""Number of documents. They take less than a second, for which other writers wait."""
+
+_READ_AT_ONCE = 10_000
+"""Number of documents whose tokens are unpacked together."""
 
 _VARIABLES = 500
 """Maximum number of values in one SQL statement; SQLite's own limit is far above."""
@@ -44,62 +51,24 @@ _VARIABLES = 500
 _GIVEN = "(SELECT value FROM json_each(?1))"
 """The values of a JSON array, parameter 1, in SQL."""
 
-NO_MARKS = (None,) * len(MARKS)
+_MANY_HOLDERS = 10_000
+"""Number of entries from which finding the rarest token of a query saves time."""
+
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
-
-
-class Columns(NamedTuple):
-    """A document as columns. source, tokens: JSON objects, the latter without marks.
-
-    The others are its marks, None for missing ones.
-    """
-
-    id: str
-    source: str
-    tokens: str
-    group: Any = None
-    original: Any = None
-    similarity: Any = None
-    distance: Any = None
-
-    @property
-    def ours(self) -> dict[str, Any]:
-        """The value of FIELD."""
-        marks = zip(MARKS, self[3:], strict=True)
-        return {
-            **json.loads(self.tokens),
-            **{name: each for name, each in marks if each is not None},
-        }
-
-    @property
-    def whole(self) -> dict[str, Any]:
-        """The document's fields with its tokens."""
-        return {**json.loads(self.source), FIELD: self.ours}
-
-    def document(self, with_key: str = "") -> Document:
-        """Return the document without its lists of tokens, except one."""
-        whole = without_tokens(self.whole, with_key)
-        if not whole[FIELD]:
-            del whole[FIELD]
-        return Document(self.id, whole)
-
-    @property
-    def version(self) -> str:
-        """A hash, so that a document that was changed back counts as unchanged."""
-        text = f"{self.source}\0{self.tokens}\0{self[3:]!r}"
-        return xxhash.xxh3_128_hexdigest(text.encode())
-
-    def changed(self, fields: Mapping[str, Any]) -> Columns:
-        """Return the document with merged fields. Raises RecordError if it can't be stored."""
-        ours = fields[FIELD] if fields.keys() == {FIELD} else None
-        if isinstance(ours, Mapping) and all(map(_is_mark, ours, ours.values())):
-            # No other value has to be read.
-            return self._replace(**ours)
-        return columns_of(Document(self.id, merged(self.whole, fields)))
-
+COLUMNS = f"id, source, tokens, {_MARKS}"
+"""The columns of `Columns` in SQL."""
 
 Numbered = tuple[int, Columns]
 """A stored document with its number."""
+
+Listed = tuple[int, bytes | str, str]
+"""The number, the tokens and the source of a document."""
+
+Entries = tuple[U64, U64]
+"""Tokens as numbers, and the number of a document that holds each."""
+
+Chosen = Callable[[Sequence[Columns]], list[dict[str, Any]]]
+"""Returns the fields of documents that are requested."""
 
 
 class Tables:
@@ -113,14 +82,16 @@ class Tables:
         self.documents, self.groups = self._name("documents"), self._name("groups")
         self.marked = f"{self.documents} LEFT JOIN {self.groups} USING (number)"
         """The documents with their marks, in SQL."""
-        self._keys = [
-            listed_as(part.field, key)
-            for part in meta.parts
-            for key in (*part.scheme.keys, "wordless")
-        ]
+        self.rows = Rows(meta.scheme)
+        self._lists: dict[str, tuple[str, str, Sketch | None]] = {}
+        """By the name of a list of tokens: its field of ours, its key below, and its sketch."""
+        for part in meta.parts:
+            for each in (*part.scheme.sketches, None):
+                key = "wordless" if each is None else each.key
+                self._lists[listed_as(part.field, key)] = part.field, key, each
 
     def _name(self, name: str) -> str:
-        """Return the quoted name of a table: documents, groups, listed, or a list of tokens."""
+        """Return the quoted name of a table: documents, groups, listed, runs, or a list's run."""
         return f'"{name}:{self._index}"'
 
     def one(self, statement: str, *values: Any) -> Any:
@@ -130,19 +101,20 @@ class Tables:
     def create(self) -> None:
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
-            " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
+            " id TEXT NOT NULL UNIQUE, tokens NOT NULL, source TEXT NOT NULL)"
         )
         self.db.execute(f"CREATE TABLE {self.groups}(number INTEGER PRIMARY KEY, {_MARKS})")
-        for name in self._keys:
-            self.db.execute(
-                f"CREATE TABLE {self._name(name)}(token TEXT NOT NULL,"
-                " document INTEGER NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
-            )
         self.db.execute(f"CREATE TABLE {self._name('listed')}(number INTEGER NOT NULL)")
         self.db.execute(f"INSERT INTO {self._name('listed')} VALUES(0)")
+        self.db.execute(
+            f"CREATE TABLE {self._name('runs')}(list TEXT NOT NULL, run INTEGER NOT NULL,"
+            " entries INTEGER NOT NULL, PRIMARY KEY(list, run))"
+        )
 
     def drop(self) -> None:
-        for name in ("documents", "groups", *self._keys, "listed"):
+        runs = self.db.execute(f"SELECT list, run FROM {self._name('runs')}").fetchall()
+        lists = (f"{name}.{run}" for name, run in runs)
+        for name in ("documents", "groups", "listed", "runs", *lists):
             self.db.execute(f"DROP TABLE {self._name(name)}")
 
     def last(self) -> int:
@@ -163,7 +135,7 @@ class Tables:
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
         """Return the documents that exist, by id."""
-        rows = self.by_id(f"{self.documents}.number, {columns('source', 'tokens')}", ids)
+        rows = self.by_id(f"{self.documents}.number, {COLUMNS}", ids)
         return {id: (number, Columns(id, *rest)) for number, id, *rest in rows}
 
     def by_id(self, selected: str, ids: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -188,7 +160,7 @@ class Tables:
             some = numbers[first : first + _VARIABLES]
             rows = self.db.execute(
                 f"SELECT number, {selected} FROM {self.marked} WHERE"
-                f" {value_of(meta.field, 'scheme')} = ?"
+                f" {self.value_of(meta.field, 'scheme')} = ?"
                 " AND number IN (SELECT value FROM json_each(?))",
                 (meta.scheme.id, json.dumps(some)),
             )
@@ -203,9 +175,8 @@ class Tables:
         # Deleted documents leave numbers free, which count as listed.
         first = max(self.last(), self._listed()) + 1
         done = self.db.executemany(
-            f"INSERT INTO {self.documents} VALUES(?1, ?2, ?3, json_extract(?4, '$.scheme'), ?4)"
-            " ON CONFLICT(id) DO NOTHING",
-            [(number, row.id, row.source, row.tokens) for number, row in enumerate(rows, first)],
+            f"INSERT INTO {self.documents} VALUES(?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
+            [(number, row.id, row.tokens, row.source) for number, row in enumerate(rows, first)],
         )
         taken: list[int] = []
         if done.rowcount < len(rows):
@@ -218,23 +189,28 @@ class Tables:
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
         """Write documents in place of stored ones; only what differs is written."""
+        written = [(number, old, row) for (number, old), row in rows if old[1:3] != row[1:3]]
+        listed = self._listed()
         # The source holds the tokens of other fields than the text.
-        first = 1 if any("." in key for key in self._keys) else 2
-        changed = json.dumps([old[0] for old, row in rows if old[1][first:3] != row[first:3]])
-        self._unlist(changed)
-        written = [(number, row) for (number, old), row in rows if old[1:3] != row[1:3]]
+        in_source = any("." in name for name in self._lists)
+        changed = [
+            (number, old, row)
+            for number, old, row in written
+            if number <= listed and (in_source or old.tokens != row.tokens)
+        ]
+        self._unlist([(number, old) for number, old, _ in changed])
         self.db.executemany(
-            f"UPDATE {self.documents} SET source = ?1, scheme = json_extract(?2, '$.scheme'),"
-            " tokens = ?2 WHERE number = ?3",
-            [(row.source, row.tokens, number) for number, row in written],
+            f"UPDATE {self.documents} SET source = ?, tokens = ? WHERE number = ?",
+            [(row.source, row.tokens, number) for number, _, row in written],
         )
-        self._list(f"number IN {_GIVEN} AND number <= ?2", changed, self._listed())
+        self._list([self._entries((number, row.tokens, row.source) for number, _, row in changed)])
         self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
     def forget(self, rows: Sequence[Numbered]) -> None:
         """Delete documents with their tokens."""
+        listed = self._listed()
+        self._unlist([(number, row) for number, row in rows if number <= listed])
         gone = json.dumps([number for number, _ in rows])
-        self._unlist(gone)
         for table in (self.documents, self.groups):
             self.db.execute(f"DELETE FROM {table} WHERE number IN {_GIVEN}", (gone,))
 
@@ -244,94 +220,177 @@ class Tables:
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
         self.db.executemany(f"DELETE FROM {self.groups} WHERE number = ?", bare)
 
-    def _unlist(self, numbers: str) -> None:
-        """Delete the tokens of documents from the lists. numbers: a JSON array."""
-        for key in self._keys:
-            self.db.execute(
-                f"DELETE FROM {self._name(key)} WHERE (token, document) IN"
-                f" (SELECT each.value, number FROM {self.documents}, {_tokens_of(key)} AS each"
-                f" WHERE number IN {_GIVEN})",
-                (numbers,),
-            )
+    def _entries(self, rows: Iterable[Listed]) -> dict[str, Entries]:
+        """Return the entries of documents for each list."""
+        packed, others = list[tuple[int, bytes]](), list[tuple[int, str, Mapping[str, Any]]]()
+        in_source = any("." in name for name in self._lists)
+        for number, ours, source in rows:
+            if isinstance(ours, bytes):
+                packed.append((number, ours))
+            else:
+                others.append((number, FIELD, json.loads(ours)))
+            if in_source:
+                fields = json.loads(source)
+                others += [(number, field, tokens_in(fields, field)) for field in fields]
+        whole, filled = records([tokens for _, tokens in packed], self.rows.scheme)
+        numbers = np.fromiter((number for number, _ in packed), np.uint64, len(packed))
+        bare = np.flatnonzero(~filled).tolist()
+        digests = written_digests([packed[row][1] for row in bare])
+        found = {}
+        for name, (field, key, sketch) in self._lists.items():
+            strings = [
+                (number, token)
+                for number, its, values in others
+                if its == field
+                for token in _strings(values.get(key))
+            ]
+            tokens, documents = np.empty(0, np.uint64), np.empty(0, np.uint64)
+            if field == FIELD and sketch is not None:
+                tokens = numbers_of_values(whole[key].astype(np.uint64), sketch).ravel()
+                documents = np.repeat(numbers[filled], sketch.tokens)
+            elif field == FIELD:
+                strings += [(packed[row][0], each) for row, each in zip(bare, digests, strict=True)]
+            if strings:
+                further = numbers_of([token for _, token in strings], sketch)
+                holders = np.array([number for number, _ in strings], np.uint64)
+                tokens, documents = np.append(tokens, further), np.append(documents, holders)
+            found[name] = tokens, documents
+        return found
 
-    def _list(self, condition: str, *values: Any) -> None:
-        """List the tokens of documents that meet a condition, in SQL."""
-        for key in self._keys:
-            # In the order of the tree, which takes them in faster.
-            self.db.execute(
-                f"INSERT OR IGNORE INTO {self._name(key)} SELECT each.value, number FROM"
-                f" {self.documents}, {_tokens_of(key)} AS each WHERE {condition} ORDER BY 1, 2",
-                values,
-            )
+    def _postings(self, name: str) -> Postings:
+        return Postings(self.db, name, self._name)
+
+    def _unlist(self, rows: Sequence[Numbered]) -> None:
+        """Remove the tokens of documents from the lists."""
+        every = self._entries((number, row.tokens, row.source) for number, row in rows)
+        for name, (tokens, documents) in every.items():
+            self._postings(name).remove(np.unique(tokens), np.unique(documents))
+
+    def _list(self, parts: Sequence[dict[str, Entries]], more: bool = False) -> None:
+        """List the tokens of documents. more: others follow."""
+        for name in self._lists:
+            tokens, documents = zip(*(part[name] for part in parts), strict=True)
+            self._postings(name).add(np.concatenate(tokens), np.concatenate(documents), more)
 
     def list_more(self) -> None:
         """List the next documents, at most LISTED_AT_ONCE."""
         listed = self._listed()
         # Past numbers that deleted documents left free.
-        first = max(listed, self.next(listed + 1) - 1)
-        last = min(self.last(), first + LISTED_AT_ONCE)
-        self._list("number > ? AND number <= ?", first, last)
+        first, end = max(listed, self.next(listed + 1) - 1), self.last()
+        last = min(end, first + LISTED_AT_ONCE)
+        if parts := [*self._read(first, last)]:
+            self._list(parts, last < end)
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
-    def holders(self, key: str, waiting: int) -> str:
-        """Return an SQL query for the documents with each token of a JSON array, parameter 1.
-
-        waiting: the number of documents that are not listed yet.
-        """
-        # By IN, SQLite would sort the tokens first.
-        found = f"SELECT document FROM json_each(?1) CROSS JOIN {self._name(key)} ON token = value"
-        if not waiting:
-            return found
-        return (
-            f"{found} UNION ALL SELECT number FROM {self.documents}, {_tokens_of(key)} AS each"
-            f" WHERE number > {self._listed()}"
-            f" AND each.value IN {_GIVEN}"
+    def _read(self, first: int, last: int) -> Iterator[dict[str, Entries]]:
+        """Yield the entries of the documents after one number, to another."""
+        source = "source" if any("." in name for name in self._lists) else "''"
+        rows = self.db.execute(
+            f"SELECT number, tokens, {source} FROM {self.documents}"
+            " WHERE number > ? AND number <= ?",
+            (first, last),
         )
+        while some := rows.fetchmany(_READ_AT_ONCE):
+            yield self._entries(some)
 
-    def _rarest(self, key: str) -> str:
-        """Return an SQL query for the documents with the rarest token of parameter 1."""
-        with_token = f"FROM {self._name(key)} WHERE token ="
-        return (
-            f"SELECT document {with_token} (SELECT value FROM json_each(?1)"
-            f" ORDER BY (SELECT count(*) {with_token} value) LIMIT 1)"
-        )
+    def holders(self, name: str, tokens: Sequence[str]) -> list[I64]:
+        """Return the numbers of the documents that hold each token of a list."""
+        *_, sketch = self._lists[name]
+        wanted, at = np.unique(numbers_of(tokens, sketch), return_inverse=True)
+        found = [self._postings(name).find(wanted)]
+        if self.waiting():
+            for part in self._read(self._listed(), self.last()):
+                held, documents = part[name]
+                met = np.flatnonzero(np.isin(held, wanted))
+                found.append((np.searchsorted(wanted, held[met]), documents[met]))
+        positions, documents = map(np.concatenate, zip(*found, strict=True))
+        order = np.argsort(positions, kind="stable")
+        bounds = offsets_of(np.bincount(positions, minlength=wanted.size)).tolist()
+        numbers = documents[order].astype(np.int64)
+        return [numbers[bounds[each] : bounds[each + 1]] for each in at.tolist()]
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
         # A document has one token of each position, and a group is of one position, so that
-        # counting tokens counts groups. Only the best are joined, because sorting whole documents
-        # would read them all.
-        keys, waiting = {listed_as(query.field, query.key) for query in queries}, self.waiting()
-        holders = {key: self.holders(key, waiting) for key in keys}
-        answers, documents = [], dict[tuple[str, str], Document]()
-        for query in queries:
-            mark = value_of(query.marks_in, "original")
-            original = f"(SELECT {mark} FROM {self.marked} WHERE number = document)"
-            tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
-            exclude = query.exclude if is_unicode(query.exclude or "") else None
-            wanted = f"AND {original} IS NULL" if query.originals else ""
-            key = listed_as(query.field, query.key)
-            # Only the documents that have the rarest token can have all.
-            all_wanted = not waiting and query.least == len(tokens) > 1
-            rare = f"AND document IN ({self._rarest(key)})" if all_wanted else ""
-            found = self.db.execute(
-                f"SELECT met, {columns('source', 'tokens')} FROM"
-                f" (SELECT document AS number, count(*) AS met FROM "
-                f" ({holders[key]})"
-                f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2) {rare}"
-                f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
-                f" LIMIT ?4) JOIN {self.documents} USING (number)"
-                f" LEFT JOIN {self.groups} USING (number) ORDER BY met DESC, number",
-                (json.dumps(tokens), exclude, query.least, limit + 1),
-            ).fetchall()
-            kept, best = query.key if query.kept else "", []
-            for met, id, *row in found[:limit]:
-                # Queries of similar texts find the same documents.
-                if (id, kept) not in documents:
-                    documents[id, kept] = Columns(id, *row).document(kept)
-                best.append(Candidate(documents[id, kept], met))
-            answers.append(Candidates(best, len(found) > limit))
+        # counting tokens counts groups.
+        tokens = [[*dict.fromkeys(itertools.chain.from_iterable(each.groups))] for each in queries]
+        asked = defaultdict[str, list[int]](list)
+        for row, query in enumerate(queries):
+            asked[listed_as(query.field, query.key)].append(row)
+        best: dict[int, tuple[I64, I64]] = {}
+        for name, rows in asked.items():
+            every = iter(self.holders(name, [each for row in rows for each in tokens[row]]))
+            for row in rows:
+                buckets = [*itertools.islice(every, len(tokens[row]))]
+                numbers, met = self._met(buckets, queries[row])
+                order = np.argsort(-met, kind="stable")[: limit + 1]
+                best[row] = numbers[order], met[order]
+        # Queries of similar texts find the same documents.
+        found = defaultdict[str, set[int]](set)
+        for row, query in enumerate(queries):
+            found[query.key if query.kept else ""].update(best[row][0][:limit].tolist())
+        documents = {kept: self._documents(numbers, kept) for kept, numbers in found.items()}
+        answers = []
+        for row, query in enumerate(queries):
+            of = documents[query.key if query.kept else ""]
+            each = zip(*(column.tolist() for column in best[row]), strict=True)
+            kept = [Candidate(of[number], met) for number, met in itertools.islice(each, limit)]
+            answers.append(Candidates(kept, best[row][0].size > limit))
         return answers
+
+    def _met(self, buckets: list[I64], query: CandidateQuery) -> tuple[I64, I64]:
+        """Return the documents in enough buckets, ascending, and the number of buckets of each."""
+        every = np.concatenate([np.empty(0, np.int64), *buckets])
+        if query.least > 1 and every.size > _MANY_HOLDERS:
+            # A document in `least` buckets is in one of the smallest, too.
+            buckets.sort(key=len)
+            few = buckets[: max(0, len(buckets) - query.least + 1)]
+            every = every[np.isin(every, np.concatenate([every[:0], *few]))]
+        numbers, met = np.unique(every, return_counts=True)
+        enough = met >= query.least
+        if query.exclude is not None:
+            for (number,) in self.by_id(f"{self.documents}.number", [query.exclude]):
+                enough &= numbers != number
+        if query.originals:
+            mark = self.value_of(query.marks_in, "original")
+            marked = self.db.execute(
+                f"SELECT number FROM {self.marked} WHERE {mark} IS NOT NULL AND number IN {_GIVEN}",
+                (json.dumps(numbers[enough].tolist()),),
+            )
+            enough &= ~np.isin(numbers, [number for (number,) in marked])
+        return numbers[enough], met[enough]
+
+    def _documents(self, numbers: set[int], kept: str) -> dict[int, Document]:
+        """Return documents by number. kept: as in `Rows.documents`."""
+        rows = self.db.execute(
+            f"SELECT {self.documents}.number, {COLUMNS} FROM {self.marked}"
+            f" WHERE {self.documents}.number IN {_GIVEN}",
+            (json.dumps(sorted(numbers)),),
+        ).fetchall()
+        found = self.rows.documents([Columns(*row) for _, *row in rows], kept)
+        return dict(zip((number for number, *_ in rows), found, strict=True))
+
+    def value_of(self, field: str, name: str) -> str:
+        """Return the scheme or a mark below a field of ours, in SQL."""
+        if field != FIELD:
+            return f"json_extract(source, '$.{field}.{name}')"
+        if name != "scheme":
+            return f'"{name}"'
+        return (
+            f"iif(typeof(tokens) = 'blob', '{self.rows.scheme.id}',"
+            " json_extract(tokens, '$.scheme'))"
+        )
+
+    def columns_for(self, paths: list[str]) -> tuple[str, Chosen]:
+        """Return the columns of documents, in SQL, and a function that picks the paths."""
+        lists = [path.removeprefix(f"{FIELD}.") for path in paths if path.startswith(f"{FIELD}.")]
+        if len(lists) == len(paths) and not any("." in name for name in lists):
+
+            def tokens(rows: Sequence[Columns]) -> list[dict[str, Any]]:
+                return [only({FIELD: ours}, paths) for ours in self.rows.ours(rows, lists)]
+
+            return columns("'{}'", "tokens"), tokens
+        return COLUMNS, lambda rows: [only(each, paths) for each in self.rows.whole(rows, lists)]
 
 
 def listed_as(field: str, key: str) -> str:
@@ -340,56 +399,12 @@ def listed_as(field: str, key: str) -> str:
     return key if field == FIELD else f"{field}.{key}"
 
 
-def _tokens_of(name: str) -> str:
-    """Return the rows of a document's tokens for a list, in SQL."""
-    return f"json_each({'source' if '.' in name else 'tokens'}, '$.{name}')"
-
-
-def value_of(field: str, name: str) -> str:
-    """Return the scheme or a mark below a field of ours, in SQL."""
-    return f'"{name}"' if field == FIELD else f"json_extract(source, '$.{field}.{name}')"
-
-
-def _is_mark(name: str, value: Any) -> bool:
-    """Return whether a value belongs in the table of groups. Null removes a mark."""
-    return name in MARKS and (value is None or type(value) in (str, int, float))
-
-
-def every_columns(documents: Sequence[Document | Encoded]) -> list[Columns]:
-    """Return the columns of documents. Raises RecordError if one can't be stored."""
-    tokens = iter(fields_of([each for each in documents if isinstance(each, Encoded)]))
-    return [
-        columns_of(each) if isinstance(each, Document) else _columns_of(each, next(tokens))
-        for each in documents
-    ]
-
-
-def _columns_of(document: Encoded, ours: Mapping[str, str]) -> Columns:
-    if ours.keys() != {FIELD}:
-        return columns_of(document.document)
-    values = map(document.marks.get, MARKS) if document.marks else ()
-    return Columns(document.id, document.source, ours[FIELD], *values)
-
-
-def columns_of(document: Document) -> Columns:
-    """Return the columns of a document. Raises RecordError if it can't be stored."""
-    of = f"document {document.id!r}"
-    if not is_unicode(document.id):
-        raise RecordError(f"{of}: the id is not valid Unicode")
-    source = {name: value for name, value in document.source.items() if name != FIELD}
-    marks = {name: value for name, value in document.tokens.items() if _is_mark(name, value)}
-    to_json(marks, of)
-    rest = {name: value for name, value in document.tokens.items() if name not in marks}
-    return Columns(document.id, to_json(source, of), to_json(rest, of), **marks)
+def _strings(value: Any) -> set[str]:
+    """Return the tokens in the value of a field."""
+    values = value if isinstance(value, list) else [value]
+    return {each for each in values if isinstance(each, str)}
 
 
 def columns(source: str, tokens: str) -> str:
     """Return the columns of `Columns` in SQL."""
     return f"id, {source}, {tokens}, {_MARKS}"
-
-
-def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, Any]]]:
-    """Return the columns of documents, in SQL, and a function that picks the paths."""
-    if all(path.startswith(f"{FIELD}.") and path.count(".") == 1 for path in paths):
-        return columns("'{}'", "tokens"), lambda row: only({FIELD: row.ours}, paths)
-    return columns("source", "tokens"), lambda row: only(row.whole, paths)
