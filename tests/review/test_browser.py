@@ -187,7 +187,7 @@ def ended(page: Page, name: str, counts: str) -> None:
 
 
 @pytest.mark.on_every_server
-@pytest.mark.parametrize("place", ["local", "elasticsearch", "opensearch"], indirect=True)
+@pytest.mark.parametrize("place", ["local", "opensearch"], indirect=True)
 def test_look_judge_decide_and_undo(
     place: Place, target: list[str], tmp_path: Path, open_page: OpenPage
 ) -> None:

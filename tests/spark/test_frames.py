@@ -82,8 +82,7 @@ def marks_of(found: DataFrame) -> dict[str, tuple[Any, ...]]:
     "options",
     [
         {"method": "leader", "keep": "longest"},
-        {"method": "components", "keep": "last", "threshold": 0.5},
-        {"method": "leader", "keep": "newest:size", "threshold": 0.6},
+        {"method": "components", "keep": "newest:size", "threshold": 0.5},
         {"method": "leader", "keep": "oldest:at", "threshold": 0.6},
         {"exact": True},
     ],
