@@ -25,6 +25,9 @@ Weighting = Literal["tf", "binary"]
 
 _LANE_CAPACITY = 255
 _LANES = np.uint64(0x0101010101010101)
+_BITS = np.arange(8, dtype=np.uint64)[:, None]
+_LANES_AT_ONCE = 1 << 14
+"""Words of lanes of one call of numpy: for one text all, for many of one bit, in the cache."""
 _MAX_SEGMENT_BITS = 60
 
 
@@ -105,9 +108,11 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
     pieces = -(-counts // _LANE_CAPACITY)
     first_piece = offsets_of(pieces)[:-1]
     starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * _LANE_CAPACITY
-    lanes = [np.add.reduceat((hashes >> np.uint64(bit)) & _LANES, starts) for bit in range(8)]
+    at_once = max(1, _LANES_AT_ONCE // hashes.size)
+    some = (_BITS[first : first + at_once] for first in range(0, 8, at_once))
     # Lane i of the sums of bit k counts bit 8 * i + k.
-    octets = np.stack(lanes, axis=1).astype("<u8").view(np.uint8).reshape(-1, 8, 8)
+    lanes = [np.add.reduceat((hashes >> bits) & _LANES, starts, axis=1) for bits in some]
+    octets = np.concatenate(lanes).T.astype("<u8", order="C").view(np.uint8).reshape(-1, 8, 8)
     by_piece = octets.swapaxes(1, 2).reshape(-1, 64).astype(np.int64)
     if starts.size > filled.size:
         by_piece = np.add.reduceat(by_piece, first_piece, axis=0)
