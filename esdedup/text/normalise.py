@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
-from esdedup.text.arrays import U32, offsets_of, run_starts
+from esdedup.text.arrays import U32, offsets_of
 from esdedup.text.characters import PIECE, code_points, pieces, unassigned
 
 Form = Literal["NFC", "NFKC", "none"]
@@ -82,8 +82,7 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
     edges = itertools.pairwise([0, *(ends + added).tolist()])
     normalised = [joined[start:end] for start, end in edges]
     acting = np.flatnonzero(kinds == _ACTING)
-    rest = np.searchsorted(ends, acting, side="right")
-    rest = rest[run_starts(rest)].tolist()
+    rest = [*dict.fromkeys(np.searchsorted(ends, acting, side="right").tolist())]
     others = [texts[row] for row in rest]
     form = normalisation.form
     if form != "none" and (acting[_LONG_RUN:] - acting[:-_LONG_RUN] == _LONG_RUN).any():
