@@ -59,25 +59,24 @@ def shingle(tokens: Ragged, size: int) -> Ragged:
 
     A row shorter than `size` gives one shingle of all its tokens. An empty row gives none.
     """
-    total = tokens.hashes.size
-    windows = max(total - size + 1, 0)
-    whole = _fold([tokens.hashes[i : i + windows] for i in range(size)])
+    hashes = tokens.hashes
+    windows = max(hashes.size - size + 1, 0)
+    folded = hashes.copy()
+    _fold(folded[:windows], [hashes[i : i + windows] for i in range(1, size)])
     if len(tokens) == 1 and windows:
         # For one text the calls of numpy cost more than the work.
-        return Ragged(avalanche(whole), np.array([0, windows]))
+        return Ragged(avalanche(folded[:windows]), np.array([0, windows]))
     counts, starts, ends = tokens.counts, tokens.offsets[:-1], tokens.offsets[1:]
-    folded = np.zeros(total, np.uint64)
-    folded[:windows] = whole
-    keep = np.ones(total, np.bool_)
+    keep = np.ones(hashes.size, np.bool_)
     for back in range(1, size):
         keep[(ends - back)[counts >= back]] = False
     for short in range(1, size):
         first = starts[counts == short]
         if first.size:
-            folded[first] = _fold([tokens.hashes[first + i] for i in range(short)])
+            folded[first] = _fold(hashes[first], [hashes[first + i] for i in range(1, short)])
             keep[first] = True
-    hashes = avalanche(folded[keep] if size > 1 else folded)
-    return Ragged(hashes, offsets_of(np.maximum(counts - size + 1, np.minimum(counts, 1))))
+    made = avalanche(folded[keep] if size > 1 else folded)
+    return Ragged(made, offsets_of(np.maximum(counts - size + 1, np.minimum(counts, 1))))
 
 
 def distinct(shingles: Ragged) -> Ragged:
@@ -97,9 +96,9 @@ def distinct(shingles: Ragged) -> Ragged:
     return rows.only(keep)
 
 
-def _fold(columns: list[U64]) -> U64:
-    folded = columns[0].copy()
-    for column in columns[1:]:
+def _fold(folded: U64, others: list[U64]) -> U64:
+    """Fold further tokens into the first ones, in place."""
+    for each in others:
         folded *= PRIME64_1
-        folded += column
+        folded += each
     return folded
