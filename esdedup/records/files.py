@@ -186,7 +186,9 @@ def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) ->
         yield from chunked(read(name, kind, stream), CHUNK_BYTES)
         return
     first = 1
-    for lines in lines_of(stream, CHUNK_BYTES, most):
+    pieces = lines_of(stream, CHUNK_BYTES)
+    for some in grouped(pieces, lambda lines: sum(map(len, lines)), CHUNK_BYTES, most):
+        lines = [*chain.from_iterable(some)]
         # Parts of about the same size.
         step = -(-len(lines) // -(-len(lines) // most))
         for at in range(0, len(lines), step):
@@ -343,7 +345,7 @@ def _read_rows(
     lines: list[str] = []
 
     def given() -> Iterator[str]:
-        for line in chain.from_iterable(lines_of(stream, CHUNK_BYTES, BATCH_DOCUMENTS)):
+        for line in chain.from_iterable(lines_of(stream, CHUNK_BYTES)):
             lines.append(line)
             yield line.rstrip("\r\n") + "\n"
 

@@ -105,40 +105,29 @@ def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
     return bool(head.lstrip("\ufeff \t\r\n")[:1] == character)
 
 
-def lines_of(stream: io.TextIOWrapper, size: int, most: int) -> Iterator[list[str]]:
-    """Yield lines with their ends, in lists of about `size` characters or at least `most` lines.
+def lines_of(stream: io.TextIOWrapper, size: int) -> Iterator[list[str]]:
+    """Yield the lines in each `size` bytes or fewer, with their ends.
 
-    Of a line of more than LONGEST characters, only the Head. If the file breaks off, the error
-    comes after the last list.
+    Of a line of more than LONGEST characters, only the Head.
     """
     decode = codecs.getincrementaldecoder(stream.encoding)(stream.errors or "strict").decode
-    lines: list[str] = []
-    begun, held, skipping, is_end = "", 0, False, False
-    try:
-        while not is_end:
-            data = stream.buffer.read1(size)  # type: ignore[attr-defined]
-            is_end, text = not data, decode(data, not data)
-            if skipping:
-                _, found, text = text.partition("\n")
-                skipping = not found
-            begun, held = begun + text, held + len(text)
-            if "\n" in text or is_end:
-                *whole, rest = begun.split("\n")
-                whole = [f"{line}\n" for line in whole] + [rest] * (is_end and rest != "")
-                lines += map(_shown, whole) if len(begun) > LONGEST else whole
-                begun = rest
-            elif len(begun) > LONGEST:
-                lines.append(Head(begun[:_HEAD]))
-                begun, skipping = "", True
-            if lines and (held >= size or len(lines) >= most):
-                yield lines
-                lines, held = [], 0
-    except Exception:
-        if lines:
-            yield lines
-        raise
-    if lines:
-        yield lines
+    begun, skipping, is_end = "", False, False
+    while not is_end:
+        data = stream.buffer.read1(size)  # type: ignore[attr-defined]
+        is_end, text = not data, decode(data, not data)
+        if skipping:
+            _, end, text = text.partition("\n")
+            skipping = not end
+        begun += text
+        if is_end or "\n" in text:
+            *whole, rest = begun.split("\n")
+            lines = [f"{line}\n" for line in whole] + [rest] * (is_end and rest != "")
+            too_long = len(begun) > LONGEST
+            yield [*map(_shown, lines)] if too_long else lines
+            begun = rest
+        elif len(begun) > LONGEST:
+            yield [Head(begun[:_HEAD])]
+            begun, skipping = "", True
 
 
 def _shown(line: str) -> str:
