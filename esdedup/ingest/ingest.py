@@ -2,8 +2,9 @@
 
 A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
 (`documents.encoded`), and is written. Worker processes do everything but the writing. This process
-writes several batches at the same time, but those that have an id in common in the order of the
-records: of several documents of one id the last one stays.
+writes a batch to a file while it prepares the next one. To a cluster it writes several at the same
+time, but those that have an id in common in the order of the records: of several documents of one
+id the last one stays.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from esdedup.ingest.arrivals import Originals
-from esdedup.ingest.parallel import in_order
+from esdedup.ingest.parallel import beside, in_order
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
 from esdedup.models import Change, Counts, Document, Failure, Held, tokens_in
 from esdedup.records.dead_letters import DeadLetter
@@ -34,7 +35,6 @@ from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
-from esdedup.stores.window import Window
 
 _COMPARED_AT_ONCE = 1_000
 _GONE = "it was deleted while it was being written; index it again"
@@ -106,10 +106,11 @@ def ingest(
         return writer, writer.write()
 
     # Near-duplicates are looked for in all earlier batches, so that these must be written.
-    window = store.window if originals is None else Window()
+    several = originals is None and store.window.most > 1
+    written_by = partial(store.window.in_order, ids=_Batch.ids) if several else beside
     with (
         closing(in_order(workers, prepare, given)) as made,
-        closing(window.in_order(write, ready(made), _Batch.ids)) as written,
+        closing(written_by(write, ready(made))) as written,
     ):
         for writer, done in written:
             bad, ours = writer.batch.bad, writer.batch.ids()

@@ -41,6 +41,12 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
         yield from window.in_order(submit, items, lambda: 2 * workers + 1)
 
 
+def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
+    """Yield `work(item)` of each item, which a thread does while the next item is computed."""
+    with ThreadPoolExecutor(1) as pool:
+        yield from window.in_order(lambda item: pool.submit(work, item), items, lambda: 1)
+
+
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
 ) -> Generator[Done]:

@@ -37,7 +37,7 @@ from esdedup.tabular import TableFormat
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
 Format = Literal[TextFormat, TableFormat]
-BATCH_DOCUMENTS = 2_000
+BATCH_DOCUMENTS = 4_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 1 << 20
 """A chunk ends after about this many bytes, or after BATCH_DOCUMENTS lines."""

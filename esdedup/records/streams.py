@@ -122,8 +122,8 @@ def lines_of(stream: io.TextIOWrapper, size: int) -> Iterator[list[str]]:
         if is_end or "\n" in text:
             *whole, rest = begun.split("\n")
             lines = [f"{line}\n" for line in whole] + [rest] * (is_end and rest != "")
-            too_long = len(begun) > LONGEST
-            yield [*map(_shown, lines)] if too_long else lines
+            if lines:
+                yield [*map(_shown, lines)] if len(begun) > LONGEST else lines
             begun = rest
         elif len(begun) > LONGEST:
             yield [Head(begun[:_HEAD])]
