@@ -2,13 +2,15 @@
 
 import itertools
 import multiprocessing
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from esdedup.exceptions import StoreError
-from esdedup.ingest.parallel import in_order, in_pieces
+from esdedup.exceptions import InputError, StoreError
+from esdedup.ingest.parallel import beside, in_order, in_pieces
 from tests.helpers.work import count_down, fails, slow_square
 
 
@@ -49,3 +51,33 @@ def test_who_stops_taking_results_ends_all() -> None:
         assert next(results) == 0
         assert set(multiprocessing.active_children()) > before
     assert set(multiprocessing.active_children()) <= before
+
+
+def test_the_next_item_is_computed_beside_the_work_on_one() -> None:
+    log: list[str] = []
+    computed = [threading.Event() for _ in range(4)]
+
+    def given() -> Iterator[int]:
+        for number in range(3):
+            computed[number].set()
+            yield number
+        computed[3].set()
+        raise InputError("it breaks off")
+
+    def work(number: int) -> int:
+        log.append(f"begun {number}")
+        assert computed[number + 1].wait(10)
+        log.append(f"done {number}")
+        return number
+
+    with pytest.raises(InputError, match="it breaks off"):
+        # What is reported of an item comes before the next one is begun.
+        _ = [log.append(f"reported {number}") for number in beside(work, given())]
+    assert log == [f"{step} {n}" for n in range(3) for step in ("begun", "done", "reported")]
+
+
+def test_an_error_beside_ends_all() -> None:
+    items = iter(range(10))
+    with pytest.raises(ZeroDivisionError):
+        list(beside(lambda number: 1 // (number - 1), items))
+    assert next(items) == 3
