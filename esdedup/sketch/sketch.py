@@ -21,7 +21,7 @@ import numpy as np
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.tokens import decode, json_list, write_json_lists
+from esdedup.sketch.tokens import decode, json_lists
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
@@ -187,24 +187,17 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
 
 def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
     """Return the values of `token_fields` as compact JSON."""
-    head, filled = f'{{"scheme":"{scheme.id}","digest":"', np.flatnonzero(sketches.filled)
-    # All texts with words have JSON of one length, which is written as columns of characters.
-    form, lists = f'{head}{NO_TEXT}"', []
-    for each in scheme.sketches:
-        form += f',"{each.key}":'
-        lists.append(len(form))
-        form += json_list(each.tokens, each.bits)
-    row = np.frombuffer(f"{form}}}".encode("ascii"), np.uint8)
-    text = np.repeat(row[None], filled.size, axis=0)
-    digests = "".join([sketches.digests[row] for row in filled.tolist()]).encode("ascii")
-    text[:, len(head) :][:, : len(NO_TEXT)] = np.frombuffer(digests, np.uint8).reshape(-1, 22)
-    for each, start in zip(scheme.sketches, lists, strict=True):
-        values = each.token_values(sketches.values[each.name][filled])
-        write_json_lists(text[:, start:], values, each.bits)
-    whole, width = text.tobytes().decode("ascii"), text.shape[1]
-    made = iter([whole[at : at + width] for at in range(0, len(whole), width)])
+    head, filled = f'{{"scheme":"{scheme.id}","digest":"%s', np.flatnonzero(sketches.filled)
+    lists = [
+        json_lists(each.token_values(sketches.values[each.name][filled]), each.bits)
+        for each in scheme.sketches
+    ]
+    form = head + '"' + "".join([f',"{each.key}":%s' for each in scheme.sketches]) + "}"
+    digests = itertools.compress(sketches.digests, sketches.filled)
+    made = map(form.__mod__, zip(digests, *lists, strict=True))
+    wordless = f'{head}","wordless":"%s"}}'
     return [
-        next(made) if words else f'{head}{digest}","wordless":"{digest}"}}'
+        next(made) if words else wordless % (digest, digest)
         for digest, words in zip(sketches.digests, sketches.filled.tolist(), strict=True)
     ]
 

@@ -45,18 +45,14 @@ def encode(values: U64, bits: int) -> list[list[str]]:
     return strings
 
 
-def json_list(count: int, bits: int) -> str:
-    """Return the JSON array that `write_json_lists` overwrites, with tokens of full stops."""
-    tokens = '","'.join(["." * token_length(count, bits)] * count)
-    return f'["{tokens}"]'
-
-
-def write_json_lists(text: NDArray[np.uint8], values: U64, bits: int) -> None:
-    """Write the tokens of each row of values, shape (n, count), into rows of `json_list`."""
+def json_lists(values: U64, bits: int) -> list[str]:
+    """Return the tokens of each row of values, shape (n, count), as a JSON array of strings."""
     n, count = values.shape
-    width = token_length(count, bits) + 3
-    cells = text[:, 1 : 1 + count * width].reshape(n, count, width)
-    write_into(cells[..., 1:-2], values, bits)
+    text = np.empty((n, count, token_length(count, bits) + 3), np.uint8)
+    text[..., 0], text[..., -2:] = ord('"'), np.frombuffer(b'",', np.uint8)
+    write_into(text[..., 1:-2], values, bits)
+    whole, width = text.tobytes().decode("ascii"), text[0].size if n else 1
+    return [f"[{whole[at : at + width - 1]}]" for at in range(0, len(whole), width)]
 
 
 def write_into(text: NDArray[Any], values: U64, bits: int) -> None:

@@ -25,7 +25,7 @@ from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_fields
-from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
+from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.characters import IGNORED, character_classes
 from esdedup.text.hashing import PADDING, xxh3_slices
@@ -218,6 +218,7 @@ def test_tokens_round_trip_and_sort_as_their_numbers(count: int, bits: int, seed
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 2**bits, (3, count), dtype=np.uint64)
     tokens = encode(values, bits)
+    assert [json.loads(each) for each in json_lists(values, bits)] == tokens
     assert decode([row[::-1] for row in tokens], count, bits).tolist() == values.tolist()
     assert {len(token) for row in tokens for token in row} == {token_length(count, bits)}
     assert all(row == sorted(row) and len({*row}) == count for row in tokens)
