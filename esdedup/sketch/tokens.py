@@ -91,12 +91,11 @@ def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U6
     """
     lead, width = _form(count, bits)[0], token_length(count, bits)
     lengths = {len(token) for token in tokens}
-    flat = "".join(tokens).encode("ascii", "replace")
     if lengths - {width}:
         wrong = next(token for token in tokens if len(token) != width)
         raise ValueError(f"{wrong!r} is not a token of {width} characters")
-    digits = _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), width)
-    positions, values = _number(digits[:, :lead]), _number(digits[:, lead:])
+    digits = digits_of(tokens, width)
+    positions, values = number_of(digits[:, :lead]), number_of(digits[:, lead:])
     beyond = (positions >= np.uint64(count)) | (values >> np.uint64(bits) > 0)
     wrong_rows = np.flatnonzero((digits > 63).any(axis=1) | beyond)
     if wrong_rows.size:
@@ -106,7 +105,14 @@ def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U6
     return positions.astype(np.int64), values
 
 
-def _number(digits: NDArray[np.uint8]) -> U64:
+def digits_of(tokens: Sequence[str], width: int) -> NDArray[np.uint8]:
+    """Return the digits of tokens of equal width, shape (n, width); 255 for other characters."""
+    flat = "".join(tokens).encode("ascii", "replace")
+    return _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), width)
+
+
+def number_of(digits: NDArray[np.uint8]) -> U64:
+    """Return the numbers whose digits these are, shape (n,). digits: shape (n, at most 10)."""
     value = np.zeros(digits.shape[:-1], np.uint64)
     for i in range(digits.shape[-1]):
         value = (value << np.uint64(6)) | digits[..., i]

@@ -17,21 +17,21 @@ import numpy as np
 
 from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
 
-ENTRIES_A_PAGE = 128
+ENTRIES_A_PAGE = 64
 """A page ends before the first token that begins after so many entries; a token is in one page."""
 _MERGED = 8
 """A run joins new entries if it has at most so many times as many. Each run costs a search some 0.2
 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 8
 """Number of runs from which they are merged even if more entries follow."""
-_PAGES_AT_ONCE = 4_096
+_PAGES_AT_ONCE = 8_192
 
 _SIZES = np.array([256**size for size in range(8)], np.uint64)
 """The least number of each size in bytes, from 1."""
 
-Page = tuple[int, int, bytes]
-"""The first token of a page; 16 times the bytes of a token, after that is subtracted, plus those of
-a document's number; and the entries, little-endian."""
+_HEAD = 9
+"""Bytes of a page before its entries: 16 times the bytes of a token, without the first one, plus
+those of a document's number; and the first token. All numbers are little-endian."""
 
 
 class Postings:
@@ -49,14 +49,15 @@ class Postings:
         runs = f"SELECT run FROM {self._runs} WHERE list = ? AND entries ORDER BY entries"
         return [run for (run,) in self.db.execute(runs, (self._key,))]
 
-    def _pages(self, run: int, tokens: U64) -> list[Page]:
+    def _pages(self, run: int, tokens: U64) -> list[bytes]:
         """Return the pages of a run that may hold tokens, in order."""
-        table = self._table(run)
-        return self.db.execute(
-            f"SELECT first, widths, page FROM {table} WHERE first IN (SELECT"
-            f" (SELECT max(first) FROM {table} WHERE first <= value) FROM json_each(?))",
+        # A page holds its own first token, so that a search looks it up only once.
+        found = self.db.execute(
+            f"SELECT (SELECT page FROM {self._table(run)} WHERE first <= value"
+            " ORDER BY first DESC LIMIT 1) FROM json_each(?)",
             (json.dumps(tokens.tolist()),),
         ).fetchall()
+        return [page for (page,) in dict.fromkeys(found) if page is not None]
 
     def find(self, tokens: U64) -> tuple[I64, U64]:
         """Return the entries of tokens, shape (m,): positions in them, and documents."""
@@ -87,10 +88,11 @@ class Postings:
         free = min(set(range(len(runs) + 1)) - {run for _, run in filled})
         self.db.execute(
             f"CREATE TABLE IF NOT EXISTS {self._table(free)}"
-            "(first INTEGER PRIMARY KEY, widths INTEGER NOT NULL, page BLOB NOT NULL)"
+            "(first INTEGER PRIMARY KEY, page BLOB NOT NULL)"
         )
         total = 0
-        for some, of in self._merged(merged, *_in_order(tokens, documents)):
+        tokens, documents = _in_order(tokens, documents)
+        for some, of in self._merged(merged, tokens, documents):
             self._write(free, _written(some, of, _page_starts(some)))
             total += some.size
         for run in merged:
@@ -119,28 +121,34 @@ class Postings:
     def _merged(
         self, runs: Sequence[int], tokens: U64, documents: U64
     ) -> Iterator[tuple[U64, U64]]:
-        """Yield entries, in order, with those of runs. All of a token are in the same block."""
-        begun = 0
-        rest = (tokens[:0], documents[:0])
-        if runs:
-            every = " UNION ALL ".join(f"SELECT * FROM {self._table(run)}" for run in runs)
-            pages = self.db.execute(f"{every} ORDER BY first")
-            while some := pages.fetchmany(_PAGES_AT_ONCE):
-                # Pages to come begin with this token or a later one.
-                last = np.uint64(some[-1][0])
-                end = int(np.searchsorted(tokens, last))
-                parts = [rest, (tokens[begun:end], documents[begun:end])]
-                parts += [(held, of) for held, of, _ in _read(some)]
-                held, of = _in_order(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-                done = int(np.searchsorted(held, last))
-                yield held[:done], of[:done]
-                rest, begun = (held[done:], of[done:]), end
-        yield _in_order(
-            np.concatenate([rest[0], tokens[begun:]]), np.concatenate([rest[1], documents[begun:]])
-        )
+        """Yield sorted entries with those of runs, in blocks. All of a token are in the same one."""
+        rest, begun = (tokens[:0], documents[:0]), 0
+        every = " UNION ALL ".join(f"SELECT * FROM {self._table(run)}" for run in runs)
+        rows = self.db.execute(f"{every} ORDER BY first") if runs else None
+        while rows is not None and (some := rows.fetchmany(_PAGES_AT_ONCE)):
+            # Pages to come begin with this token or a later one.
+            last = np.uint64(some[-1][0])
+            end = int(np.searchsorted(tokens, last))
+            parts = [rest, (tokens[begun:end], documents[begun:end])]
+            parts += [(held, of) for held, of, _ in _read([page for _, page in some])]
+            held, of = _in_order(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+            done = int(np.searchsorted(held, last))
+            yield held[:done], of[:done]
+            rest, begun = (held[done:], of[done:]), end
+        if rest[0].size:
+            tokens, documents = _in_order(
+                np.concatenate([rest[0], tokens[begun:]]),
+                np.concatenate([rest[1], documents[begun:]]),
+            )
+            begun = 0
+        while begun < tokens.size:
+            last = tokens[min(begun + _PAGES_AT_ONCE * ENTRIES_A_PAGE, tokens.size) - 1]
+            end = int(np.searchsorted(tokens, last, "right"))
+            yield tokens[begun:end], documents[begun:end]
+            begun = end
 
-    def _write(self, run: int, pages: Iterable[Page]) -> None:
-        self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?, ?)", pages)
+    def _write(self, run: int, pages: Iterable[tuple[int, bytes]]) -> None:
+        self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
 
 
 def _in_order(tokens: U64, documents: U64) -> tuple[U64, U64]:
@@ -152,9 +160,12 @@ def _in_order(tokens: U64, documents: U64) -> tuple[U64, U64]:
         order = np.lexsort((documents, tokens))
         return tokens[order], documents[order]
     # As one number they are sorted in half the time.
-    both = tokens << bits | documents
+    both = tokens << bits
+    both |= documents
     both.sort()
-    return both >> bits, both & ((np.uint64(1) << bits) - np.uint64(1))
+    documents = both & ((np.uint64(1) << bits) - np.uint64(1))
+    both >>= bits
+    return both, documents
 
 
 def _page_starts(tokens: U64) -> I64:
@@ -164,10 +175,12 @@ def _page_starts(tokens: U64) -> I64:
     return begins[many | run_starts(begins // ENTRIES_A_PAGE)]
 
 
-def _read(pages: Sequence[Page]) -> Iterator[tuple[U64, U64, I64]]:
+def _read(pages: Sequence[bytes]) -> Iterator[tuple[U64, U64, I64]]:
     """Yield the entries of pages of the same widths, and where each page begins."""
-    for widths in sorted({page[1] for page in pages}):
-        firsts, _, data = zip(*(page for page in pages if page[1] == widths), strict=True)
+    for widths in sorted({page[0] for page in pages}):
+        some = [page for page in pages if page[0] == widths]
+        firsts = np.frombuffer(b"".join([page[1:_HEAD] for page in some]), "<u8")
+        data = [page[_HEAD:] for page in some]
         of_token, of_document = divmod(widths, 16)
         size = of_token + of_document
         counts = np.fromiter(map(len, data), np.int64, len(data)) // size
@@ -178,12 +191,12 @@ def _read(pages: Sequence[Page]) -> Iterator[tuple[U64, U64, I64]]:
             for offset, width in ((0, of_token), (of_token, of_document))
         )
         tokens = next(words)
-        tokens += np.repeat(np.array(firsts, np.uint64), counts)
+        tokens += np.repeat(firsts, counts)
         yield tokens, next(words), starts[:-1]
 
 
-def _written(tokens: U64, documents: U64, starts: I64) -> Iterator[Page]:
-    """Yield the pages of entries. starts: where they begin."""
+def _written(tokens: U64, documents: U64, starts: I64) -> Iterator[tuple[int, bytes]]:
+    """Yield the first tokens and the pages of entries. starts: where they begin."""
     if not starts.size:
         return
     firsts, counts = tokens[starts], np.diff(starts, append=tokens.size)
@@ -199,7 +212,8 @@ def _written(tokens: U64, documents: U64, starts: I64) -> Iterator[Page]:
         kept = [*range(of_token), *range(8, 8 + of_document)]
         data = raw[np.repeat(widths == form, counts)][:, kept].tobytes()
         bounds = (offsets_of(counts[pages]) * len(kept)).tolist()
-        for first, (start, end) in zip(
-            firsts[pages].tolist(), itertools.pairwise(bounds), strict=True
+        heads = (bytes([form]) + first.to_bytes(8, "little") for first in firsts[pages].tolist())
+        for first, head, (start, end) in zip(
+            firsts[pages].tolist(), heads, itertools.pairwise(bounds), strict=True
         ):
-            yield first, form, data[start:end]
+            yield first, head + data[start:end]

@@ -246,7 +246,7 @@ class Tables:
             ]
             tokens, documents = np.empty(0, np.uint64), np.empty(0, np.uint64)
             if field == FIELD and sketch is not None:
-                tokens = numbers_of_values(whole[key].astype(np.uint64), sketch).ravel()
+                tokens = numbers_of_values(whole[key].astype(np.uint64), sketch)
                 documents = np.repeat(numbers[filled], sketch.tokens)
             elif field == FIELD:
                 strings += [(packed[row][0], each) for row, each in zip(bare, digests, strict=True)]
@@ -269,7 +269,7 @@ class Tables:
     def _list(self, parts: Sequence[dict[str, Entries]], more: bool = False) -> None:
         """List the tokens of documents. more: others follow."""
         for name in self._lists:
-            tokens, documents = zip(*(part[name] for part in parts), strict=True)
+            tokens, documents = zip(*(part.pop(name) for part in parts), strict=True)
             self._postings(name).add(np.concatenate(tokens), np.concatenate(documents), more)
 
     def list_more(self) -> None:

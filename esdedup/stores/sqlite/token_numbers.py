@@ -1,38 +1,36 @@
-"""Tokens as numbers below 2**63, to list them in pages: the position above the value."""
+"""Tokens as numbers below 2**63, to list them in pages."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.tokens import decode_tokens
+from esdedup.sketch.tokens import digits_of, encode, number_of, token_length
 from esdedup.text.arrays import U64
-from esdedup.text.hashing import PRIME64_1, avalanche, xxh3
+from esdedup.text.hashing import xxh3
 
-_TWO = np.uint64(2)
-_FOREIGN = np.uint64(1 << 62)
-"""Added to the numbers of other strings, such as digests."""
+_MOST_DIGITS = 10
+_OTHERS = np.uint64(1 << 62)
+"""Added to the hashes of other strings, such as digests."""
 
 
 def numbers_of(tokens: Sequence[str], sketch: Sketch | None) -> U64:
-    """Return the number of each token: shape (n,). sketch: whose tokens they are, if of any."""
-    try:
-        if sketch is not None:
-            positions, values = decode_tokens(tokens, sketch.tokens, sketch.bits)
-            return _joined(positions.view(np.uint64), values, sketch)
-    except ValueError:
+    """Return a number for each token: its digits, or a hash of 62 bits. sketch: None for digests."""
+    width = 0 if sketch is None else token_length(sketch.tokens, sketch.bits)
+    if 0 < width <= _MOST_DIGITS:
+        if {*map(len, tokens)} == {width}:
+            digits = digits_of(tokens, width)
+            if digits.max() < 64:
+                return number_of(digits)
         if len(tokens) > 1:
             return np.concatenate([numbers_of([each], sketch) for each in tokens])
-    return xxh3(tokens, 0) >> _TWO | _FOREIGN
+    return xxh3(tokens, 0) >> np.uint64(2) | _OTHERS
 
 
 def numbers_of_values(values: U64, sketch: Sketch) -> U64:
-    """Return the numbers of the tokens of values, shape (n, sketch.tokens)."""
-    return _joined(np.arange(sketch.tokens, dtype=np.uint64), values, sketch)
-
-
-def _joined(positions: U64, values: U64, sketch: Sketch) -> U64:
-    if sketch.bits + (sketch.tokens - 1).bit_length() <= 62:
-        return positions << np.uint64(sketch.bits) | values
-    # Two tokens have the same number by a chance of 2**-62.
-    return avalanche(values * PRIME64_1 + positions) >> _TWO
+    """Return the numbers of the tokens of values, shape (n, sketch.tokens), one row after another."""
+    if token_length(sketch.tokens, sketch.bits) > _MOST_DIGITS:
+        return numbers_of([*itertools.chain.from_iterable(encode(values, sketch.bits))], sketch)
+    positions = np.arange(sketch.tokens, dtype=np.uint64)
+    return (positions << np.uint64(-(-sketch.bits // 6) * 6) | values).ravel()
