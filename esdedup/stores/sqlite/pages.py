@@ -121,7 +121,7 @@ class Postings:
     def _merged(
         self, runs: Sequence[int], tokens: U64, documents: U64
     ) -> Iterator[tuple[U64, U64]]:
-        """Yield sorted entries with those of runs, in blocks. All of a token are in the same one."""
+        """Yield sorted entries with those of runs, in blocks that never part a token."""
         rest, begun = (tokens[:0], documents[:0]), 0
         every = " UNION ALL ".join(f"SELECT * FROM {self._table(run)}" for run in runs)
         rows = self.db.execute(f"{every} ORDER BY first") if runs else None

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
+import numpy as np
+
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
     WHOLE,
@@ -226,7 +228,8 @@ class LocalStore:
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
-            return [each.size for each in tables.holders(listed_as(meta.field, key), tokens)]
+            at, _ = tables.holders(listed_as(meta.field, key), tokens)
+            return [*map(int, np.bincount(at, minlength=len(tokens)))]
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)

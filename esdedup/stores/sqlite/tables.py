@@ -36,7 +36,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
 from esdedup.stores.sqlite.token_numbers import numbers_of, numbers_of_values
-from esdedup.text.arrays import I64, U64, offsets_of
+from esdedup.text.arrays import I64, U64, ranges
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
@@ -293,60 +293,51 @@ class Tables:
         while some := rows.fetchmany(_READ_AT_ONCE):
             yield self._entries(some)
 
-    def holders(self, name: str, tokens: Sequence[str]) -> list[I64]:
-        """Return the numbers of the documents that hold each token of a list."""
+    def holders(self, name: str, tokens: Sequence[str]) -> tuple[I64, I64]:
+        """Return the documents that hold tokens of a list: positions of tokens, and numbers."""
         *_, sketch = self._lists[name]
-        wanted, at = np.unique(numbers_of(tokens, sketch), return_inverse=True)
+        numbers = numbers_of(tokens, sketch)
+        order = np.argsort(numbers)
+        wanted = numbers[order]
         found = [self._postings(name).find(wanted)]
         if self.waiting():
             for part in self._read(self._listed(), self.last()):
                 held, documents = part[name]
-                met = np.flatnonzero(np.isin(held, wanted))
-                found.append((np.searchsorted(wanted, held[met]), documents[met]))
-        positions, documents = map(np.concatenate, zip(*found, strict=True))
-        order = np.argsort(positions, kind="stable")
-        bounds = offsets_of(np.bincount(positions, minlength=wanted.size)).tolist()
-        numbers = documents[order].astype(np.int64)
-        return [numbers[bounds[each] : bounds[each + 1]] for each in at.tolist()]
+                first, end = (np.searchsorted(wanted, held, side) for side in ("left", "right"))
+                at = ranges(first, end - first)
+                found.append((at, np.repeat(documents, end - first)))
+        positions, holders = map(np.concatenate, zip(*found, strict=True))
+        return order[positions], holders.astype(np.int64)
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
-        # A document has one token of each position, and a group is of one position, so that
-        # counting tokens counts groups.
-        tokens = [[*dict.fromkeys(itertools.chain.from_iterable(each.groups))] for each in queries]
-        asked = defaultdict[str, list[int]](list)
-        for row, query in enumerate(queries):
-            asked[listed_as(query.field, query.key)].append(row)
-        best: dict[int, tuple[I64, I64]] = {}
-        for name, rows in asked.items():
-            every = iter(self.holders(name, [each for row in rows for each in tokens[row]]))
-            for row in rows:
-                buckets = [*itertools.islice(every, len(tokens[row]))]
-                numbers, met = self._met(buckets, queries[row])
-                order = np.argsort(-met, kind="stable")[: limit + 1]
-                best[row] = numbers[order], met[order]
-        # Queries of similar texts find the same documents.
-        found = defaultdict[str, set[int]](set)
-        for row, query in enumerate(queries):
-            found[query.key if query.kept else ""].update(best[row][0][:limit].tolist())
-        documents = {kept: self._documents(numbers, kept) for kept, numbers in found.items()}
         answers = []
-        for row, query in enumerate(queries):
-            of = documents[query.key if query.kept else ""]
-            each = zip(*(column.tolist() for column in best[row]), strict=True)
-            kept = [Candidate(of[number], met) for number, met in itertools.islice(each, limit)]
-            answers.append(Candidates(kept, best[row][0].size > limit))
+        # Queries of similar texts find the same documents.
+        documents = defaultdict[str, dict[int, Document]](dict)
+        for query in queries:
+            numbers, met = self._met(query)
+            order = np.argsort(-met, kind="stable")[: limit + 1]
+            best = numbers[order[:limit]].tolist()
+            known = documents[query.key if query.kept else ""]
+            missing = [number for number in best if number not in known]
+            known |= self._documents(missing, query.key if query.kept else "")
+            every = zip(best, met[order[:limit]].tolist(), strict=True)
+            found = [Candidate(known[number], matched) for number, matched in every]
+            answers.append(Candidates(found, order.size > limit))
         return answers
 
-    def _met(self, buckets: list[I64], query: CandidateQuery) -> tuple[I64, I64]:
-        """Return the documents in enough buckets, ascending, and the number of buckets of each."""
-        every = np.concatenate([np.empty(0, np.int64), *buckets])
-        if query.least > 1 and every.size > _MANY_HOLDERS:
-            # A document in `least` buckets is in one of the smallest, too.
-            buckets.sort(key=len)
-            few = buckets[: max(0, len(buckets) - query.least + 1)]
-            every = every[np.isin(every, np.concatenate([every[:0], *few]))]
-        numbers, met = np.unique(every, return_counts=True)
+    def _met(self, query: CandidateQuery) -> tuple[I64, I64]:
+        """Return the documents that share enough groups, ascending, and how many each shares."""
+        # A document has one token of each position, and a group is of one position, so that
+        # counting tokens counts groups.
+        tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
+        at, holders = self.holders(listed_as(query.field, query.key), tokens)
+        if query.least > 1 and holders.size > _MANY_HOLDERS:
+            # Of those that share `least` tokens, each has one of the rarest, too.
+            rarest = np.argsort(np.bincount(at, minlength=len(tokens)), kind="stable")
+            few = np.isin(at, rarest[: max(0, len(tokens) - query.least + 1)])
+            holders = holders[np.isin(holders, holders[few])]
+        numbers, met = np.unique(holders, return_counts=True)
         enough = met >= query.least
         if query.exclude is not None:
             for (number,) in self.by_id(f"{self.documents}.number", [query.exclude]):
@@ -360,12 +351,12 @@ class Tables:
             enough &= ~np.isin(numbers, [number for (number,) in marked])
         return numbers[enough], met[enough]
 
-    def _documents(self, numbers: set[int], kept: str) -> dict[int, Document]:
+    def _documents(self, numbers: list[int], kept: str) -> dict[int, Document]:
         """Return documents by number. kept: as in `Rows.documents`."""
         rows = self.db.execute(
             f"SELECT {self.documents}.number, {COLUMNS} FROM {self.marked}"
             f" WHERE {self.documents}.number IN {_GIVEN}",
-            (json.dumps(sorted(numbers)),),
+            (json.dumps(numbers),),
         ).fetchall()
         found = self.rows.documents([Columns(*row) for _, *row in rows], kept)
         return dict(zip((number for number, *_ in rows), found, strict=True))

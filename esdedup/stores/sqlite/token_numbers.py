@@ -16,7 +16,7 @@ _OTHERS = np.uint64(1 << 62)
 
 
 def numbers_of(tokens: Sequence[str], sketch: Sketch | None) -> U64:
-    """Return a number for each token: its digits, or a hash of 62 bits. sketch: None for digests."""
+    """Return a number for each token: its digits, or a hash. sketch: None for digests."""
     width = 0 if sketch is None else token_length(sketch.tokens, sketch.bits)
     if 0 < width <= _MOST_DIGITS:
         if {*map(len, tokens)} == {width}:
@@ -29,7 +29,7 @@ def numbers_of(tokens: Sequence[str], sketch: Sketch | None) -> U64:
 
 
 def numbers_of_values(values: U64, sketch: Sketch) -> U64:
-    """Return the numbers of the tokens of values, shape (n, sketch.tokens), one row after another."""
+    """Return the numbers of the tokens of values, shape (n, tokens), row after row."""
     if token_length(sketch.tokens, sketch.bits) > _MOST_DIGITS:
         return numbers_of([*itertools.chain.from_iterable(encode(values, sketch.bits))], sketch)
     positions = np.arange(sketch.tokens, dtype=np.uint64)

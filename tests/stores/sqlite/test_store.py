@@ -137,7 +137,7 @@ def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path:
         beside = LocalStore(path, "index")
         assert found(beside) == {"a": 3}
         assert listed(path) == 3
-        assert [each.tolist() for each in tables.holders("minhash", TOKENS)] == [[1]] * 3
+        assert tables.holders("minhash", TOKENS)[1].tolist() == [1, 1, 1]
     beside.close()
     other.close()
     assert found(store) == {"a": 3}
