@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from esdedup.models import FIELD, Document
 from esdedup.sketch.packed import Packed, unpack
-from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import token_json
 
 
@@ -35,15 +34,14 @@ class Encoded(NamedTuple):
 
 def fields_of(documents: Sequence[Encoded]) -> list[dict[str, str]]:
     """Return the tokens of each document as JSON, by the name of their field."""
-    schemes: dict[tuple[str, str], Scheme] = {}
-    rows: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for row, each in enumerate(documents):
-        for field, (scheme, _) in each.ours.items():
-            schemes[field, scheme.id] = scheme
-            rows[field, scheme.id].append(row)
     made: list[dict[str, str]] = [{} for _ in documents]
-    for (field, id), some in rows.items():
-        sketches = unpack([documents[row].ours[field].data for row in some], schemes[field, id])
-        for row, tokens in zip(some, token_json(sketches, schemes[field, id]), strict=True):
-            made[row][field] = tokens
+    places = defaultdict(list)
+    for row, each in zip(made, documents, strict=True):
+        for field, packed in each.ours.items():
+            places[field, packed.scheme.id].append((row, packed))
+    for (field, _), some in places.items():
+        scheme = some[0][1].scheme
+        written = token_json(unpack([packed.data for _, packed in some], scheme), scheme)
+        for (row, _), tokens in zip(some, written, strict=True):
+            row[field] = tokens
     return made

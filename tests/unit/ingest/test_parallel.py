@@ -70,9 +70,12 @@ def test_the_next_item_is_computed_beside_the_work_on_one() -> None:
         log.append(f"done {number}")
         return number
 
+    def report(number: int) -> None:
+        log.append(f"reported {number}")
+
     with pytest.raises(InputError, match="it breaks off"):
         # What is reported of an item comes before the next one is begun.
-        _ = [log.append(f"reported {number}") for number in beside(work, given())]
+        list(map(report, beside(work, given())))
     assert log == [f"{step} {n}" for n in range(3) for step in ("begun", "done", "reported")]
 
 
