@@ -1,10 +1,7 @@
 """Real texts for the benchmarks, fetched once and kept as JSON lines of `id` and `text`.
 
-    python -m benchmarks.lib.corpora [NAME ...] [--articles FILE] [--folder FOLDER]
+    python -m benchmarks.lib.corpora [NAME ...] [--folder FOLDER]
 
-    articles  1,000 news articles, ten of them planted near-duplicates, of the public project
-              chrisjmccormick/MinHash (MIT licence); without the network, from its
-              data/articles_1000.train by --articles
     debian    descriptions of the packages of the Debian release that runs here, in English
     chinese   paragraphs of 40 to 4,000 characters of the Chinese manual pages in Debian's package
               manpages-zh, their macros left out; those of which a quarter is Han characters
@@ -14,7 +11,6 @@ as they are, and nothing is installed. The other benchmarks call this by themsel
 """
 
 import argparse
-import contextlib
 import gzip
 import hashlib
 import itertools
@@ -31,7 +27,6 @@ from typing import Any
 import platformdirs
 
 LEAST, MOST = 40, 4_000
-ARTICLES = "https://github.com/chrisjmccormick/MinHash"
 ROFF = re.compile(r"\\f[BIRP]|\\(?:\(..|\[[^]]*\]|[&%c])|\\[|^~/,]")
 HAN = re.compile("[\u4e00-\u9fff]")
 MACRO = re.compile(r"^\.(?:[BI]|BR|RB|IR|RI|BI|IB) +")
@@ -58,13 +53,13 @@ class Corpus:
         return {name: value for name, value in asdict(self).items() if name != "path"}
 
 
-def corpus(name: str, folder: Path | None = None, articles: Path | None = None) -> Corpus:
+def corpus(name: str, folder: Path | None = None) -> Corpus:
     """A corpus by name, fetched unless it was before."""
     home = folder or kept()
     home.mkdir(parents=True, exist_ok=True)
     path, note = home / f"{name}.jsonl", home / f"{name}.source"
     if not path.exists():
-        source, texts = _articles(articles) if name == "articles" else _of_debian(name)
+        source, texts = _of_debian(name)
         unfinished = path.with_suffix(".tmp")
         with unfinished.open("w", encoding="utf-8") as file:
             for id, text in texts:
@@ -79,17 +74,6 @@ def corpus(name: str, folder: Path | None = None, articles: Path | None = None) 
 def kept() -> Path:
     """The folder of fetched texts and peers, outside the tree."""
     return Path(platformdirs.user_cache_dir("esdedup-benchmarks"))
-
-
-def _articles(file: Path | None) -> tuple[str, Iterator[tuple[str, str]]]:
-    with contextlib.ExitStack() as stack:
-        if file is None:
-            clone = stack.enter_context(tempfile.TemporaryDirectory())
-            _run("git", "clone", "--quiet", "--depth", "1", ARTICLES, clone)
-            file = Path(clone) / "data" / "articles_1000.train"
-        lines = file.read_text("utf-8").splitlines()
-    parted = (line.partition(" ") for line in lines)
-    return f"{file.name} of {ARTICLES}", ((id, text.strip()) for id, _, text in parted)
 
 
 def _of_debian(name: str) -> tuple[str, Iterator[tuple[str, str]]]:
@@ -147,18 +131,13 @@ def _paragraphs(pages: Path) -> Iterator[tuple[str, str]]:
                 yield f"{page}:{number}", text.strip()
 
 
-NAMES = ("articles", "debian", "chinese")
-"""The corpora of the benchmarks of quality."""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(NAMES)}")
-    parser.add_argument("--articles", type=Path, help="articles_1000.train, if it is at hand")
+    parser.add_argument("names", nargs="*", metavar="NAME", default=["debian", "chinese"])
     parser.add_argument("--folder", type=Path, help="where to keep the texts")
     options = parser.parse_args()
-    for name in options.names or NAMES:
-        found = corpus(name, options.folder, options.articles)
+    for name in options.names:
+        found = corpus(name, options.folder)
         print(json.dumps({"path": str(found.path), **found.described()}))
 
 

@@ -80,13 +80,14 @@ def true_pairs(texts: list[str], groups: list[int], threshold: float) -> set[Pai
 def with_equal(lines: Iterable[str]) -> set[Pair]:
     """All pairs of documents, also of equal texts, from the lines of `pairs --json`.
 
-    There each document of an equal text is listed once, with the first one of that text.
+    There each document of an equal text is listed once, with the first one of that text; peers
+    list each pair.
     """
     texts: dict[int, list[int]] = {}
     apart: list[Pair] = []
     for pair in map(json.loads, lines):
         left, right = int(pair["left"]), int(pair["right"])
-        if pair["equal"]:
+        if pair.get("equal"):
             texts.setdefault(left, [left]).append(right)
         else:
             apart.append((left, right))

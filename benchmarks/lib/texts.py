@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 WORDS = 30_000
 CHUNK = 1_000
@@ -47,32 +46,6 @@ class Growing:
         for at in rng.integers(0, len(words), rng.integers(1, 11)).tolist():
             edited[at] = self._words[int(rng.integers(0, WORDS))]
         return edited
-
-
-def short(documents: int, seed: int = 7) -> Iterator[str]:
-    """Texts of 14 to 25 words, about 145 characters, drawn evenly from a large vocabulary.
-
-    Every tenth is a copy of an earlier one, with up to two words replaced.
-    """
-    rng = np.random.default_rng(seed)
-    syllables = [first + then for first in "bcdfghjklmnprstvz" for then in "aeiou"]
-    words = sorted({"".join(rng.choice(syllables, rng.integers(1, 5))) for _ in range(60_000)})
-    rng.shuffle(words)
-    vocabulary = np.array(words, np.object_)
-    recent: list[NDArray[np.int64]] = []
-    for first in range(0, documents, 50_000):
-        count = min(50_000, documents - first)
-        lengths, drawn = rng.integers(14, 26, count), rng.integers(0, len(words), (count, 26))
-        kinds, made = rng.random(count), []
-        for row in range(count):
-            text = drawn[row, : lengths[row]]
-            if kinds[row] < 0.1 and recent:
-                text = recent[rng.integers(len(recent))].copy()
-                for _ in range(rng.integers(0, 3)):
-                    text[rng.integers(text.size)] = drawn[row, 0]
-            made.append(text)
-            yield " ".join(vocabulary[text])
-        recent = (recent + made[::5])[-200_000:]
 
 
 def _vocabulary(rng: np.random.Generator) -> list[str]:

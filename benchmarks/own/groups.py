@@ -1,7 +1,7 @@
 """Pairs and groups of a whole index: time, memory, recall and precision as it grows.
 
     python -m benchmarks.own.groups [--sizes 10000,100000,1000000] [--methods components,leader]
-        [--url URL | --product elasticsearch|opensearch | --local | --files] [--json FILE]
+        [--url URL | --product elasticsearch|opensearch | --local] [--json FILE]
 
 Made-up texts of about 400 characters. Of every 1,000, 700 are like no other; the rest are in groups
 of two to six: a text, and copies of it with none to five words replaced, shuffled over the whole.
@@ -11,11 +11,6 @@ Each command is a process of its own, whose time and peak memory are taken:
 - `pairs --threshold 0.8`, its output to a file.
 - `group --threshold 0.8`: groups found and written, once with each method; and again, when
   nothing is left to write.
-
-With `--files`, texts are of about 145 characters, every tenth an edited copy of an earlier one, and
-the truth is not worked out: `--sizes 100000,1000000,10000000` is within reach. Measured are
-`pairs FILES --threshold 0.8`, with one and with two worker processes, and for a local file `index`,
-and `pairs --threshold 0.8` of that.
 
 The truth is worked out apart, from sets of word triples in plain Python: all pairs at Jaccard 0.8
 and over within the planted groups. Texts of different groups share none but by chance. Recall: the
@@ -44,14 +39,10 @@ from benchmarks.lib.planted import (
     true_pairs,
     with_equal,
 )
-from benchmarks.lib.texts import short
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 
 INDEX = "esdedup-benchmark-groups"
-SHORT = 145
-TIMED_TWICE = 1_000_000
-"""The most documents for which two worker processes are timed too."""
 THRESHOLD = 0.8
 
 
@@ -69,30 +60,6 @@ def written(texts: Iterable[str], file: Path) -> None:
     with file.open("w", encoding="utf-8") as lines:
         for row, text in enumerate(texts):
             lines.write(json.dumps({"id": str(row), "text": text}) + "\n")
-
-
-def measure_files(size: int, folder: Path) -> Figures:
-    file, out = folder / "documents.jsonl", folder / "out"
-    written(short(size), file)
-    figures: Figures = {"documents": size}
-    options = ["-t", str(THRESHOLD), "--json"]
-    db = ["--db", str(folder / "a.db")]
-    commands = {
-        "files": ["pairs", str(file), *options],
-        "files_2": ["pairs", str(file), *options, "--workers", "2"],
-        "index": ["index", str(file), *db],
-        "pairs": ["pairs", *options, *db],
-    }
-    for name, command in commands.items():
-        if name == "files_2" and size > TIMED_TWICE:
-            continue
-        figures[name] = run([*ESDEDUP, *command], out)
-        if "pairs" in command:
-            with out.open("rb") as lines:
-                figures[name]["found"] = sum(1 for _ in lines)
-        print(name, figures[name], flush=True)
-    figures["bytes"] = {"text": file.stat().st_size, "index": (folder / "a.db").stat().st_size}
-    return figures
 
 
 def measure(size: int, methods: list[str], target: list[str], opened: Any, folder: Path) -> Figures:
@@ -132,22 +99,15 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--methods", default="components,leader")
     parser.add_argument("--local", action="store_true", help="a local file, no server")
-    parser.add_argument("--files", action="store_true", help="many short texts, no server")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     servers.add_options(parser)
     options = parser.parse_args()
-    characters = SHORT if options.files else CHARACTERS
-    results: Figures = {"sizes": [], "threshold": THRESHOLD, "characters": characters}
+    results: Figures = {"sizes": [], "threshold": THRESHOLD, "characters": CHARACTERS}
     with contextlib.ExitStack() as stack:
-        alone = options.local or options.files
-        url = None if alone else stack.enter_context(servers.served(options))
+        url = None if options.local else stack.enter_context(servers.served(options))
         for size in map(int, options.sizes.split(",")):
             with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
-                folder = Path(made)
-                if options.files:
-                    figures, results["store"] = measure_files(size, folder), "files"
-                else:
-                    figures, results["store"] = measure_index(size, url, options, folder)
+                figures, results["store"] = measure_index(size, url, options, Path(made))
             results["sizes"].append(figures)
             print(json.dumps(figures, indent=1))
             if options.json is not None:

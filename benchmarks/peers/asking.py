@@ -12,7 +12,6 @@ from benchmarks.lib.corpora import Corpus, corpus
 from benchmarks.lib.truth import similarities
 from benchmarks.peers.ways import THRESHOLDS
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.text.arrays import Ragged
 
 WARM = 100
 """Queries before the measured ones."""
@@ -26,7 +25,6 @@ class Task:
 
     corpus: Corpus
     texts: list[str]
-    sets: Ragged
     asked: list[int]
     warm: list[int]
     near: dict[float, list[NDArray[np.intp]]]
@@ -56,7 +54,7 @@ def task(name: str, documents: int | None, queries: int) -> Task:
     of = similarities(sets)
     values = [of(row) for row in asked]
     near = {each: [np.flatnonzero(row >= each) for row in values] for each in THRESHOLDS}
-    return Task(whole, texts, sets, asked, warm, near)
+    return Task(whole, texts, asked, warm, near)
 
 
 def scored(

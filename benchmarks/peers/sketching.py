@@ -29,13 +29,9 @@ SKETCHES = (
     "gaoya, with its buckets",
     "rensa R-MinHash",
     "rensa R-MinHash, with its buckets",
-    "rensa C-MinHash",
-    "rensa rho (samples), with its buckets",
-    "datasketch xxhash",
     "datasketch xxhash, keys cut by us",
-    "datasketch sha1",
 )
-TEXT_DEDUP = ("text-dedup xxh3", "text-dedup sha1")
+TEXT_DEDUP = ("text-dedup xxh3",)
 Rows = list[dict[str, Any]]
 
 

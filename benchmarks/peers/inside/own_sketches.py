@@ -12,9 +12,7 @@ AT_ONCE = 2_000
 
 
 def bands(minhash: MinHash) -> in_process.Job:
-    scheme = Scheme([minhash], shingling=Shingling("word", SIZE))
-
-    return _job(scheme)
+    return _job(Scheme([minhash], shingling=Shingling("word", SIZE)))
 
 
 def fields(minhash: MinHash) -> in_process.Job:

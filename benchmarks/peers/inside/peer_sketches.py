@@ -4,8 +4,6 @@ Shingles are made the cheapest way that Python has: `str.split`, and a join of w
 Chinese has no spaces: characters are taken for words.
 """
 
-import hashlib
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -39,63 +37,46 @@ def sliced(signatures: Any, rows: int) -> list[list[bytes]]:
     return [[line[i : i + width] for i in range(0, len(line), width)] for line in lines]
 
 
-def with_datasketch(options: Any, hash_name: str, own_keys: bool = True) -> in_process.Job:
+def with_datasketch(options: Any) -> in_process.Job:
     import numpy as np
     import xxhash
-    from datasketch import MinHash, MinHashLSH
+    from datasketch import MinHash
 
     shingles = shingles_of(options.language, SIZE)
-    permutations, rows = options.permutations, options.rows
-    index = MinHashLSH(num_perm=permutations, params=(permutations // rows, rows))
-
-    def sha1(data: bytes) -> int:
-        return int(struct.unpack("<I", hashlib.sha1(data).digest()[:4])[0])
-
-    hashfunc = xxhash.xxh32_intdigest if hash_name == "xxhash" else sha1
+    hashed = {"num_perm": options.permutations, "hashfunc": xxhash.xxh32_intdigest}
 
     def job(texts: list[str]) -> Any:
         coded = ([s.encode() for s in shingles(text)] for text in texts)
-        made = MinHash.generator(coded, num_perm=permutations, hashfunc=hashfunc)
-        if own_keys:
-            return [[index._H(m.hashvalues[a:b]) for a, b in index.hashranges] for m in made]
-        return sliced(np.stack([m.hashvalues for m in made]), rows)
+        made = MinHash.generator(coded, **hashed)
+        return sliced(np.stack([m.hashvalues for m in made]), options.rows)
 
     return job
 
 
-def with_rensa(options: Any, kind: str) -> in_process.Job:
+def with_rensa(options: Any) -> in_process.Job:
     import numpy as np
-    from rensa import CMinHash, RMinHash
+    from rensa import RMinHash
 
     shingles = shingles_of(options.language, SIZE)
-    sketch, dtype = (
-        (RMinHash.digests_from_token_sets, np.uint32)
-        if kind == "R"
-        else (CMinHash.digests64_from_token_sets, np.uint64)
-    )
 
     def job(texts: list[str]) -> Any:
-        digests = sketch([shingles(text) for text in texts], options.permutations, SEED)
-        return sliced(np.array(digests, dtype), options.rows)
+        tokens = [shingles(text) for text in texts]
+        digests = RMinHash.digests_from_token_sets(tokens, options.permutations, SEED)
+        return sliced(np.array(digests, np.uint32), options.rows)
 
     return job
 
 
-def with_rensa_index(options: Any, kind: str) -> in_process.Job:
+def with_rensa_index(options: Any) -> in_process.Job:
     from rensa import RMinHash, RMinHashLSH
 
     shingles = shingles_of(options.language, SIZE)
     permutations = options.permutations
-    sketch = (
-        RMinHash.digest_matrix_from_token_sets
-        if kind == "R"
-        else RMinHash.digest_matrix_from_token_sets_rho
-    )
 
     def job(texts: list[str]) -> Any:
-        matrix = sketch([shingles(text) for text in texts], permutations, SEED)
+        tokens = [shingles(text) for text in texts]
         index = RMinHashLSH(0.5, permutations, permutations // options.rows)
-        index.insert_matrix(matrix)
+        index.insert_matrix(RMinHash.digest_matrix_from_token_sets(tokens, permutations, SEED))
         return index
 
     return job
@@ -118,33 +99,28 @@ def with_gaoya(options: Any) -> in_process.Job:
     return job
 
 
-def text_dedup_options(permutations: int, rows: int, ngram: int, hash_name: str) -> dict[str, Any]:
+def with_text_dedup(options: Any) -> in_process.Job:
     """The arguments of its command to its embedding, by default (64 bits, 5 words at least)."""
     import numpy as np
-    from text_dedup.minhash import RNG
-    from text_dedup.utils import sha1_hash, xxh3_32hash
+    from text_dedup.minhash import RNG, embed_func
+    from text_dedup.utils import xxh3_32hash
 
+    permutations, rows = options.permutations, options.rows
     prime = np.uint64((1 << 61) - 1)
-    return {
+    settings = {
         "num_perm": permutations,
         "hashranges": [(i, i + rows) for i in range(0, permutations, rows)],
-        "ngram_size": ngram,
+        "ngram_size": SIZE,
         "min_length": 5,
         "permutations": (
             RNG.randint(1, prime, size=(permutations,), dtype=np.uint64),
             RNG.randint(0, prime, size=(permutations,), dtype=np.uint64),
         ),
-        "hash_func": xxh3_32hash if hash_name == "xxh3" else sha1_hash,
+        "hash_func": xxh3_32hash,
         "dtype": np.uint64,
         "max_hash": np.uint32((1 << 32) - 1),
         "modulo_prime": prime,
     }
-
-
-def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
-    from text_dedup.minhash import embed_func
-
-    settings = text_dedup_options(options.permutations, options.rows, SIZE, hash_name)
 
     def job(texts: list[str]) -> Any:
         if options.language == "chinese":
@@ -158,26 +134,15 @@ def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
 def main() -> None:
     options = in_process.options(__doc__.splitlines()[0]).parse_args()
     in_process.use_one_core()
-    jobs: dict[str, tuple[str, Callable[[], in_process.Job]]] = {
-        "datasketch xxhash": ("datasketch", lambda: with_datasketch(options, "xxhash")),
-        "datasketch xxhash, keys cut by us": (
-            "datasketch",
-            lambda: with_datasketch(options, "xxhash", own_keys=False),
-        ),
-        "datasketch sha1": ("datasketch", lambda: with_datasketch(options, "sha1")),
-        "rensa R-MinHash": ("rensa", lambda: with_rensa(options, "R")),
-        "rensa R-MinHash, with its buckets": ("rensa", lambda: with_rensa_index(options, "R")),
-        "rensa C-MinHash": ("rensa", lambda: with_rensa(options, "C")),
-        "rensa rho (samples), with its buckets": (
-            "rensa",
-            lambda: with_rensa_index(options, "rho"),
-        ),
-        "gaoya, with its buckets": ("gaoya", lambda: with_gaoya(options)),
-        "text-dedup xxh3": ("text-dedup", lambda: with_text_dedup(options, "xxh3")),
-        "text-dedup sha1": ("text-dedup", lambda: with_text_dedup(options, "sha1")),
+    jobs: dict[str, tuple[str, Callable[[Any], in_process.Job]]] = {
+        "datasketch xxhash, keys cut by us": ("datasketch", with_datasketch),
+        "rensa R-MinHash": ("rensa", with_rensa),
+        "rensa R-MinHash, with its buckets": ("rensa", with_rensa_index),
+        "gaoya, with its buckets": ("gaoya", with_gaoya),
+        "text-dedup xxh3": ("text-dedup", with_text_dedup),
     }
     package, make = jobs[options.job]
-    in_process.report(make(), options.file, options.rounds, package)
+    in_process.report(make(options), options.file, options.rounds, package)
 
 
 if __name__ == "__main__":
