@@ -11,7 +11,7 @@ An entry takes 6 bytes, and took 20 as a row. Pages of 64 to 256 entries are fou
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -26,8 +26,8 @@ _MOST_RUNS = 8
 """Number of runs from which they are merged even if more entries follow."""
 _PAGES_AT_ONCE = 8_192
 
-_SIZES = np.array([256**size for size in range(8)], np.uint64)
-"""The least number of each size in bytes, from 1."""
+_MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
+"""The largest number of each size in bytes."""
 
 _HEAD = 9
 """Bytes of a page before its entries: 16 times the bytes of a token, without the first one, plus
@@ -44,10 +44,10 @@ class Postings:
     def _table(self, run: int) -> str:
         return self._table_of(f"{self._key}.{run}")
 
-    def _filled(self) -> list[int]:
-        """Return the runs that have entries, the smallest first."""
-        runs = f"SELECT run FROM {self._runs} WHERE list = ? AND entries ORDER BY entries"
-        return [run for (run,) in self.db.execute(runs, (self._key,))]
+    def _filled(self) -> list[tuple[int, int]]:
+        """Return the runs that have entries: about how many, and the run, the smallest first."""
+        runs = f"SELECT entries, run FROM {self._runs} WHERE list = ? AND entries ORDER BY entries"
+        return self.db.execute(runs, (self._key,)).fetchall()
 
     def _pages(self, run: int, tokens: U64) -> list[bytes]:
         """Return the pages of a run that may hold tokens, in order."""
@@ -60,52 +60,33 @@ class Postings:
         return [page for (page,) in dict.fromkeys(found) if page is not None]
 
     def find(self, tokens: U64) -> tuple[I64, U64]:
-        """Return the entries of tokens, shape (m,): positions in them, and documents."""
+        """Return the entries of tokens, shape (m,), sorted: positions in them, and documents."""
         found = [(np.empty(0, np.int64), np.empty(0, np.uint64))]
-        for run in self._filled() if tokens.size else ():
+        for _, run in self._filled():
             for held, documents, _ in _read(self._pages(run, tokens)):
                 first, end = (np.searchsorted(held, tokens, side) for side in ("left", "right"))
-                counts = end - first
-                at = np.repeat(np.arange(tokens.size), counts)
-                found.append((at, documents[ranges(first, counts)]))
+                at = np.repeat(np.arange(tokens.size), end - first)
+                found.append((at, documents[ranges(first, end - first)]))
         positions, holders = zip(*found, strict=True)
         return np.concatenate(positions), np.concatenate(holders)
 
     def add(self, tokens: U64, documents: U64, more: bool = False) -> None:
-        """Add new entries. more: further ones follow, so that runs are merged later."""
-        runs = dict(
-            self.db.execute(f"SELECT run, entries FROM {self._runs} WHERE list = ?", (self._key,))
-        )
-        filled = sorted((entries, run) for run, entries in runs.items() if entries)
-        merged, total = list[int](), tokens.size
-        for entries, run in filled if not more or len(filled) >= _MOST_RUNS else ():
-            if entries > _MERGED * total:
+        """Add new entries as a run. more: further ones follow, so that runs are merged later."""
+        if tokens.size:
+            tokens, documents = _in_order(tokens, documents)
+            self._write(self._emptied(tokens.size), tokens, documents, _page_starts(tokens))
+        runs, merged, total = self._filled(), list[int](), 0
+        for entries, run in runs if not more or len(runs) > _MOST_RUNS else ():
+            if merged and entries > _MERGED * total:
                 break
             merged.append(run)
             total += entries
-        if not total:
-            return
-        free = min(set(range(len(runs) + 1)) - {run for _, run in filled})
-        self.db.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._table(free)}"
-            "(first INTEGER PRIMARY KEY, page BLOB NOT NULL)"
-        )
-        total = 0
-        tokens, documents = _in_order(tokens, documents)
-        for some, of in self._merged(merged, tokens, documents):
-            self._write(free, _written(some, of, _page_starts(some)))
-            total += some.size
-        for run in merged:
-            self.db.execute(f"DELETE FROM {self._table(run)}")
-        sizes = [(self._key, run, 0) for run in merged]
-        self.db.executemany(
-            f"INSERT OR REPLACE INTO {self._runs} VALUES(?, ?, ?)",
-            [*sizes, (self._key, free, total)],
-        )
+        if len(merged) > 1:
+            self._merge(merged, total)
 
     def remove(self, tokens: U64, documents: U64) -> None:
-        """Remove all entries of documents. tokens: all of theirs."""
-        for run in self._filled() if tokens.size else ():
+        """Remove all entries of documents. tokens: all of theirs, sorted."""
+        for _, run in self._filled():
             for held, of, starts in _read(self._pages(run, tokens)):
                 kept, sizes = ~np.isin(of, documents), np.diff(starts, append=of.size)
                 left = np.add.reduceat(kept, starts, dtype=np.int64)
@@ -116,39 +97,46 @@ class Postings:
                 )
                 kept &= np.repeat(changed, sizes)
                 pages = offsets_of(left[changed & (left > 0)])[:-1]
-                self._write(run, _written(held[kept], of[kept], pages))
+                self._write(run, held[kept], of[kept], pages)
 
-    def _merged(
-        self, runs: Sequence[int], tokens: U64, documents: U64
-    ) -> Iterator[tuple[U64, U64]]:
-        """Yield sorted entries with those of runs, in blocks that never part a token."""
-        rest, begun = (tokens[:0], documents[:0]), 0
+    def _emptied(self, entries: int) -> int:
+        """Return a run without pages, for so many entries."""
+        taken = {run for _, run in self._filled()}
+        run = next(run for run in itertools.count() if run not in taken)
+        self.db.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._table(run)}"
+            "(first INTEGER PRIMARY KEY, page BLOB NOT NULL)"
+        )
+        new = f"INSERT OR REPLACE INTO {self._runs} VALUES(?, ?, ?)"
+        self.db.execute(new, (self._key, run, entries))
+        return run
+
+    def _merge(self, runs: Sequence[int], entries: int) -> None:
+        """Make one run of several."""
+        merged = self._emptied(entries)
         every = " UNION ALL ".join(f"SELECT * FROM {self._table(run)}" for run in runs)
-        rows = self.db.execute(f"{every} ORDER BY first") if runs else None
-        while rows is not None and (some := rows.fetchmany(_PAGES_AT_ONCE)):
-            # Pages to come begin with this token or a later one.
-            last = np.uint64(some[-1][0])
-            end = int(np.searchsorted(tokens, last))
-            parts = [rest, (tokens[begun:end], documents[begun:end])]
-            parts += [(held, of) for held, of, _ in _read([page for _, page in some])]
-            held, of = _in_order(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-            done = int(np.searchsorted(held, last))
-            yield held[:done], of[:done]
-            rest, begun = (held[done:], of[done:]), end
-        if rest[0].size:
-            tokens, documents = _in_order(
-                np.concatenate([rest[0], tokens[begun:]]),
-                np.concatenate([rest[1], documents[begun:]]),
-            )
-            begun = 0
-        while begun < tokens.size:
-            last = tokens[min(begun + _PAGES_AT_ONCE * ENTRIES_A_PAGE, tokens.size) - 1]
-            end = int(np.searchsorted(tokens, last, "right"))
-            yield tokens[begun:end], documents[begun:end]
-            begun = end
+        rows = self.db.execute(f"{every} ORDER BY first")
+        tokens, documents = np.empty(0, np.uint64), np.empty(0, np.uint64)
+        while some := rows.fetchmany(_PAGES_AT_ONCE):
+            parts = [(tokens, documents), *(each[:2] for each in _read([page for _, page in some]))]
+            tokens, documents = _in_order(*map(np.concatenate, zip(*parts, strict=True)))
+            # Pages to come begin with the last page's first token, or a later one.
+            done = int(np.searchsorted(tokens, np.uint64(some[-1][0])))
+            self._write(merged, tokens[:done], documents[:done], _page_starts(tokens[:done]))
+            tokens, documents = tokens[done:], documents[done:]
+        self._write(merged, tokens, documents, _page_starts(tokens))
+        for run in runs:
+            self.db.execute(f"DELETE FROM {self._table(run)}")
+            empty = f"UPDATE {self._runs} SET entries = 0 WHERE list = ? AND run = ?"
+            self.db.execute(empty, (self._key, run))
 
-    def _write(self, run: int, pages: Iterable[tuple[int, bytes]]) -> None:
-        self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
+    def _write(self, run: int, tokens: U64, documents: U64, starts: I64) -> None:
+        """Write entries as pages. starts: where they begin."""
+        bounds = [*starts[::_PAGES_AT_ONCE].tolist(), tokens.size]
+        for block, (first, end) in enumerate(itertools.pairwise(bounds)):
+            some = starts[block * _PAGES_AT_ONCE :][:_PAGES_AT_ONCE] - first
+            pages = _written(tokens[first:end], documents[first:end], some)
+            self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
 
 
 def _in_order(tokens: U64, documents: U64) -> tuple[U64, U64]:
@@ -176,34 +164,29 @@ def _page_starts(tokens: U64) -> I64:
 
 
 def _read(pages: Sequence[bytes]) -> Iterator[tuple[U64, U64, I64]]:
-    """Yield the entries of pages of the same widths, and where each page begins."""
-    for widths in sorted({page[0] for page in pages}):
-        some = [page for page in pages if page[0] == widths]
+    """Yield the sorted entries of pages of the same widths, and where each page begins."""
+    for form in sorted({page[0] for page in pages}):
+        some = [page for page in pages if page[0] == form]
         firsts = np.frombuffer(b"".join([page[1:_HEAD] for page in some]), "<u8")
-        data = [page[_HEAD:] for page in some]
-        of_token, of_document = divmod(widths, 16)
+        raw = b"".join([*(page[_HEAD:] for page in some), bytes(16)])
+        of_token, of_document = divmod(form, 16)
         size = of_token + of_document
-        counts = np.fromiter(map(len, data), np.int64, len(data)) // size
-        starts, raw = offsets_of(counts), b"".join([*data, bytes(16)])
+        counts = (np.fromiter(map(len, some), np.int64, len(some)) - _HEAD) // size
+        starts = offsets_of(counts)
         # Overlapping words of eight bytes.
-        words = (
-            np.ndarray((starts[-1],), "<u8", raw, offset, (size,)) & np.uint64(256**width - 1)
+        tokens, documents = (
+            np.ndarray((starts[-1],), "<u8", raw, offset, (size,)) & _MASKS[width]
             for offset, width in ((0, of_token), (of_token, of_document))
         )
-        tokens = next(words)
         tokens += np.repeat(firsts, counts)
-        yield tokens, next(words), starts[:-1]
+        yield tokens, documents, starts[:-1]
 
 
 def _written(tokens: U64, documents: U64, starts: I64) -> Iterator[tuple[int, bytes]]:
     """Yield the first tokens and the pages of entries. starts: where they begin."""
-    if not starts.size:
-        return
     firsts, counts = tokens[starts], np.diff(starts, append=tokens.size)
     columns = tokens - np.repeat(firsts, counts), documents
-    sizes = (
-        np.searchsorted(_SIZES, np.maximum.reduceat(each, starts), "right") for each in columns
-    )
+    sizes = (np.searchsorted(_MASKS, np.maximum.reduceat(each, starts)) for each in columns)
     widths = 16 * next(sizes) + next(sizes)
     raw = np.stack(columns, axis=1).astype("<u8", copy=False).view(np.uint8)
     for form in np.unique(widths).tolist():
