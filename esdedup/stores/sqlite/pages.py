@@ -24,7 +24,7 @@ _MERGED = 8
 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 8
 """Number of runs from which they are merged even if more entries follow."""
-_PAGES_AT_ONCE = 8_192
+_PAGES_AT_ONCE = 4_096
 
 _MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
 """The largest number of each size in bytes."""
@@ -70,7 +70,7 @@ class Postings:
         positions, holders = zip(*found, strict=True)
         return np.concatenate(positions), np.concatenate(holders)
 
-    def add(self, tokens: U64, documents: U64, more: bool = False) -> None:
+    def add(self, tokens: U64, documents: U64, *, more: bool = False) -> None:
         """Add new entries as a run. more: further ones follow, so that runs are merged later."""
         if tokens.size:
             tokens, documents = _in_order(tokens, documents)

@@ -21,6 +21,7 @@ from esdedup.sketch.sketch import digest_words, written_digests
 from esdedup.sketch.tokens import decode, encode
 from esdedup.stores.changes import merged
 from esdedup.stores.encoded import Encoded
+from esdedup.stores.fields import only
 from esdedup.stores.mapping import without_tokens
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
@@ -93,12 +94,14 @@ class Rows:
                 fields |= zip((each.key for each in chosen), next(tokens), strict=True)
             yield fields
 
-    def whole(
-        self, rows: Sequence[Columns], lists: Collection[str] | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the fields of documents with their tokens. lists: as in `ours`."""
-        every = zip(rows, self.ours(rows, lists), strict=True)
-        return [{**json.loads(row.source), FIELD: ours} for row, ours in every]
+    def chosen(self, rows: Sequence[Columns], paths: list[str] | None = None) -> list[Document]:
+        """Return documents with their tokens. paths: dotted names of fields; None for all."""
+        lists = None if paths is None else [path.partition(".")[2] for path in paths]
+        found = []
+        for row, ours in zip(rows, self.ours(rows, lists), strict=True):
+            fields = {**json.loads(row.source), FIELD: ours}
+            found.append(Document(row.id, fields if paths is None else only(fields, paths)))
+        return found
 
     def documents(self, rows: Sequence[Columns], kept: str = "") -> list[Document]:
         """Return documents without their lists of tokens, except one."""
@@ -147,7 +150,8 @@ class Rows:
         if isinstance(ours, Mapping) and all(map(_is_mark, ours, ours.values())):
             # No other value has to be read.
             return row._replace(**ours)
-        return self.columns(Document(row.id, merged(self.whole([row])[0], fields)))
+        (document,) = self.chosen([row])
+        return self.columns(Document(row.id, merged(document.source, fields)))
 
 
 def _is_mark(name: str, value: Any) -> bool:

@@ -148,8 +148,7 @@ class LocalStore:
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         with self._reading() as tables:
-            rows = [Columns(*row) for row in tables.by_id(COLUMNS, ids)]
-            read = tables.rows.documents(rows)
+            read = tables.rows.documents([Columns(*row) for row in tables.by_id(COLUMNS, ids)])
         if paths is not None:
             read = [Document(each.id, only(each.source, paths)) for each in read]
         found = {each.id: each for each in read}
@@ -159,11 +158,8 @@ class LocalStore:
         with self._reading() as tables:
             stored = tables.stored(ids)
             rows = [stored[id][1] for id in ids if id in stored]
-            chosen = tables.rows.whole if paths is None else tables.columns_for(paths)[1]
-            return [
-                Held(Document(row.id, source), row.version)
-                for row, source in zip(rows, chosen(rows), strict=True)
-            ]
+            every = zip(tables.rows.chosen(rows, paths), rows, strict=True)
+            return [Held(document, row.version) for document, row in every]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         return self.hold([one.id for one in held], None if paths == KEPT else paths)
@@ -202,26 +198,19 @@ class LocalStore:
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
         with self._opened(self._database.snapshot()) as tables:
-            selected, chosen = tables.columns_for(paths)
-            group, scheme = (
-                tables.value_of(field, name)
-                for field, name in ((meta.marks_field, "group"), (meta.field, "scheme"))
-            )
+            group = tables.value_of(meta.marks_field, "group")
             wanted = f"AND {group} IS NOT NULL" if marked else ""
+            scheme = tables.value_of(meta.field, "scheme")
             # A document stays in its stripe of numbers, whatever documents come or go.
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
                 rows = tables.db.execute(
-                    f"SELECT {selected} FROM {tables.marked}"
+                    f"SELECT {tables.columns_for(paths)} FROM {tables.marked}"
                     f" WHERE {scheme} = ? AND number >= ? AND number < ? {wanted} ORDER BY number",
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:
-                    every = [Columns(*row) for row in rows]
-                    yield [
-                        Document(row.id, source)
-                        for row, source in zip(every, chosen(every), strict=True)
-                    ]
+                    yield tables.rows.chosen([Columns(*row) for row in rows], paths)
                 # The next stripe of this share that may hold any, past many deleted ones.
                 following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
                 stripe += -(-(following - stripe) // share.of) * share.of
@@ -234,11 +223,8 @@ class LocalStore:
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
         with self._opened(self._database.snapshot()) as tables:
-            selected, chosen = tables.columns_for(paths)
-            rows = tables.sample(selected, meta, count, seed)
-            return [
-                Document(row.id, source) for row, source in zip(rows, chosen(rows), strict=True)
-            ]
+            rows = tables.sample(tables.columns_for(paths), meta, count, seed)
+            return tables.rows.chosen(rows, paths)
 
     def refresh(self) -> None:
         """Do nothing, because committed documents are visible."""

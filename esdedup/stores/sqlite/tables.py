@@ -14,7 +14,7 @@ import random
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,8 @@ from esdedup.models import (
     tokens_in,
 )
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.packed import records
+from esdedup.sketch.packed import DIGEST_BYTES, records
 from esdedup.sketch.sketch import written_digests
-from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
@@ -61,14 +60,8 @@ COLUMNS = f"id, source, tokens, {_MARKS}"
 Numbered = tuple[int, Columns]
 """A stored document with its number."""
 
-Listed = tuple[int, bytes | str, str]
-"""The number, the tokens and the source of a document."""
-
 Entries = tuple[U64, U64]
 """Tokens as numbers, and the number of a document that holds each."""
-
-Chosen = Callable[[Sequence[Columns]], list[dict[str, Any]]]
-"""Returns the fields of documents that are requested."""
 
 
 class Tables:
@@ -82,7 +75,7 @@ class Tables:
         self.documents, self.groups = self._name("documents"), self._name("groups")
         self.marked = f"{self.documents} LEFT JOIN {self.groups} USING (number)"
         """The documents with their marks, in SQL."""
-        self.rows = Rows(meta.scheme)
+        self.rows, self._in_source = Rows(meta.scheme), bool(meta.others)
         self._lists: dict[str, tuple[str, str, Sketch | None]] = {}
         """By the name of a list of tokens: its field of ours, its key below, and its sketch."""
         for part in meta.parts:
@@ -189,21 +182,17 @@ class Tables:
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
         """Write documents in place of stored ones; only what differs is written."""
-        written = [(number, old, row) for (number, old), row in rows if old[1:3] != row[1:3]]
-        listed = self._listed()
+        written = [(old, (old[0], row)) for old, row in rows if old[1][1:3] != row[1:3]]
         # The source holds the tokens of other fields than the text.
-        in_source = any("." in name for name in self._lists)
-        changed = [
-            (number, old, row)
-            for number, old, row in written
-            if number <= listed and (in_source or old.tokens != row.tokens)
-        ]
-        self._unlist([(number, old) for number, old, _ in changed])
+        first, listed = 1 if self._in_source else 2, self._listed()
+        changed = [each for each in written if each[0][1][first:3] != each[1][1][first:3]]
+        changed = [each for each in changed if each[0][0] <= listed]
+        self._unlist([old for old, _ in changed])
         self.db.executemany(
             f"UPDATE {self.documents} SET source = ?, tokens = ? WHERE number = ?",
-            [(row.source, row.tokens, number) for number, _, row in written],
+            [(row.source, row.tokens, number) for _, (number, row) in written],
         )
-        self._list([self._entries((number, row.tokens, row.source) for number, _, row in changed)])
+        self._list([self._entries((number, *row[1:3]) for _, (number, row) in changed)])
         self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
     def forget(self, rows: Sequence[Numbered]) -> None:
@@ -220,22 +209,21 @@ class Tables:
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
         self.db.executemany(f"DELETE FROM {self.groups} WHERE number = ?", bare)
 
-    def _entries(self, rows: Iterable[Listed]) -> dict[str, Entries]:
-        """Return the entries of documents for each list."""
+    def _entries(self, rows: Iterable[tuple[int, str, bytes | str]]) -> dict[str, Entries]:
+        """Return the entries of documents for each list. rows: their numbers, sources, tokens."""
         packed, others = list[tuple[int, bytes]](), list[tuple[int, str, Mapping[str, Any]]]()
-        in_source = any("." in name for name in self._lists)
-        for number, ours, source in rows:
-            if isinstance(ours, bytes):
-                packed.append((number, ours))
+        for number, source, tokens in rows:
+            if isinstance(tokens, str):
+                others.append((number, FIELD, json.loads(tokens)))
+            elif len(tokens) == DIGEST_BYTES:
+                others.append((number, FIELD, {"wordless": written_digests([tokens])[0]}))
             else:
-                others.append((number, FIELD, json.loads(ours)))
-            if in_source:
+                packed.append((number, tokens))
+            if self._in_source:
                 fields = json.loads(source)
                 others += [(number, field, tokens_in(fields, field)) for field in fields]
-        whole, filled = records([tokens for _, tokens in packed], self.rows.scheme)
+        whole, _ = records([tokens for _, tokens in packed], self.rows.scheme)
         numbers = np.fromiter((number for number, _ in packed), np.uint64, len(packed))
-        bare = np.flatnonzero(~filled).tolist()
-        digests = written_digests([packed[row][1] for row in bare])
         found = {}
         for name, (field, key, sketch) in self._lists.items():
             strings = [
@@ -244,33 +232,26 @@ class Tables:
                 if its == field
                 for token in _strings(values.get(key))
             ]
-            tokens, documents = np.empty(0, np.uint64), np.empty(0, np.uint64)
+            listed = numbers_of([token for _, token in strings], sketch)
+            holders = np.array([number for number, _ in strings], np.uint64)
             if field == FIELD and sketch is not None:
-                tokens = numbers_of_values(whole[key].astype(np.uint64), sketch)
-                documents = np.repeat(numbers[filled], sketch.tokens)
-            elif field == FIELD:
-                strings += [(packed[row][0], each) for row, each in zip(bare, digests, strict=True)]
-            if strings:
-                further = numbers_of([token for _, token in strings], sketch)
-                holders = np.array([number for number, _ in strings], np.uint64)
-                tokens, documents = np.append(tokens, further), np.append(documents, holders)
-            found[name] = tokens, documents
+                values = whole[key].astype(np.uint64)
+                listed = np.append(listed, numbers_of_values(values, sketch))
+                holders = np.append(holders, np.repeat(numbers, sketch.tokens))
+            found[name] = listed, holders
         return found
-
-    def _postings(self, name: str) -> Postings:
-        return Postings(self.db, name, self._name)
 
     def _unlist(self, rows: Sequence[Numbered]) -> None:
         """Remove the tokens of documents from the lists."""
-        every = self._entries((number, row.tokens, row.source) for number, row in rows)
+        every = self._entries((number, *row[1:3]) for number, row in rows)
         for name, (tokens, documents) in every.items():
-            self._postings(name).remove(np.unique(tokens), np.unique(documents))
+            Postings(self.db, name, self._name).remove(np.unique(tokens), np.unique(documents))
 
     def _list(self, parts: Sequence[dict[str, Entries]], more: bool = False) -> None:
         """List the tokens of documents. more: others follow."""
         for name in self._lists:
-            tokens, documents = zip(*(part.pop(name) for part in parts), strict=True)
-            self._postings(name).add(np.concatenate(tokens), np.concatenate(documents), more)
+            columns = zip(*(part.pop(name) for part in parts), strict=True)
+            Postings(self.db, name, self._name).add(*map(np.concatenate, columns), more=more)
 
     def list_more(self) -> None:
         """List the next documents, at most LISTED_AT_ONCE."""
@@ -284,9 +265,9 @@ class Tables:
 
     def _read(self, first: int, last: int) -> Iterator[dict[str, Entries]]:
         """Yield the entries of the documents after one number, to another."""
-        source = "source" if any("." in name for name in self._lists) else "''"
+        source = "source" if self._in_source else "''"
         rows = self.db.execute(
-            f"SELECT number, tokens, {source} FROM {self.documents}"
+            f"SELECT number, {source}, tokens FROM {self.documents}"
             " WHERE number > ? AND number <= ?",
             (first, last),
         )
@@ -299,7 +280,7 @@ class Tables:
         numbers = numbers_of(tokens, sketch)
         order = np.argsort(numbers)
         wanted = numbers[order]
-        found = [self._postings(name).find(wanted)]
+        found = [Postings(self.db, name, self._name).find(wanted)]
         if self.waiting():
             for part in self._read(self._listed(), self.last()):
                 held, documents = part[name]
@@ -372,16 +353,10 @@ class Tables:
             " json_extract(tokens, '$.scheme'))"
         )
 
-    def columns_for(self, paths: list[str]) -> tuple[str, Chosen]:
-        """Return the columns of documents, in SQL, and a function that picks the paths."""
-        lists = [path.removeprefix(f"{FIELD}.") for path in paths if path.startswith(f"{FIELD}.")]
-        if len(lists) == len(paths) and not any("." in name for name in lists):
-
-            def tokens(rows: Sequence[Columns]) -> list[dict[str, Any]]:
-                return [only({FIELD: ours}, paths) for ours in self.rows.ours(rows, lists)]
-
-            return columns("'{}'", "tokens"), tokens
-        return COLUMNS, lambda rows: [only(each, paths) for each in self.rows.whole(rows, lists)]
+    def columns_for(self, paths: list[str]) -> str:
+        """Return the columns of documents, in SQL, that hold fields."""
+        ours = all(path.startswith(f"{FIELD}.") and path.count(".") == 1 for path in paths)
+        return COLUMNS.replace("source", "'{}'") if ours else COLUMNS
 
 
 def listed_as(field: str, key: str) -> str:
@@ -394,8 +369,3 @@ def _strings(value: Any) -> set[str]:
     """Return the tokens in the value of a field."""
     values = value if isinstance(value, list) else [value]
     return {each for each in values if isinstance(each, str)}
-
-
-def columns(source: str, tokens: str) -> str:
-    """Return the columns of `Columns` in SQL."""
-    return f"id, {source}, {tokens}, {_MARKS}"
