@@ -80,8 +80,7 @@ def true_pairs(texts: list[str], groups: list[int], threshold: float) -> set[Pai
 def with_equal(lines: Iterable[str]) -> set[Pair]:
     """All pairs of documents, also of equal texts, from the lines of `pairs --json`.
 
-    There each document of an equal text is listed once, with the first one of that text; peers
-    list each pair.
+    There a document of an equal text is listed with the first one of that text only.
     """
     texts: dict[int, list[int]] = {}
     apart: list[Pair] = []
