@@ -27,9 +27,9 @@ from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
 from esdedup.text.words import tokenise
 
-_BYTES_A_BLOCK = 3 << 17
+_BYTES_A_BLOCK = 3 << 18
 """Bytes in memory of the texts sketched at once. The arrays between two steps then stay in the
-processor's cache."""
+processor's cache, and calls are long enough for other threads to get Python's lock meanwhile."""
 # glibc returns freed memory to the system beyond twice the largest block that was mapped and freed.
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
