@@ -31,7 +31,7 @@ from esdedup.records.documents import (
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded import Encoded, documents_of
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -248,7 +248,7 @@ class _Writer:
 
         def decide(held: Sequence[Held]) -> list[Decision]:
             found = [rows[one.id] for one in held]
-            new = [documents[row].document for row in found]
+            new = documents_of([documents[row] for row in found])
             return [*map(self._decision, held, new, [own[row] for row in found])]
 
         for first in range(0, len(taken), _COMPARED_AT_ONCE):

@@ -23,14 +23,6 @@ class Encoded(NamedTuple):
     marks: Mapping[str, Any] | None = None
     marks_in: str = FIELD
 
-    @property
-    def document(self) -> Document:
-        """The document that is read after this one was written, with its tokens."""
-        ours = {field: json.loads(each) for field, each in fields_of([self])[0].items()}
-        if self.marks:
-            ours[self.marks_in] = {**ours.get(self.marks_in, {}), **self.marks}
-        return Document(self.id, {**json.loads(self.source), **ours})
-
 
 def fields_of(documents: Sequence[Encoded]) -> list[dict[str, str]]:
     """Return the tokens of each document as JSON, by the name of their field."""
@@ -44,4 +36,15 @@ def fields_of(documents: Sequence[Encoded]) -> list[dict[str, str]]:
         written = token_json(unpack([packed.data for _, packed in some], scheme), scheme)
         for (row, _), tokens in zip(some, written, strict=True):
             row[field] = tokens
+    return made
+
+
+def documents_of(documents: Sequence[Encoded]) -> list[Document]:
+    """Return the documents that are read after these were written, with their tokens."""
+    made = []
+    for each, fields in zip(documents, fields_of(documents), strict=True):
+        ours = {field: json.loads(tokens) for field, tokens in fields.items()}
+        if each.marks:
+            ours[each.marks_in] = {**ours.get(each.marks_in, {}), **each.marks}
+        made.append(Document(each.id, {**json.loads(each.source), **ours}))
     return made

@@ -12,6 +12,7 @@ from esdedup.models import FIELD, CandidateQuery, Candidates, Document
 from esdedup.records.documents import NewDocument, encoded
 from esdedup.records.files import Record
 from esdedup.stores import Cluster, ClusterStore, LocalStore, Store
+from esdedup.stores.encoded import documents_of
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call
@@ -66,7 +67,7 @@ def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document
         NewDocument(Record("f", 0, one.source), one.id, True, text_of(one.source, meta.text_fields))
         for one in documents
     ]
-    return [each.document for each in encoded(items, meta)]
+    return documents_of(encoded(items, meta))
 
 
 def query(*tokens: str, exclude: str | None = None, least: int = 1) -> CandidateQuery:

@@ -20,7 +20,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, written_digests
 from esdedup.sketch.tokens import decode, encode
 from esdedup.stores.changes import merged
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded import Encoded, documents_of
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import without_tokens
 from esdedup.stores.to_json import to_json
@@ -118,7 +118,7 @@ class Rows:
         if isinstance(document, Encoded):
             packed = document.ours.get(FIELD)
             if packed is None or len(document.ours) > 1 or packed.scheme.id != self.scheme.id:
-                return self.columns(document.document)
+                return self.columns(documents_of([document])[0])
             values = map(document.marks.get, MARKS) if document.marks else ()
             return Columns(document.id, document.source, packed.data, *values)
         of = f"document {document.id!r}"
