@@ -50,8 +50,8 @@ _VARIABLES = 500
 _GIVEN = "(SELECT value FROM json_each(?1))"
 """The values of a JSON array, parameter 1, in SQL."""
 
-_MANY_HOLDERS = 10_000
-"""Number of entries from which finding the rarest token of a query saves time."""
+_NUMBER_BITS = 48
+"""Bits of a document's number."""
 
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
 COLUMNS = f"id, source, tokens, {_MARKS}"
@@ -292,45 +292,54 @@ class Tables:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
-        answers = []
-        # Queries of similar texts find the same documents.
-        documents = defaultdict[str, dict[int, Document]](dict)
-        for query in queries:
-            numbers, met = self._met(query)
-            order = np.argsort(-met, kind="stable")[: limit + 1]
-            best = numbers[order[:limit]].tolist()
-            known = documents[query.key if query.kept else ""]
-            missing = [number for number in best if number not in known]
-            known |= self._documents(missing, query.key if query.kept else "")
-            every = zip(best, met[order[:limit]].tolist(), strict=True)
-            found = [Candidate(known[number], matched) for number, matched in every]
-            answers.append(Candidates(found, order.size > limit))
+        answers = [Candidates([], False)] * len(queries)
+        alike = defaultdict[tuple[str, str, str], list[int]](list)
+        for row, query in enumerate(queries):
+            name, kept = listed_as(query.field, query.key), query.key if query.kept else ""
+            alike[name, kept, query.marks_in].append(row)
+        for (name, kept, marks_in), rows in alike.items():
+            some = [queries[row] for row in rows]
+            of, numbers, met = self._met(name, some, marks_in)
+            bounds = np.searchsorted(of, np.arange(len(rows) + 1)).tolist()
+            best = [slice(at, min(at + limit, end)) for at, end in itertools.pairwise(bounds)]
+            # Queries of similar texts find the same documents.
+            chosen = {number for each in best for number in numbers[each].tolist()}
+            documents = self._documents(sorted(chosen), kept)
+            for row, each, end in zip(rows, best, bounds[1:], strict=True):
+                every = zip(numbers[each].tolist(), met[each].tolist(), strict=True)
+                found = [Candidate(documents[number], matched) for number, matched in every]
+                answers[row] = Candidates(found, end > each.stop)
         return answers
 
-    def _met(self, query: CandidateQuery) -> tuple[I64, I64]:
-        """Return the documents that share enough groups, ascending, and how many each shares."""
+    def _met(
+        self, name: str, queries: Sequence[CandidateQuery], marks_in: str
+    ) -> tuple[I64, I64, I64]:
+        """Return the documents that share enough groups with queries, the best of each first.
+
+        They are arrays of queries, documents' numbers, and shared groups.
+        """
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups.
-        tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
-        at, holders = self.holders(listed_as(query.field, query.key), tokens)
-        if query.least > 1 and holders.size > _MANY_HOLDERS:
-            # Of those that share `least` tokens, each has one of the rarest, too.
-            rarest = np.argsort(np.bincount(at, minlength=len(tokens)), kind="stable")
-            few = np.isin(at, rarest[: max(0, len(tokens) - query.least + 1)])
-            holders = holders[np.isin(holders, holders[few])]
-        numbers, met = np.unique(holders, return_counts=True)
-        enough = met >= query.least
-        if query.exclude is not None:
-            for (number,) in self.by_id(f"{self.documents}.number", [query.exclude]):
-                enough &= numbers != number
-        if query.originals:
-            mark = self.value_of(query.marks_in, "original")
+        tokens = [dict.fromkeys(itertools.chain.from_iterable(each.groups)) for each in queries]
+        owners = np.repeat(np.arange(len(queries)), [*map(len, tokens)])
+        at, holders = self.holders(name, [*itertools.chain.from_iterable(tokens)])
+        pairs, met = np.unique(owners[at] << _NUMBER_BITS | holders, return_counts=True)
+        of, numbers = pairs >> _NUMBER_BITS, pairs & ((1 << _NUMBER_BITS) - 1)
+        enough = met >= np.array([each.least for each in queries])[of]
+        excluded = [each.exclude for each in queries if each.exclude is not None]
+        known = {id: number for number, id in self.by_id(f"{self.documents}.number, id", excluded)}
+        enough &= numbers != np.array([known.get(each.exclude, 0) for each in queries])[of]
+        originals = np.array([each.originals for each in queries])[of] & enough
+        if originals.any():
             marked = self.db.execute(
-                f"SELECT number FROM {self.marked} WHERE {mark} IS NOT NULL AND number IN {_GIVEN}",
-                (json.dumps(numbers[enough].tolist()),),
+                f"SELECT number FROM {self.marked} WHERE number IN {_GIVEN}"
+                f" AND {self.value_of(marks_in, 'original')} IS NOT NULL",
+                (json.dumps(numbers[originals].tolist()),),
             )
-            enough &= ~np.isin(numbers, [number for (number,) in marked])
-        return numbers[enough], met[enough]
+            enough &= ~(originals & np.isin(numbers, [number for (number,) in marked]))
+        order = np.flatnonzero(enough)
+        order = order[np.lexsort((-met[order], of[order]))]
+        return of[order], numbers[order], met[order]
 
     def _documents(self, numbers: list[int], kept: str) -> dict[int, Document]:
         """Return documents by number. kept: as in `Rows.documents`."""
