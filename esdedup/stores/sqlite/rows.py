@@ -73,10 +73,11 @@ class Rows:
         packed = iter(
             self._fields([each for _, _, each, *_ in rows if isinstance(each, bytes)], lists)
         )
-        return [
-            (next(packed) if isinstance(row.tokens, bytes) else json.loads(row.tokens)) | row.marks
-            for row in rows
-        ]
+        found = []
+        for row in rows:
+            ours = next(packed) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
+            found.append(ours if row[3:] == NO_MARKS else ours | row.marks)
+        return found
 
     def _fields(
         self, packed: Sequence[bytes], lists: Collection[str] | None
@@ -107,9 +108,12 @@ class Rows:
         """Return documents without their lists of tokens, except one."""
         found = []
         for row, ours in zip(rows, self.ours(rows, (kept,)), strict=True):
-            fields = without_tokens({**json.loads(row.source), FIELD: ours}, kept)
-            if not fields[FIELD]:
-                del fields[FIELD]
+            fields = without_tokens(json.loads(row.source), kept)
+            # Of packed tokens no other list was unpacked.
+            if isinstance(row.tokens, str):
+                ours = without_tokens({FIELD: ours}, kept)[FIELD]
+            if ours:
+                fields[FIELD] = ours
             found.append(Document(row.id, fields))
         return found
 
