@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from esdedup.exceptions import RecordError
-from esdedup.models import FIELD, MARKS, Document
+from esdedup.models import FIELD, MARKS, Change, Document
 from esdedup.sketch.packed import DIGEST_BYTES, layout, records
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, written_digests
@@ -117,12 +117,20 @@ class Rows:
             found.append(Document(row.id, fields))
         return found
 
-    def columns(self, document: Document | Encoded) -> Columns:
-        """Return the columns of a document. Raises RecordError if it can't be stored."""
+    def columns(self, documents: Sequence[Document | Encoded]) -> list[Columns]:
+        """Return the columns of documents. Raises RecordError if one can't be stored."""
+        rows = [*map(self._columns, documents)]
+        unpacked = [at for at, row in enumerate(rows) if isinstance(row.tokens, str)]
+        packed = self._packed([json.loads(rows[at].tokens) for at in unpacked])
+        for at, tokens in zip(unpacked, packed, strict=True):
+            rows[at] = rows[at]._replace(tokens=tokens or rows[at].tokens)
+        return rows
+
+    def _columns(self, document: Document | Encoded) -> Columns:
         if isinstance(document, Encoded):
             packed = document.ours.get(FIELD)
             if packed is None or len(document.ours) > 1 or packed.scheme.id != self.scheme.id:
-                return self.columns(documents_of([document])[0])
+                return self._columns(documents_of([document])[0])
             values = map(document.marks.get, MARKS) if document.marks else ()
             return Columns(document.id, document.source, packed.data, *values)
         of = f"document {document.id!r}"
@@ -132,30 +140,47 @@ class Rows:
         marks = {name: value for name, value in document.tokens.items() if _is_mark(name, value)}
         to_json(marks, of)
         rest = {name: value for name, value in document.tokens.items() if name not in marks}
-        tokens = self._packed(rest) or to_json(rest, of)
-        return Columns(document.id, to_json(source, of), tokens, **marks)
+        return Columns(document.id, to_json(source, of), to_json(rest, of), **marks)
 
-    def _packed(self, tokens: Mapping[str, Any]) -> bytes | None:
-        """Return tokens packed, or None if that would change them."""
+    def _packed(self, tokens: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
+        """Return the tokens of each document packed, or None if that would change them."""
+        filled = [each for each in tokens if "wordless" not in each]
+        made = np.zeros(len(filled), layout(self.scheme))
         try:
-            made = np.zeros(1, layout(self.scheme))
-            for each in self.scheme.sketches if "wordless" not in tokens else ():
-                made[each.key] = decode([tokens[each.key]], each.tokens, each.bits)
-            data = digest_words([tokens["digest"]]).tobytes()
-            if "wordless" not in tokens:
-                data += made.tobytes()[DIGEST_BYTES:]
-            return data if next(self._fields([data], None)) == tokens else None
+            for each in self.scheme.sketches if filled else ():
+                made[each.key] = decode([one[each.key] for one in filled], each.tokens, each.bits)
+            rest = iter([row.tobytes()[DIGEST_BYTES:] for row in made])
+            words = digest_words([each["digest"] for each in tokens])
+            packed = [
+                digest.tobytes() + (b"" if "wordless" in each else next(rest))
+                for digest, each in zip(words, tokens, strict=True)
+            ]
+            again = zip(packed, self._fields(packed, None), tokens, strict=True)
+            return [data if fields == each else None for data, fields, each in again]
         except (KeyError, TypeError, ValueError):
-            return None
+            if len(tokens) == 1:
+                return [None]
+            return [data for each in tokens for data in self._packed([each])]
 
-    def changed(self, row: Columns, fields: Mapping[str, Any]) -> Columns:
-        """Return a document with merged fields. Raises RecordError if it can't be stored."""
-        ours = fields[FIELD] if fields.keys() == {FIELD} else None
-        if isinstance(ours, Mapping) and all(map(_is_mark, ours, ours.values())):
-            # No other value has to be read.
-            return row._replace(**ours)
-        (document,) = self.chosen([row])
-        return self.columns(Document(row.id, merged(document.source, fields)))
+    def changed(self, rows: Sequence[Columns], changes: Sequence[Change]) -> list[Columns]:
+        """Return the documents after changes. Raises RecordError if one can't be stored."""
+        made = [*map(_marked, rows, changes)]
+        others = [at for at, row in enumerate(made) if row is None]
+        before = self.chosen([rows[at] for at in others])
+        fresh = [
+            each.fields or {} if each.whole else merged(one.source, each.fields or {})
+            for one, each in zip(before, (changes[at] for at in others), strict=True)
+        ]
+        columns = iter(self.columns([*map(Document, (one.id for one in before), fresh)]))
+        return [next(columns) if row is None else row for row in made]
+
+
+def _marked(row: Columns, change: Change) -> Columns | None:
+    """Return a document after a change of its marks alone, which reads nothing else, or None."""
+    ours = change.fields[FIELD] if change.fields and change.fields.keys() == {FIELD} else None
+    if change.whole or not isinstance(ours, Mapping) or not all(map(_is_mark, ours, ours.values())):
+        return None
+    return row._replace(**ours)
 
 
 def _is_mark(name: str, value: Any) -> bool:

@@ -122,10 +122,10 @@ class LocalStore:
     ) -> WriteReport:
         # Before the transaction, because other processes wait for it.
         with self._reading() as tables:
-            scheme, rows = tables.rows.scheme, [*map(tables.rows.columns, documents)]
+            scheme, rows = tables.rows.scheme, tables.rows.columns(documents)
         with self._writing() as tables:
             if tables.rows.scheme.id != scheme.id:
-                rows = [*map(tables.rows.columns, documents)]
+                rows = tables.rows.columns(documents)
             if create:
                 taken = tables.insert(rows)
                 # When a run resumes, this is twice as fast as to hold and compare them.
@@ -166,7 +166,7 @@ class LocalStore:
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []
-        latest: list[tuple[Numbered, Columns]] = []
+        found: list[tuple[Numbered, Change]] = []
         gone: list[Numbered] = []
         with self._writing() as tables:
             stored = tables.stored([change.held.id for change in changes])
@@ -177,11 +177,11 @@ class LocalStore:
                     failures.append(Failure(id, CHANGED, conflict=True))
                 elif change.fields is None:
                     gone.append(known)
-                elif change.whole:
-                    latest.append((known, tables.rows.columns(Document(id, change.fields))))
                 else:
-                    latest.append((known, tables.rows.changed(known[1], change.fields)))
-            tables.replace(latest)
+                    found.append((known, change))
+            stale = [known for known, _ in found]
+            latest = tables.rows.changed([row for _, row in stale], [each for _, each in found])
+            tables.replace([*zip(stale, latest, strict=True)])
             tables.forget(gone)
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
 
