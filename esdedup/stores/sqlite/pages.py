@@ -5,7 +5,7 @@ in as few bytes as they need. New entries become a run, together with the runs t
 larger, so that a search has few runs to look into, and an entry is seldom written again: O'Neil,
 Cheng, Gawlick, O'Neil, "The log-structured merge-tree", Acta Informatica 1996.
 
-An entry takes 6 bytes, and took 20 as a row. Pages of 64 to 256 entries are found equally fast.
+An entry takes 6 bytes, and took 20 as a row. Larger pages take longer to read.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
 ENTRIES_A_PAGE = 64
 """A page ends before the first token that begins after so many entries; a token is in one page."""
 _MERGED = 8
-"""A run joins new entries if it has at most so many times as many. Each run costs a search some 0.2
-ms, and merging costs a microsecond an entry."""
+"""Runs are merged if the largest has at most so many times the entries of the others. Each run
+costs a search some 0.2 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 8
 """Number of runs from which they are merged even if more entries follow."""
 _PAGES_AT_ONCE = 4_096
@@ -75,14 +75,11 @@ class Postings:
         if tokens.size:
             tokens, documents = _in_order(tokens, documents)
             self._write(self._emptied(tokens.size), tokens, documents, _page_starts(tokens))
-        runs, merged, total = self._filled(), list[int](), 0
-        for entries, run in runs if not more or len(runs) > _MOST_RUNS else ():
-            if merged and entries > _MERGED * total:
-                break
-            merged.append(run)
-            total += entries
-        if len(merged) > 1:
-            self._merge(merged, total)
+        runs = self._filled()
+        totals = [*itertools.accumulate(entries for entries, _ in runs)]
+        merged = [at for at in range(1, len(runs)) if runs[at][0] <= _MERGED * totals[at - 1]]
+        if merged and (not more or len(runs) > _MOST_RUNS):
+            self._merge([run for _, run in runs[: merged[-1] + 1]], totals[merged[-1]])
 
     def remove(self, tokens: U64, documents: U64) -> None:
         """Remove all entries of documents. tokens: all of theirs, sorted."""

@@ -100,7 +100,7 @@ class Rows:
         lists = None if paths is None else [path.partition(".")[2] for path in paths]
         found = []
         for row, ours in zip(rows, self.ours(rows, lists), strict=True):
-            fields = {**json.loads(row.source), FIELD: ours}
+            fields = {**(json.loads(row.source) if row.source != "{}" else {}), FIELD: ours}
             found.append(Document(row.id, fields if paths is None else only(fields, paths)))
         return found
 

@@ -1,0 +1,36 @@
+"""Lists of tokens in runs of pages, compared with a set of entries."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from esdedup.stores.sqlite import pages
+from esdedup.stores.sqlite.pages import Postings
+
+
+def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_PAGES_AT_ONCE", 7)
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute('CREATE TABLE "runs"(list TEXT, run INT, entries INT, PRIMARY KEY(list, run))')
+    chance, postings = np.random.default_rng(4), Postings(db, "minhash", '"{}"'.format)
+    held = np.empty((0, 2), np.uint64)
+    for step in range(60):
+        # One token of all documents, few of many, and others of any width.
+        count, widest = (2_000, 1_000) if step % 20 == 9 else (30, 2 ** (step % 62 + 1))
+        tokens = chance.integers(0, widest, (count, 4), np.uint64)
+        tokens[:, 0] = 5
+        documents = np.arange(count, dtype=np.uint64)[:, None] + np.uint64(step * 5_000 + 1)
+        new = np.stack(np.broadcast_arrays(tokens, documents), axis=-1).reshape(-1, 2)
+        new = np.unique(new, axis=0)
+        postings.add(*chance.permutation(new).T, more=step % 3 == 0)
+        held = np.concatenate([held, new])
+        gone = chance.choice(np.unique(held[:, 1]), 20, replace=False)
+        lost = np.isin(held[:, 1], gone)
+        postings.remove(np.unique(held[lost, 0]), gone)
+        held = held[~lost]
+        asked = np.unique(np.append(held[::7, 0], chance.integers(0, 2_000, 50, np.uint64)))
+        at, found = postings.find(asked)
+        expected = held[np.isin(held[:, 0], asked)]
+        assert sorted(zip(asked[at], found, strict=True)) == sorted(map(tuple, expected))
+    assert len(postings._filled()) < 10
