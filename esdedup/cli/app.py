@@ -86,6 +86,9 @@ app = get_group(_app)
 def main() -> None:
     """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
     if sys.argv[1:] and sys.argv[1] not in ("-h", "--help", "--version"):
+        if sys.argv[1] not in ("review", "scheme"):
+            # Only these multiply matrices, and the threads for it take a seventh of a search.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # The list of commands is shown without it.
         from esdedup.ingest.parallel import be_a_program
 
