@@ -26,7 +26,6 @@ from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.jaccard import hamming, jaccard_with
 
 Measure = tuple[float | None, int | None]
@@ -315,9 +314,7 @@ class _Peers:
             return [], False
         assert self._sets is not None
         chosen = [row for row, _ in shared.most_common(most)]
-        sets = [self._sets[row] for row in chosen]
-        counts = offsets_of(np.array([each.size for each in sets]))
-        values = jaccard_with(self._sets[own], Ragged(np.concatenate(sets), counts)).tolist()
+        values = jaccard_with(self._sets[own], self._sets.of(np.array(chosen))).tolist()
         near: list[tuple[str, Measure]] = [
             (self._digests[row], (value, None))
             for row, value in zip(chosen, values, strict=True)
