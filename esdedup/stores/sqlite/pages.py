@@ -70,10 +70,10 @@ class Postings:
         positions, holders = zip(*found, strict=True)
         return np.concatenate(positions), np.concatenate(holders)
 
-    def add(self, tokens: U64, documents: U64, *, more: bool = False) -> None:
+    def add(self, parts: list[tuple[U64, U64]], *, more: bool = False) -> None:
         """Add new entries as a run. more: further ones follow, so that runs are merged later."""
+        tokens, documents = _in_order(parts)
         if tokens.size:
-            tokens, documents = _in_order(tokens, documents)
             self._write(self._emptied(tokens.size), tokens, documents, _page_starts(tokens))
         runs = self._filled()
         totals = [*itertools.accumulate(entries for entries, _ in runs)]
@@ -116,7 +116,7 @@ class Postings:
         tokens, documents = np.empty(0, np.uint64), np.empty(0, np.uint64)
         while some := rows.fetchmany(_PAGES_AT_ONCE):
             parts = [(tokens, documents), *(each[:2] for each in _read([page for _, page in some]))]
-            tokens, documents = _in_order(*map(np.concatenate, zip(*parts, strict=True)))
+            tokens, documents = _in_order(parts)
             # Pages to come begin with the last page's first token, or a later one.
             done = int(np.searchsorted(tokens, np.uint64(some[-1][0])))
             self._write(merged, tokens[:done], documents[:done], _page_starts(tokens[:done]))
@@ -136,8 +136,10 @@ class Postings:
             self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
 
 
-def _in_order(tokens: U64, documents: U64) -> tuple[U64, U64]:
-    """Return entries by token and document."""
+def _in_order(parts: list[tuple[U64, U64]]) -> tuple[U64, U64]:
+    """Return all entries by token and document. The list is emptied to free memory."""
+    tokens, documents = map(np.concatenate, zip(*parts, strict=True))
+    parts.clear()
     if not tokens.size:
         return tokens, documents
     bits = np.uint64(int(documents.max()).bit_length())
@@ -147,6 +149,7 @@ def _in_order(tokens: U64, documents: U64) -> tuple[U64, U64]:
     # As one number they are sorted in half the time.
     both = tokens << bits
     both |= documents
+    del tokens, documents
     both.sort()
     documents = both & ((np.uint64(1) << bits) - np.uint64(1))
     both >>= bits

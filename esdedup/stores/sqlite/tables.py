@@ -250,8 +250,8 @@ class Tables:
     def _list(self, parts: Sequence[dict[str, Entries]], more: bool = False) -> None:
         """List the tokens of documents. more: others follow."""
         for name in self._lists:
-            columns = zip(*(part.pop(name) for part in parts), strict=True)
-            Postings(self.db, name, self._name).add(*map(np.concatenate, columns), more=more)
+            entries = [part.pop(name) for part in parts]
+            Postings(self.db, name, self._name).add(entries, more=more)
 
     def list_more(self) -> None:
         """List the next documents, at most LISTED_AT_ONCE."""

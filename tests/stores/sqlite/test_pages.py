@@ -23,7 +23,7 @@ def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None
         documents = np.arange(count, dtype=np.uint64)[:, None] + np.uint64(step * 5_000 + 1)
         new = np.stack(np.broadcast_arrays(tokens, documents), axis=-1).reshape(-1, 2)
         new = np.unique(new, axis=0)
-        postings.add(*chance.permutation(new).T, more=step % 3 == 0)
+        postings.add([tuple(chance.permutation(new).T)], more=step % 3 == 0)
         held = np.concatenate([held, new])
         gone = chance.choice(np.unique(held[:, 1]), 20, replace=False)
         lost = np.isin(held[:, 1], gone)
