@@ -56,8 +56,8 @@ class Postings:
             f"SELECT (SELECT page FROM {self._table(run)} WHERE first <= value"
             " ORDER BY first DESC LIMIT 1) FROM json_each(?)",
             (json.dumps(tokens.tolist()),),
-        ).fetchall()
-        return [page for (page,) in dict.fromkeys(found) if page is not None]
+        )
+        return [page for (page,), _ in itertools.groupby(found) if page is not None]
 
     def find(self, tokens: U64) -> tuple[I64, U64]:
         """Return the entries of tokens, shape (m,), sorted: positions in them, and documents."""

@@ -124,7 +124,10 @@ class Tables:
 
     def waiting(self) -> int:
         """Return the number of documents that are not listed yet, or a little more."""
-        return max(0, self.last() - self._listed())
+        last = f"SELECT max(number) FROM {self.documents}"
+        return max(
+            0, int(self.one(f"SELECT coalesce(({last}), 0) - number FROM {self._name('listed')}"))
+        )
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
         """Return the documents that exist, by id."""
