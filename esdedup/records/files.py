@@ -37,7 +37,7 @@ from esdedup.tabular import TableFormat
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
 Format = Literal[TextFormat, TableFormat]
-BATCH_DOCUMENTS = 4_000
+BATCH_DOCUMENTS = 2_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 1 << 20
 """A chunk ends after about this many bytes, or after BATCH_DOCUMENTS lines."""
@@ -186,13 +186,8 @@ def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) ->
         yield from chunked(read(name, kind, stream), CHUNK_BYTES)
         return
     first = 1
-    pieces = lines_of(stream, CHUNK_BYTES)
-    for some in grouped(pieces, lambda lines: sum(map(len, lines)), CHUNK_BYTES, most):
-        lines = [*chain.from_iterable(some)]
-        # Parts of about the same size.
-        step = -(-len(lines) // -(-len(lines) // most))
-        for at in range(0, len(lines), step):
-            yield Chunk(partial(_read_lines, name, kind, first + at, lines[at : at + step]))
+    for lines in grouped(lines_of(stream), len, CHUNK_BYTES, most):
+        yield Chunk(partial(_read_lines, name, kind, first, lines))
         first += len(lines)
 
 
@@ -338,7 +333,7 @@ def _read_rows(
     lines: list[str] = []
 
     def given() -> Iterator[str]:
-        for line in chain.from_iterable(lines_of(stream, CHUNK_BYTES)):
+        for line in lines_of(stream):
             lines.append(line)
             yield line.rstrip("\r\n") + "\n"
 

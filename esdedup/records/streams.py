@@ -105,33 +105,14 @@ def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
     return bool(head.lstrip("\ufeff \t\r\n")[:1] == character)
 
 
-def lines_of(stream: io.TextIOWrapper, size: int) -> Iterator[list[str]]:
-    """Yield the lines in each `size` bytes or fewer, with their ends.
-
-    Of a line of more than LONGEST characters, only the Head.
-    """
-    decode = codecs.getincrementaldecoder(stream.encoding)(stream.errors or "strict").decode
-    begun, skipping, is_end = "", False, False
-    while not is_end:
-        data = stream.buffer.read1(size)  # type: ignore[attr-defined]
-        is_end, text = not data, decode(data, not data)
-        if skipping:
-            _, end, text = text.partition("\n")
-            skipping = not end
-        begun += text
-        if is_end or "\n" in text:
-            *whole, rest = begun.split("\n")
-            lines = [f"{line}\n" for line in whole] + [rest] * (is_end and rest != "")
-            if lines:
-                yield [*map(_shown, lines)] if len(begun) > LONGEST else lines
-            begun = rest
-        elif len(begun) > LONGEST:
-            yield [Head(begun[:_HEAD])]
-            begun, skipping = "", True
-
-
-def _shown(line: str) -> str:
-    return Head(line[:_HEAD]) if len(line.rstrip("\n")) > LONGEST else line
+def lines_of(stream: io.TextIOBase) -> Iterator[str]:
+    """Yield lines with their ends. Of a line of more than LONGEST characters, only the Head."""
+    while line := stream.readline(LONGEST + 1):
+        if len(line) > LONGEST and line[-1] != "\n":
+            while (rest := stream.readline(LONGEST)) and rest[-1] != "\n":
+                pass
+            line = Head(line[:_HEAD])
+        yield line
 
 
 def _other_encoding(head: bytes) -> str | None:
