@@ -22,7 +22,7 @@ ENTRIES_A_PAGE = 64
 _MERGED = 8
 """Runs are merged if the largest has at most so many times the entries of the others. Each run
 costs a search some 0.2 ms, and merging costs a microsecond an entry."""
-_MOST_RUNS = 8
+_MOST_RUNS = 16
 """Number of runs from which they are merged even if more entries follow."""
 _PAGES_AT_ONCE = 4_096
 

@@ -13,7 +13,6 @@ import json
 import random
 import re
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -295,23 +294,18 @@ class Tables:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
-        answers = [Candidates([], False)] * len(queries)
-        alike = defaultdict[tuple[str, str, str], list[int]](list)
-        for row, query in enumerate(queries):
-            name, kept = listed_as(query.field, query.key), query.key if query.kept else ""
-            alike[name, kept, query.marks_in].append(row)
-        for (name, kept, marks_in), rows in alike.items():
-            some = [queries[row] for row in rows]
-            of, numbers, met = self._met(name, some, marks_in)
-            bounds = np.searchsorted(of, np.arange(len(rows) + 1)).tolist()
+        answers = []
+        for (name, kept, marks_in), alike in itertools.groupby(queries, _form):
+            of, numbers, met = self._met(name, some := [*alike], marks_in)
+            bounds = np.searchsorted(of, np.arange(len(some) + 1)).tolist()
             best = [slice(at, min(at + limit, end)) for at, end in itertools.pairwise(bounds)]
             # Queries of similar texts find the same documents.
             chosen = {number for each in best for number in numbers[each].tolist()}
             documents = self._documents(sorted(chosen), kept)
-            for row, each, end in zip(rows, best, bounds[1:], strict=True):
+            for each, end in zip(best, bounds[1:], strict=True):
                 every = zip(numbers[each].tolist(), met[each].tolist(), strict=True)
                 found = [Candidate(documents[number], matched) for number, matched in every]
-                answers[row] = Candidates(found, end > each.stop)
+                answers.append(Candidates(found, end > each.stop))
         return answers
 
     def _met(
@@ -375,6 +369,12 @@ def listed_as(field: str, key: str) -> str:
     """Return the name of the list of tokens of a key below a field of ours."""
     # Tokens of other fields than the text are part of `Columns.source`, and so are their marks.
     return key if field == FIELD else f"{field}.{key}"
+
+
+def _form(query: CandidateQuery) -> tuple[str, str, str]:
+    """Return the list that a query looks into, the tokens to return, and the field of marks."""
+    kept = query.key if query.kept else ""
+    return listed_as(query.field, query.key), kept, query.marks_in
 
 
 def _strings(value: Any) -> set[str]:
