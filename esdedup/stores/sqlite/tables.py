@@ -44,7 +44,7 @@ _READ_AT_ONCE = 10_000
 """Number of documents whose tokens are unpacked together."""
 
 _VARIABLES = 500
-"""Maximum number of values in one SQL statement; SQLite's own limit is far above."""
+"""Maximum number of values, or of new rows, in one SQL statement; SQLite takes far more."""
 
 _GIVEN = "(SELECT value FROM json_each(?1))"
 """The values of a JSON array, parameter 1, in SQL."""
@@ -169,12 +169,18 @@ class Tables:
         """Write new documents. Return the positions of those whose ids are taken."""
         # Deleted documents leave numbers free, which count as listed.
         first = max(self.last(), self._listed()) + 1
-        done = self.db.executemany(
-            f"INSERT INTO {self.documents} VALUES(?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
-            [(number, row.id, row.tokens, row.source) for number, row in enumerate(rows, first)],
-        )
+        numbered = [(at, row.id, row.tokens, row.source) for at, row in enumerate(rows, first)]
+        created = 0
+        for start in range(0, len(rows), _VARIABLES):
+            # A statement for each row would hand Python's lock to and fro with other threads.
+            some = numbered[start : start + _VARIABLES]
+            places = ",".join(["(?, ?, ?, ?)"] * len(some))
+            created += self.db.execute(
+                f"INSERT INTO {self.documents} VALUES {places} ON CONFLICT(id) DO NOTHING",
+                [*itertools.chain.from_iterable(some)],
+            ).rowcount
         taken: list[int] = []
-        if done.rowcount < len(rows):
+        if created < len(rows):
             selected = f"{self.documents}.number, id"
             numbers = {id: number for number, id in self.by_id(selected, [row.id for row in rows])}
             taken = [at for at, row in enumerate(rows) if numbers[row.id] != first + at]
