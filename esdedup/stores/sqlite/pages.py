@@ -1,4 +1,4 @@
-"""Which documents hold a token: the sorted pages of a list of tokens.
+"""Read and write lists of tokens, in sorted pages: which documents hold each token.
 
 A list is a few runs. A run is a table of pages: entries of a token and a document, sorted by token,
 in as few bytes as they need. New entries become a run, together with the runs that are not much

@@ -124,9 +124,8 @@ class Tables:
     def waiting(self) -> int:
         """Return the number of documents that are not listed yet, or a little more."""
         last = f"SELECT max(number) FROM {self.documents}"
-        return max(
-            0, int(self.one(f"SELECT coalesce(({last}), 0) - number FROM {self._name('listed')}"))
-        )
+        waiting = f"SELECT coalesce(({last}), 0) - number FROM {self._name('listed')}"
+        return max(0, int(self.one(waiting)))
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
         """Return the documents that exist, by id."""
@@ -171,9 +170,9 @@ class Tables:
         first = max(self.last(), self._listed()) + 1
         numbered = [(at, row.id, row.tokens, row.source) for at, row in enumerate(rows, first)]
         created = 0
-        for start in range(0, len(rows), _VARIABLES):
+        for start in range(0, len(rows), _VARIABLES // 4):
             # A statement for each row would hand Python's lock to and fro with other threads.
-            some = numbered[start : start + _VARIABLES]
+            some = numbered[start : start + _VARIABLES // 4]
             places = ",".join(["(?, ?, ?, ?)"] * len(some))
             created += self.db.execute(
                 f"INSERT INTO {self.documents} VALUES {places} ON CONFLICT(id) DO NOTHING",
@@ -361,8 +360,8 @@ class Tables:
         if name != "scheme":
             return f'"{name}"'
         return (
-            f"iif(typeof(tokens) = 'blob', '{self.rows.scheme.id}',"
-            " json_extract(tokens, '$.scheme'))"
+            f"CASE typeof(tokens) WHEN 'blob' THEN '{self.rows.scheme.id}'"
+            " ELSE json_extract(tokens, '$.scheme') END"
         )
 
     def columns_for(self, paths: list[str]) -> str:
