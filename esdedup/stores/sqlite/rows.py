@@ -99,16 +99,16 @@ class Rows:
         """Return documents with their tokens. paths: dotted names of fields; None for all."""
         lists = None if paths is None else [path.partition(".")[2] for path in paths]
         found = []
-        for row, ours in zip(rows, self.ours(rows, lists), strict=True):
-            fields = {**(json.loads(row.source) if row.source != "{}" else {}), FIELD: ours}
+        for row, source, ours in zip(rows, _sources(rows), self.ours(rows, lists), strict=True):
+            fields = {**source, FIELD: ours}
             found.append(Document(row.id, fields if paths is None else only(fields, paths)))
         return found
 
     def documents(self, rows: Sequence[Columns], kept: str = "") -> list[Document]:
         """Return documents without their lists of tokens, except one."""
         found = []
-        for row, ours in zip(rows, self.ours(rows, (kept,)), strict=True):
-            fields = without_tokens(json.loads(row.source), kept)
+        for row, source, ours in zip(rows, _sources(rows), self.ours(rows, (kept,)), strict=True):
+            fields = without_tokens(source, kept)
             # Of packed tokens no other list was unpacked.
             if isinstance(row.tokens, str):
                 ours = without_tokens({FIELD: ours}, kept)[FIELD]
@@ -173,6 +173,12 @@ class Rows:
         ]
         columns = iter(self.columns([*map(Document, (one.id for one in before), fresh)]))
         return [next(columns) if row is None else row for row in made]
+
+
+def _sources(rows: Sequence[Columns]) -> list[dict[str, Any]]:
+    # One call takes half of the time of a call for each row.
+    sources: list[dict[str, Any]] = json.loads(f"[{','.join([row.source for row in rows])}]")
+    return sources
 
 
 def _marked(row: Columns, change: Change) -> Columns | None:
