@@ -34,7 +34,7 @@ def rendered(page: str) -> str:
 
 
 def provenance(document: dict[str, object]) -> str:
-    """The command, its commit if a later one measures less, date, machine and versions."""
+    """Return the command, its commit if a later one measures less, date, machine and versions."""
     machine, versions = document["machine"], document["versions"]
     assert isinstance(machine, dict)
     assert isinstance(versions, dict)

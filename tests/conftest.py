@@ -313,7 +313,7 @@ def delete_indices(url: str, prefix: str) -> None:
 
 @pytest.fixture
 def name(url: str) -> Iterator[str]:
-    """The name of an index of this test alone, and of others behind it."""
+    """Yield the name of an index for one test, which may make others that begin with it."""
     made = f"esdedup-test-{uuid.uuid4().hex[:12]}"
     yield made
     delete_indices(url, made)

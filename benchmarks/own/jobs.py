@@ -59,7 +59,7 @@ client.indices.refresh(index=sys.argv[2])
 
 
 class Bench:
-    """The files of the jobs, and a server to run them on. library: the official client."""
+    """Run jobs on a server, with files made for them. library: the official client."""
 
     def __init__(self, texts: list[str], folder: Path, url: str, nodes: int, library: str) -> None:
         self.folder, self.url, self.nodes, self.library = folder, url, nodes, library

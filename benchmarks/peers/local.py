@@ -94,7 +94,7 @@ class Tool:
 
 
 def measure(tool: Tool, work: Path) -> tuple[Figures, list[Found]]:
-    """The figures of a round of a tool, and what each query found."""
+    """Return the figures of a round of a tool, and the matches of each query."""
     figures: Figures = {}
 
     def timed(name: str, action: str, *where: Path) -> None:
@@ -162,7 +162,7 @@ def prepare(documents: int, work: Path) -> None:
 
 
 def edited(words: list[str], level: float, rng: np.random.Generator) -> list[str]:
-    """The words, some replaced, so that the similarity to the original is at a level or above."""
+    """Return the words, some replaced, so that the similarity to the original reaches a level."""
     original, made = triples(" ".join(words)), words
     for at in rng.permutation(len(words)).tolist():
         # A word that no text has, in any language.
@@ -245,7 +245,7 @@ def searched(row: Figures, _: int) -> Text:
 
 
 def changed(row: Figures, _: int) -> Text:
-    """Seconds of changes, and shares found of what was appended."""
+    """Return the seconds of changes, and the shares found of appended documents."""
     kinds = [*(f"Chinese {level}" for level in LEVELS), "two words"]
     return {
         "append": f"{row['append_seconds']:.2f} s",
@@ -255,7 +255,7 @@ def changed(row: Figures, _: int) -> Text:
 
 
 def chosen(only: Sequence[str], commands: Sequence[str]) -> tuple[list[Tool], dict[str, str]]:
-    """The tools, and the versions of the peers."""
+    """Return the tools, and the versions of the peers."""
     tools: list[Tool] = []
     versions: dict[str, str] = {}
     if "esdedup" in only and not commands:

@@ -188,7 +188,7 @@ def bad_record(record: Record, reason: str) -> BadRecord:
 
 
 class RepeatedIds:
-    """The ids of an input so far, as 64-bit hashes of this process, 8 bytes an id.
+    """Count ids that an input repeats, by 64-bit hashes of this process, 8 bytes an id.
 
     count, first: number of records with the id of an earlier one, and the first such id.
     """

@@ -1,4 +1,4 @@
-"""What tests of faults share: a cluster of three nodes."""
+"""Fixtures for tests of faults: a cluster of three nodes."""
 
 from collections.abc import Iterator
 from pathlib import Path

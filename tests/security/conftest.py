@@ -20,7 +20,7 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 
 @pytest.fixture
 def name(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The name of an index and of a user of one test."""
+    """Yield the name of an index and of a user for one test."""
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
     monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
     made = f"rights-{uuid.uuid4().hex[:10]}"

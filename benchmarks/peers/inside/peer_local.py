@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 MOST, THRESHOLD = 10, 0.5
-"""What a query returns: at most so many matches; where a tool has a threshold, from this one on."""
+"""The number of matches that a query returns, and the threshold of tools that have one."""
 
 PERMUTATIONS = 128
 Found = list[tuple[str, float]]
@@ -99,7 +99,7 @@ class Datasketch:
         self.rows = hashes // self.bands
         self.kept: dict[int, Any] = {}
         self.make()
-        # Loads what is loaded once.
+        # The first query loads modules and tables.
         self.ask("some words of a text")
         before = resident()
         self.append(options.file)
@@ -183,7 +183,7 @@ def resident() -> int:
 
 
 def measured(index: Any, work: Path) -> dict[str, Any]:
-    """The answer and milliseconds of each query, and seconds of changes until a query sees them."""
+    """Return the answer and milliseconds of each query, and the seconds until it sees changes."""
     found, times = [], []
     queries, added, gone = (
         [*lines(work / f"{name}.jsonl")] for name in ("queries", "more-queries", "removed")

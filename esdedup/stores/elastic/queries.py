@@ -19,7 +19,7 @@ _SLICES = 4
 
 
 class Slice(NamedTuple):
-    """The rest of a search, to be read: a point in time, and the body of the next page.
+    """A search of which pages are left: its point in time, and the body of the next page.
 
     shards: of the point in time.
     """
