@@ -23,6 +23,15 @@ CONTEXT: ContextVar[typer.Context] = ContextVar("context")
 PANELS = "esdedup.panels"
 """The entry of a context that holds the panels of options to list."""
 _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connection"
+_OTHER_NAMES = {
+    "add": ["index"],
+    "delete": ["dedup", "drop"],
+    "find": ["similar"],
+    "import": ["index"],
+    "remove": ["dedup", "drop"],
+    "restore": ["undo"],
+    "search": ["similar"],
+}
 
 
 class Command(TyperCommand):
@@ -101,7 +110,7 @@ class Commands(TyperGroup):
         names = self.list_commands(ctx)
         if (name := args[0]).startswith("-") or name in names:
             return super().resolve_command(ctx, args)
-        near = difflib.get_close_matches(name, names, 2)
+        near = _OTHER_NAMES.get(name) or difflib.get_close_matches(name, names, 2)
         meant = f" Did you mean {' or '.join(near)}?" if near else " See: esdedup --help"
         raise UsageError(f"there is no command {name!r}.{meant}")
 

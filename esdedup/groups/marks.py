@@ -124,8 +124,10 @@ def mark_groups(
     collapse_ready: a document that is alone gets its own id as its group, for searches that
     collapse on it.
 
-    Returns counts that add up to the documents of the groups. Raises the errors of the store.
+    Returns counts that add up to the documents of the groups. Raises StoreError while the index is
+    changing its scheme, and the errors of the store.
     """
+    require_settled(store, meta)
     grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1
     grouped = grouped[groups.representative] | collapse_ready
 

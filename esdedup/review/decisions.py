@@ -95,7 +95,8 @@ class Decisions:
     def represent(self, id: str, members: Sequence[str]) -> None:
         """Let a document represent its group. members: ids of all documents of the group."""
         with self._turn:
-            self.index.represent(id, members)
+            chosen = self.index.judgements().representatives
+            self.index.represent(id, [each for each in members if each in chosen and each != id])
         self.found.note(id, *members[:1])
 
     def unrepresent(self, id: str) -> None:

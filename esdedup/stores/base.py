@@ -70,7 +70,7 @@ class Store(Protocol):
         """Return a context in which many documents are written.
 
         fast: without refreshes and replicas, which come back at its end, or at that of the next one
-        if this process is killed. A file has neither. Raises UsageError if there are documents.
+        if this process is killed. A file has neither.
         """
 
     def write(

@@ -98,9 +98,15 @@ def test_help_lists_at_most_twelve_own_options_and_names_the_rest() -> None:
     assert run("help").out == run("--help").out
 
 
-def test_misspelt_commands_and_options_are_corrected() -> None:
-    wrong = "Error: there is no command 'gruop'. Did you mean group or drop?\n"
-    assert run("gruop", status=2).err == wrong
+def test_other_names_of_commands_and_options_are_corrected() -> None:
+    for name, meant in (
+        ("search", "similar"),
+        ("delete", "dedup or drop"),
+        ("gruop", "group or drop"),
+    ):
+        assert run(name, status=2).err == (
+            f"Error: there is no command {name!r}. Did you mean {meant}?\n"
+        )
     assert "--threshold" in run("group", "--treshold", "1", status=2).err
     assert "there is no topic 'x'" in run("help", "x", status=2).err
 

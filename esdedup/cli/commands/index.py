@@ -59,12 +59,15 @@ def index_command(
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is created, because it keeps the name of the field.
-        made = opened.store.meta() or IndexMeta(Scheme())
+        stored = opened.store.meta()
+        made = stored or IndexMeta(Scheme())
         names = reading.text_field or made.text_fields
         chunks = reading.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             sketch_of(scheme or made.whole, policy.limits)
         opened.create()
+        if fast_load and stored is not None and opened.store.statistics(stored).documents:
+            raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
 
         def on_batch(report: IngestReport) -> None:
             nonlocal last

@@ -138,8 +138,6 @@ class ClusterStore:
             # An earlier run may have been killed.
             indices.resume(self.cluster, self.index)
             return
-        if self.cluster.count(self._path):
-            raise UsageError(f"--fast-load requires a new index, and {self.index} has documents")
         indices.suspend(self.cluster, self.index)
         try:
             yield
