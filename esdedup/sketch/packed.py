@@ -1,10 +1,9 @@
-"""The digest and the tokens of a document in as few bytes as they need.
+"""Write the digest and the tokens of a document in few bytes, and read them.
 
 A document is its digest, in 16 bytes, and, if its text has shingles, its tokens: of each sketch of
 the scheme the values of `Sketch.token_values`, little-endian. A local file stores these bytes.
 """
 
-import base64
 import functools
 from collections.abc import Sequence
 from itertools import compress
@@ -14,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import Sketches, written_digests
+from esdedup.sketch.sketch import Sketches, read_digests, written_digests
 from esdedup.text.arrays import U64, Mask
 
 DIGEST_BYTES = 16
 
 
 class Packed(NamedTuple):
-    """The digest and the tokens of one document, as `pack` writes them."""
+    """A document's digest and tokens, as `pack` writes them."""
 
     scheme: Scheme
     data: bytes
@@ -44,8 +43,7 @@ def layout(scheme: Scheme) -> np.dtype[Any]:
 
 def pack(sketches: Sketches, scheme: Scheme) -> list[bytes]:
     """Return the digest and the tokens of each text in bytes."""
-    decoded = base64.urlsafe_b64decode("".join([f"{each}AA" for each in sketches.digests]))
-    digests = [decoded[at : at + DIGEST_BYTES] for at in range(0, len(decoded), DIGEST_BYTES + 2)]
+    digests = read_digests(sketches.digests)
     filled = np.flatnonzero(sketches.filled)
     made = np.empty(filled.size, layout(scheme))
     for each in scheme.sketches:

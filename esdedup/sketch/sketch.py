@@ -29,7 +29,7 @@ from esdedup.text.words import tokenise
 
 _BYTES_A_BLOCK = 3 << 18
 """Bytes in memory of the texts sketched at once. The arrays between two steps then stay in the
-processor's cache, and calls are long enough for other threads to get Python's lock meanwhile."""
+processor's cache, and calls are long enough for other threads to get Python's lock."""
 # glibc returns freed memory to the system beyond twice the largest block that was mapped and freed.
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
@@ -149,6 +149,12 @@ def written_digests(digests: Iterable[bytes]) -> list[str]:
     return [written[at : at + 22] for at in range(0, len(written), 24)]
 
 
+def read_digests(digests: Iterable[object]) -> list[bytes]:
+    """Return the 16 bytes of each digest."""
+    read = base64.urlsafe_b64decode("".join([f"{each}AA" for each in digests]))
+    return [read[at : at + 16] for at in range(0, len(read), 18)]
+
+
 (NO_TEXT,) = text_digests([""])
 """The digest of a text that is empty when it is normalised."""
 
@@ -161,14 +167,12 @@ def digest_words(digests: Sequence[object]) -> U64:
     for each in digests:
         if not (isinstance(each, str) and _DIGEST.fullmatch(each)):
             raise ValueError(f"{each!r} is not a digest of 22 characters")
-    raw = base64.urlsafe_b64decode("".join([f"{each}AA" for each in digests]))
-    rows = np.frombuffer(raw, np.uint8).reshape(-1, 18)[:, :16]
-    return np.ascontiguousarray(rows).view(np.uint64)
+    return np.frombuffer(b"".join(read_digests(digests)), np.uint64).reshape(-1, 2).copy()
 
 
 def digest_of_words(words: U64) -> str:
     """Return the digest of which `digest_words` returned these numbers, shape (2,)."""
-    return base64.urlsafe_b64encode(words.tobytes())[:22].decode("ascii")
+    return written_digests([words.tobytes()])[0]
 
 
 def normalised_digests(
