@@ -12,7 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -42,9 +42,25 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
 
 
 def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
-    """Yield `work(item)` of each item, which a thread does while the next item is computed."""
+    """Yield `work(item)` of each item, which a thread does while the next item is computed.
+
+    Ctrl-C ends the items: the result of the last one comes before KeyboardInterrupt.
+    """
+    interrupts: list[KeyboardInterrupt] = []
+
+    def until_interrupted() -> Iterator[Item]:
+        try:
+            yield from items
+        except KeyboardInterrupt as error:
+            interrupts.append(error)
+
+    def submit(item: Item) -> Future[Done]:
+        return pool.submit(work, item)
+
     with ThreadPoolExecutor(1) as pool:
-        yield from window.in_order(lambda item: pool.submit(work, item), items, lambda: 1)
+        yield from window.in_order(submit, until_interrupted(), lambda: 1)
+    for error in interrupts:
+        raise error
 
 
 def in_pieces(

@@ -51,6 +51,8 @@ _FORMATS: dict[str, Format] = {
 _PLAIN = {str, int, bool, NoneType}
 """Types of values that `orjson` writes as ENCODER does, in a tenth of the time."""
 _DIGITS = bytes(ord("0") if chr(code) in "0123456789" else code for code in range(256))
+_LINES_A_PART = 50
+"""Of a chunk with a line that is not exact: the lines around it are left to `_object` in parts."""
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
 
 
@@ -259,7 +261,11 @@ def _parsed(lines: Sequence[str]) -> Sequence[dict[str, Any] | None]:
             return sources
     except (ValueError, TypeError):
         pass  # Not valid, or nested too deeply for `orjson`.
-    return [None] if len(lines) == 1 else [*chain.from_iterable(_parsed([each]) for each in lines)]
+    if len(lines) == 1:
+        return [None]
+    size = _LINES_A_PART if len(lines) > _LINES_A_PART else 1
+    parts = (lines[at : at + size] for at in range(0, len(lines), size))
+    return [*chain.from_iterable(map(_parsed, parts))]
 
 
 def _refuse_number(text: str) -> NoReturn:

@@ -74,7 +74,7 @@ def test_the_next_item_is_computed_beside_the_work_on_one() -> None:
         log.append(f"reported {number}")
 
     with pytest.raises(InputError, match="it breaks off"):
-        # What is reported of an item comes before the next one is begun.
+        # The report on an item comes before the work on the next one.
         list(map(report, beside(work, given())))
     assert log == [f"{step} {n}" for n in range(3) for step in ("begun", "done", "reported")]
 
@@ -84,3 +84,14 @@ def test_an_error_beside_ends_all() -> None:
     with pytest.raises(ZeroDivisionError):
         list(beside(lambda number: 1 // (number - 1), items))
     assert next(items) == 3
+
+
+def test_after_an_interrupt_the_work_beside_it_is_reported() -> None:
+    def given() -> Iterator[int]:
+        yield 1
+        raise KeyboardInterrupt
+
+    reported: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        reported.extend(beside(lambda number: number, given()))
+    assert reported == [1]
