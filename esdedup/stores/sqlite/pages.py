@@ -18,16 +18,16 @@ import numpy as np
 from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
 
 ENTRIES_A_PAGE = 64
-"""A page ends before the first token that begins after so many entries; a token is in one page."""
+"""Number after which a page ends, with the entries of the last token: each token is in one page."""
 _MERGED = 8
-"""Runs are merged if the largest has at most so many times the entries of the others. Each run
-costs a search some 0.2 ms, and merging costs a microsecond an entry."""
+"""Runs are merged if the largest has at most 8 times the entries of the others. Each run costs a
+search some 0.2 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 16
 """Number of runs from which they are merged even if more entries follow."""
 _PAGES_AT_ONCE = 4_096
 
 _MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
-"""The largest number of each size in bytes."""
+"""For each number of bytes, the largest value."""
 
 _HEAD = 9
 """Bytes of a page before its entries: 16 times the bytes of a token, without the first one, plus
@@ -97,7 +97,7 @@ class Postings:
                 self._write(run, held[kept], of[kept], pages)
 
     def _emptied(self, entries: int) -> int:
-        """Return a run without pages, for so many entries."""
+        """Return a run without pages. entries: number to write into it."""
         taken = {run for _, run in self._filled()}
         run = next(run for run in itertools.count() if run not in taken)
         self.db.execute(
@@ -170,7 +170,8 @@ def _read(pages: Sequence[bytes]) -> Iterator[tuple[U64, U64, I64]]:
         firsts = np.frombuffer(b"".join([page[1:_HEAD] for page in some]), "<u8")
         raw = b"".join([*(page[_HEAD:] for page in some), bytes(16)])
         of_token, of_document = divmod(form, 16)
-        size = of_token + of_document
+        if not (size := of_token + of_document):
+            raise ValueError("a page whose entries take no bytes")
         counts = (np.fromiter(map(len, some), np.int64, len(some)) - _HEAD) // size
         starts = offsets_of(counts)
         # Overlapping words of eight bytes.

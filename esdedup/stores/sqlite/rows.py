@@ -46,7 +46,7 @@ class Columns(NamedTuple):
 
     @property
     def marks(self) -> dict[str, Any]:
-        """The marks that are there."""
+        """Return the marks that have a value."""
         every = zip(MARKS, self[3:], strict=True)
         return {name: value for name, value in every if value is not None}
 
@@ -58,7 +58,7 @@ class Columns(NamedTuple):
 
 
 class Rows:
-    """Reads and makes the rows of an index of a scheme."""
+    """Turn documents of an index into rows, and rows into documents. scheme: of the index."""
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme

@@ -295,15 +295,22 @@ class LocalStore:
             log.warning("Listing the tokens of %s documents, once, for this search", f"{waiting:,}")
         with suppress(StoreError):
             while waiting:
-                with self._database.transaction(wait=waiting * _SECONDS_TO_READ):
+                # Another process may have made the index anew, with other lists.
+                wait = waiting * _SECONDS_TO_READ
+                with self._opened(self._database.transaction(wait)) as tables:
                     tables.list_more()
                     waiting = tables.waiting()
+        # Another process may list documents at the same time. Without a snapshot for all reads, a
+        # document could be counted twice.
+        with self._opened(self._reading_once()) as tables:
+            yield tables
+
+    @contextmanager
+    def _reading_once(self) -> Iterator[sqlite3.Connection]:
         with self._database.reading() as db:
-            # Another process may list documents at the same time. Without a snapshot for all
-            # reads, a document could be counted twice.
             db.execute("BEGIN")
             try:
-                yield tables
+                yield db
             finally:
                 db.execute("COMMIT")
 

@@ -34,11 +34,14 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
 from esdedup.stores.sqlite.token_numbers import numbers_of, numbers_of_values
-from esdedup.text.arrays import I64, U64, ranges
+from esdedup.text.arrays import I64, U64, blocks, offsets_of, ranges
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
 """Number of documents. They take less than a second, for which other writers wait."""
+
+_ENTRIES_AT_ONCE = 1 << 22
+"""Of documents with many tokens fewer are listed at once: an entry takes 40 bytes meanwhile."""
 
 _READ_AT_ONCE = 10_000
 """Number of documents whose tokens are unpacked together."""
@@ -49,12 +52,15 @@ _VARIABLES = 500
 _GIVEN = "(SELECT value FROM json_each(?1))"
 """The values of a JSON array, parameter 1, in SQL."""
 
+_MET_AT_ONCE = 1 << 20
+"""Entries counted together: 50 MB of arrays."""
+
 _NUMBER_BITS = 48
 """Bits of a document's number."""
 
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
 COLUMNS = f"id, source, tokens, {_MARKS}"
-"""The columns of `Columns` in SQL."""
+"""In SQL, the columns of `Columns`."""
 
 Numbered = tuple[int, Columns]
 """A stored document with its number."""
@@ -74,13 +80,15 @@ class Tables:
         self.documents, self.groups = self._name("documents"), self._name("groups")
         self.marked = f"{self.documents} LEFT JOIN {self.groups} USING (number)"
         """The documents with their marks, in SQL."""
-        self.rows, self._in_source = Rows(meta.scheme), bool(meta.others)
+        self.rows, self._in_source = Rows(meta.scheme), bool(meta.others) or meta.field != FIELD
         self._lists: dict[str, tuple[str, str, Sketch | None]] = {}
         """By the name of a list of tokens: its field of ours, its key below, and its sketch."""
         for part in meta.parts:
             for each in (*part.scheme.sketches, None):
                 key = "wordless" if each is None else each.key
                 self._lists[listed_as(part.field, key)] = part.field, key, each
+        tokens = sum(each.tokens for *_, each in self._lists.values() if each is not None)
+        self._at_once = max(1, min(LISTED_AT_ONCE, _ENTRIES_AT_ONCE // tokens))
 
     def _name(self, name: str) -> str:
         """Return the quoted name of a table: documents, groups, listed, runs, or a list's run."""
@@ -265,7 +273,7 @@ class Tables:
         listed = self._listed()
         # Past numbers that deleted documents left free.
         first, end = max(listed, self.next(listed + 1) - 1), self.last()
-        last = min(end, first + LISTED_AT_ONCE)
+        last = min(end, first + self._at_once)
         if parts := [*self._read(first, last)]:
             self._list(parts, last < end)
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
@@ -278,7 +286,7 @@ class Tables:
             " WHERE number > ? AND number <= ?",
             (first, last),
         )
-        while some := rows.fetchmany(_READ_AT_ONCE):
+        while some := rows.fetchmany(min(_READ_AT_ONCE, self._at_once)):
             yield self._entries(some)
 
     def holders(self, name: str, tokens: Sequence[str]) -> tuple[I64, I64]:
@@ -301,31 +309,51 @@ class Tables:
         """Return for each query the `limit` documents that share most token groups with it."""
         answers = []
         for (name, kept, marks_in), alike in itertools.groupby(queries, _form):
-            of, numbers, met = self._met(name, some := [*alike], marks_in)
-            bounds = np.searchsorted(of, np.arange(len(some) + 1)).tolist()
-            best = [slice(at, min(at + limit, end)) for at, end in itertools.pairwise(bounds)]
+            some = [*alike]
+            best = [*self._best(name, some, marks_in, limit)]
             # Queries of similar texts find the same documents.
-            chosen = {number for each in best for number in numbers[each].tolist()}
+            chosen = {number for numbers, _, _ in best for number in numbers}
             documents = self._documents(sorted(chosen), kept)
-            for each, end in zip(best, bounds[1:], strict=True):
-                every = zip(numbers[each].tolist(), met[each].tolist(), strict=True)
+            for numbers, met, truncated in best:
+                every = zip(numbers, met, strict=True)
                 found = [Candidate(documents[number], matched) for number, matched in every]
-                answers.append(Candidates(found, end > each.stop))
+                answers.append(Candidates(found, truncated))
         return answers
 
+    def _best(
+        self, name: str, queries: Sequence[CandidateQuery], marks_in: str, limit: int
+    ) -> Iterator[tuple[list[int], list[int], bool]]:
+        """Yield for each query the best documents: numbers, shared groups, and whether of more."""
+        # A document has one token of each position, and a group is of one position, so that
+        # counting tokens counts groups.
+        tokens = [dict.fromkeys(itertools.chain.from_iterable(each.groups)) for each in queries]
+        places = {token: at for at, token in enumerate(dict.fromkeys(itertools.chain(*tokens)))}
+        at, holders = self.holders(name, [*places])
+        holders = holders[np.argsort(at, kind="stable")]
+        sizes = np.bincount(at, minlength=len(places))
+        starts = offsets_of(sizes)[:-1]
+        wanted = [np.array([places[one] for one in each], np.int64) for each in tokens]
+        # Queries of one text have the same, maybe large, buckets.
+        entries = np.array([sizes[each].sum() for each in wanted], np.int64)
+        for block in blocks(entries, _MET_AT_ONCE):
+            some, own = queries[block], wanted[block]
+            its = np.concatenate([np.empty(0, np.int64), *own])
+            owners = np.repeat(np.arange(len(some)), [*map(len, own)])
+            found = np.repeat(owners, sizes[its]), holders[ranges(starts[its], sizes[its])]
+            of, numbers, met = self._met(*found, some, marks_in)
+            bounds = np.searchsorted(of, np.arange(len(some) + 1)).tolist()
+            for first, end in itertools.pairwise(bounds):
+                best = slice(first, min(first + limit, end))
+                yield numbers[best].tolist(), met[best].tolist(), end > best.stop
+
     def _met(
-        self, name: str, queries: Sequence[CandidateQuery], marks_in: str
+        self, owners: I64, holders: I64, queries: Sequence[CandidateQuery], marks_in: str
     ) -> tuple[I64, I64, I64]:
         """Return the documents that share enough groups with queries, the best of each first.
 
         They are arrays of queries, documents' numbers, and shared groups.
         """
-        # A document has one token of each position, and a group is of one position, so that
-        # counting tokens counts groups.
-        tokens = [dict.fromkeys(itertools.chain.from_iterable(each.groups)) for each in queries]
-        owners = np.repeat(np.arange(len(queries)), [*map(len, tokens)])
-        at, holders = self.holders(name, [*itertools.chain.from_iterable(tokens)])
-        pairs, met = np.unique(owners[at] << _NUMBER_BITS | holders, return_counts=True)
+        pairs, met = np.unique(owners << _NUMBER_BITS | holders, return_counts=True)
         of, numbers = pairs >> _NUMBER_BITS, pairs & ((1 << _NUMBER_BITS) - 1)
         enough = met >= np.array([each.least for each in queries])[of]
         excluded = [each.exclude for each in queries if each.exclude is not None]

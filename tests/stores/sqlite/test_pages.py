@@ -34,3 +34,8 @@ def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None
         expected = held[np.isin(held[:, 0], asked)]
         assert sorted(zip(asked[at], found, strict=True)) == sorted(map(tuple, expected))
     assert len(postings._filled()) < 18
+
+
+def test_a_page_whose_entries_take_no_bytes_is_damaged() -> None:
+    with pytest.raises(ValueError, match="no bytes"):
+        list(pages._read([bytes(20)]))

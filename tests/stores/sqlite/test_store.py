@@ -16,7 +16,9 @@ import pytest
 
 import esdedup
 from esdedup.stores import LocalStore
-from tests.helpers.places import META, ask, document, query, ranked
+from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.sqlite import tables
+from tests.helpers.places import META, ask, document, query, ranked, with_tokens
 
 WRITER = """
 import sys
@@ -161,3 +163,25 @@ def test_a_file_that_can_only_be_read_is_searched(store: LocalStore, path: Path)
         db.execute("PRAGMA query_only = ON")
     assert found(store) == {"a": 3}
     assert listed(path) == 0
+
+
+def test_queries_are_answered_alike_in_small_blocks(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write([document(str(number), TOKENS[: number % 4]) for number in range(20)])
+    queries = [query(*TOKENS), query("foreign"), query(TOKENS[0], exclude="5"), query(*TOKENS)]
+    together = store.candidates(queries, 7)
+    assert [len(each.found) for each in together] == [7, 0, 7, 7]
+    monkeypatch.setattr(tables, "_MET_AT_ONCE", 1)
+    assert store.candidates(queries, 7) == together
+
+
+def test_tokens_in_another_field_are_listed(path: Path) -> None:
+    meta = IndexMeta(esdedup.Scheme(), field="esdedup_b")
+    store = LocalStore(path, "other")
+    store.create(meta)
+    (one,) = with_tokens([document("a", text="a text of some words")], meta)
+    store.write([one])
+    token = one.tokens_in("esdedup_b")["minhash"][0]
+    assert store.bucket_sizes("minhash", [token], meta) == [1]
+    store.close()
