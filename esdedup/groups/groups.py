@@ -9,6 +9,7 @@ Equal texts are one row from the start. Memory grows with the documents, not wit
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
+from esdedup.models import Metric
 from esdedup.pairing.candidates import CandidatePairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
@@ -79,6 +81,11 @@ class Grouping:
     def by_distance(self) -> bool:
         """Whether documents are compared by Hamming distance."""
         return self.limits.distance is not None and not self.exact
+
+    def check(self, metric: Metric) -> None:
+        """Raise UsageError if documents that are compared by a measure can't be grouped so."""
+        if metric == "hamming" and self.split_templates:
+            raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of all parameters."""
@@ -221,20 +228,42 @@ def find_groups(
     reading = Reading(meta, None, grouping.keep)
     if not grouping.exact:
         reading = reading_for(meta, grouping.limits, grouping.keep)
-    if reading.metric == "hamming" and grouping.split_templates:
-        raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
+    grouping.check(reading.metric)
     judgements = read_judgements(store, meta)
     reading = replace(reading, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
-        job = _GroupRun(reading, grouping, columns, judgements, step)
-        candidates = CandidatePairs([])
-        if not grouping.exact:
-            rows, limits = job.classes.compared, grouping.limits
-            candidates = candidates_of(reading, columns.values, rows, limits, folder.path)
-        found, elsewhere = job.groups(candidates), judged_elsewhere(store)
+        found = groups_among(columns, reading, grouping, folder.path, step, judgements)
+        elsewhere = judged_elsewhere(store)
         return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
+
+
+def groups_among(
+    columns: ScanColumns,
+    reading: Reading,
+    grouping: Grouping,
+    folder: Path,
+    step: OnStep,
+    judgements: Judgements = Judgements(),  # noqa: B008
+    leaders: int = 0,
+) -> Groups:
+    """Return the groups of documents that were read.
+
+    folder: for buckets, which are mapped from files. leaders: the first so many rows are not
+    compared with each other, so that each may represent later ones.
+    """
+    job = _GroupRun(reading, grouping, columns, judgements, step)
+    candidates = CandidatePairs([])
+    if not grouping.exact:
+        rows, limits = job.classes.compared, grouping.limits
+        candidates = candidates_of(reading, columns.values, rows, limits, folder)
+    if leaders:
+        first = int(np.searchsorted(job.classes.compared, leaders))
+        later = ((done, left, right, right >= first) for done, left, right in candidates.blocks)
+        some = ((done, left[kept], right[kept]) for done, left, right, kept in later)
+        candidates = candidates._replace(blocks=some)
+    return job.groups(candidates)
 
 
 def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
