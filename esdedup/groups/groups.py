@@ -63,7 +63,7 @@ class Grouping:
     keep: KeepRule = setting(
         KeepRule(),
         "The representative: first or last (by id), first:FIELD or last:FIELD (also oldest:,"
-        " newest:), longest, shortest.",
+        " newest:, lowest:, highest:), longest, shortest.",
         metavar="RULE",
         parse=KeepRule.parse,
     )

@@ -26,6 +26,8 @@ class Reading:
 
     sketch: whose tokens are read; None for digests alone. sketching: the scheme of this sketch
     alone, to read and sketch texts; None to read tokens. first: ids that precede all others.
+    numbered: documents keep their order and have numbers as ids, from 0. earlier: so many of these
+    precede all others.
     """
 
     meta: IndexMeta
@@ -33,6 +35,8 @@ class Reading:
     keep: KeepRule = KeepRule()  # noqa: RUF009
     sketching: Scheme | None = None
     first: tuple[str, ...] = ()
+    numbered: bool = False
+    earlier: int = 0
 
     @property
     def paths(self) -> list[str]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
 from esdedup.ingest.parallel import in_order
-from esdedup.models import natural
+from esdedup.models import Document, natural
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
 from esdedup.pairing.scan import DOCUMENTS_A_SHARE, OnStep, Part, ScanColumns, WorkFolder, sketched
@@ -22,19 +24,31 @@ from esdedup.records.documents import RepeatedIds, items_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
 
 _BYTES_A_SHARE = 64 << 20
 """Texts of a share, which is in memory until it is written."""
 
-_Read = tuple[Part, list[BadRecord]]
-"""The documents of a chunk of one file, and its other records."""
+
+class ReadChunk(NamedTuple):
+    """A chunk of records, as it was read.
+
+    part: the documents. bad: the other records. lines: of all n records, as `Record.line`, negative
+    for those that are no documents, shape (n,). files: the names of their files, each with its
+    number of records.
+    """
+
+    part: Part
+    bad: list[BadRecord]
+    lines: I64
+    files: list[tuple[str, int]]
 
 
 class FileDocuments:
     """The documents of files, in a folder.
 
     read, failed: numbers of records, and of those left out. without_words: documents whose texts
-    have no words. repeated: the ids that came before.
+    have no words. repeated: the ids that came before, unless documents are numbered.
     """
 
     def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
@@ -45,25 +59,30 @@ class FileDocuments:
         self._waiting = [sketched(Strings.of([]), [], reading)]
         self._columns: ScanColumns | None = None
 
-    def add(self, read: _Read) -> None:
+    def add(self, read: ReadChunk) -> None:
         """Add the documents of the next chunk."""
-        part, bad = read
+        part, bad, *_ = read
         self.read += len(bad) + len(part.ids)
         self.failed += len(bad)
         for record in bad:
             self._dead_letter(record)
         self.without_words += int(np.count_nonzero(~part.filled))
-        self.repeated.add([*part.ids])
+        if not self._reading.numbered:
+            self.repeated.add([*part.ids])
         self._waiting.append(part)
         documents = sum(len(part.ids) for part in self._waiting)
         texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)
         if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
             self._write()
 
-    def columns(self) -> ScanColumns:
-        """Return the columns of the last document of each id, in the order that an index has."""
+    def finish(self) -> None:
+        """Write the last share."""
         if self._waiting:
             self._write()
+
+    def columns(self) -> ScanColumns:
+        """Return the columns of the last document of each id, in the order that an index has."""
+        self.finish()
         self._columns = self._folder.columns(self._reading)
         return self._columns
 
@@ -102,7 +121,7 @@ def pairs_in_files(
     scheme = meta.scheme.only(chosen)
     reading = Reading(replace(meta, scheme=scheme), chosen, sketching=scheme)
     documents = FileDocuments(folder, reading, dead_letter)
-    with closing(in_order(workers, partial(_read, reading, id_field), chunks)) as parts:
+    with closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as parts:
         for part in parts:
             documents.add(part)
             if on_read is not None:
@@ -112,7 +131,16 @@ def pairs_in_files(
     return pairs_among(columns, reading, limits, folder.path, step, workers), documents
 
 
-def _read(reading: Reading, id_field: str | None, chunk: Chunk) -> _Read:
-    items, bad = items_of(chunk.records(), reading.meta.text_fields, id_field)
-    ids = Strings.of(item.id for item in items)
-    return sketched(ids, [item.text for item in items], reading), bad
+def read_chunk(reading: Reading, id_field: str | None, chunk: Chunk) -> ReadChunk:
+    """Return the documents of a chunk with their tokens."""
+    fields, keys = reading.meta.text_fields, Strings.of_bytes(())
+    records = [*chunk.records()]
+    items, bad = items_of(records, fields, id_field)
+    if reading.keep.by != "id":
+        keys = reading.keep.keys([Document(each.id, each.record.source) for each in items], fields)
+    ids, texts = Strings.of(item.id for item in items), [item.text for item in items]
+    rejected = {(each.file, each.line) for each in bad}
+    lines = [-each.line if (each.file, each.line) in rejected else each.line for each in records]
+    files = [(name, len([*some])) for name, some in groupby(each.file for each in records)]
+    part = sketched(ids, texts, reading, keys)
+    return ReadChunk(part, bad, np.array(lines, np.int64), files)

@@ -21,7 +21,11 @@ _NUMBER, _TEXT, ABSENT = b"\0", b"\1", b"\2"
 _INVERTED = bytes(range(255, -1, -1))
 _FEW = 30
 """Ids that are looked up one by one: each takes a tenth of the time to read all."""
-_FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
+_FIRST, _LAST = ("first", "oldest", "lowest"), ("last", "newest", "highest")
+_FORMS = (
+    "first, last, longest, shortest, or first:FIELD, last:FIELD, also written oldest:FIELD,"
+    " newest:FIELD, lowest:FIELD, highest:FIELD"
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class KeepRule:
         """Parse a rule such as "newest:published". Raises UsageError for an unknown one."""
         check_type("keep", text, "str")
         word, colon, field = text.partition(":")
-        if colon and field and word in ("first", "last", "oldest", "newest"):
-            return KeepRule("field", word in ("last", "newest"), field)
+        if colon and field and word in _FIRST + _LAST:
+            return KeepRule("field", word in _LAST, field)
         if not colon and word in ("first", "last"):
             return KeepRule("id", word == "last")
         if not colon and word in ("longest", "shortest"):

@@ -27,7 +27,7 @@ from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Share, value_in
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import before_others
-from esdedup.pairing.strings import Strings, natural_order
+from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
@@ -38,7 +38,9 @@ from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.hashing import xxh3
 
 _JOB, _VALUES, _LOCK = "job.json", "values", "lock"
-_OURS = re.compile(r"(job\.json|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?")
+_OURS = re.compile(
+    r"((job|state)\.json|values|records|decisions|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
+)
 JUDGEMENTS = "set of judgements"
 """The parameter of a job that holds the digest of the judgements."""
 DOCUMENTS_A_SHARE = 100_000
@@ -59,7 +61,8 @@ class Part:
     ids: of n documents. digests: of their texts, as `digest_words` returns them, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: band hashes, shape (n, bands), or words of fingerprints, shape (n, words).
-    texts: if they were read. keys: of the keep rule, in bytes; none to order by ids alone.
+    texts: if they were read. words: their numbers of words, shape (n,), if they were sketched.
+    keys: of the keep rule, in bytes; none to order by ids alone.
     """
 
     ids: Strings
@@ -68,6 +71,7 @@ class Part:
     values: NDArray[Any]
     texts: Strings | None = None
     keys: Strings = Strings.of_bytes(())  # noqa: RUF009
+    words: I64 = np.empty(0, np.int64)  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class ScanColumns:
     texts_of: returns the texts of rows.
     """
 
-    ids: Strings
+    ids: Sequence[str]
     digests: U64
     filled: Mask
     values: NDArray[Any]
@@ -178,7 +182,7 @@ class WorkFolder:
         whole = {**index, "stop": list(meta.stop), "reading": str(reading.basis), **job}
         resumed = (self.path / _JOB).exists()
         wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
-        shares = self._claimed_shares(whole, wanted)
+        shares = self.claim(whole, wanted)
         self.claimed = True
         done = 0
 
@@ -209,8 +213,7 @@ class WorkFolder:
         known = [np.empty(0, np.uint64)]
         with _naming(self.path):
             for path in self._shares():
-                with _loaded(path) as share:
-                    known.append(xxh3(Strings(share["ids"], share["id_offsets"]), 0))
+                known.append(xxh3(_loaded_ids(path), 0))
         present = Strings.joined([_ids(batch) for batch in [[], *store.scan([], reading.meta)]])
         new = np.flatnonzero(~np.isin(xxh3(present, 0), np.concatenate(known)))
         if not new.size:
@@ -244,34 +247,57 @@ class WorkFolder:
                     digests=np.concatenate([part.digests for part in kept]),
                     filled=np.concatenate([part.filled for part in kept]),
                     values=np.concatenate([part.values for part in kept]).T,
+                    words=np.concatenate([part.words for part in kept]),
                 )
 
     def columns(self, reading: Reading) -> ScanColumns:
         """Return the columns of all shares; of several documents of one id the last one stays.
 
-        Raises UsageError if the keep rule names a field that no document has.
+        Numbered documents all stay. Raises UsageError if the keep rule names a field that no document has.
         """
         parts: list[list[Any]] = []
         with _naming(self.path):
             for path in self._shares():
                 with _loaded(path) as share:
-                    ids = Strings(share["ids"], share["id_offsets"])
                     keys = Strings(share["keys"], share["key_offsets"])
                     rest = (share[name] for name in ("digests", "filled", "text_offsets"))
-                    parts.append([ids, keys, *rest])
-            every, keys_of, digests, filled, texts = zip(*parts, strict=True)
-            ends, ids = offsets_of(np.array([*map(len, every)])), Strings.joined(every)
-            by_id, first = natural_order(ids)
-            last = np.append(first[1:], True)[: first.size]
-            order = reading.keep.order(by_id[last], Strings.joined(keys_of))
-            order = before_others(order, ids, reading.first)
+                    parts.append([keys, *rest])
+            keys_of, digests, filled, texts = zip(*parts, strict=True)
+            ends = offsets_of(np.array([*map(len, filled)]))
+            ids: Sequence[str]
+            if reading.numbered:
+                order = reading.keep.order(np.arange(ends[-1]), Strings.joined(keys_of))
+                early = order < reading.earlier
+                order = np.concatenate([order[early], order[~early]])
+                ids = Numbers(order)
+            else:
+                every = self.ids()
+                by_id, first = natural_order(every)
+                last = np.append(first[1:], True)[: first.size]
+                order = reading.keep.order(by_id[last], Strings.joined(keys_of))
+                order = before_others(order, every, reading.first)
+                ids = every.picked(order)
             return ScanColumns(
-                ids.picked(order),
+                ids,
                 np.concatenate(digests)[order],
                 np.concatenate(filled)[order],
                 self._values(order, ends, reading),
                 partial(self._texts_of, order, ends, texts),
             )
+
+    def ids(self) -> Strings:
+        """Return the ids of all shares, in the order read."""
+        with _naming(self.path):
+            return Strings.joined([_loaded_ids(path) for path in self._shares()])
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column of all shares, in the order read."""
+        found = []
+        with _naming(self.path):
+            for path in self._shares():
+                with _loaded(path) as share:
+                    found.append(share[name])
+        return np.concatenate(found)
 
     def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
         """Return the values of rows in an order, shape (width, n), mapped from a file."""
@@ -315,8 +341,11 @@ class WorkFolder:
     def _texts(self, number: int) -> Path:
         return self.path / f"texts-{number:04d}"
 
-    def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
-        """Claim the folder for a job, and return its number of shares: `shares` for a new one."""
+    def claim(self, job: Mapping[str, Any], shares: int) -> int:
+        """Claim the folder for a job, and return its number of shares: `shares` for a new one.
+
+        Raises UsageError if the folder belongs to a job with other parameters.
+        """
         file = self.path / _JOB
         if not file.exists():
             self.remove()  # A kill in `remove` leaves files of a job that is done.
@@ -353,6 +382,11 @@ class WorkFolder:
 def _loaded(file: Path) -> Iterator[Any]:
     with file.open("rb") as raw, np.load(raw) as arrays:
         yield arrays
+
+
+def _loaded_ids(file: Path) -> Strings:
+    with _loaded(file) as share:
+        return Strings(share["ids"], share["id_offsets"])
 
 
 @contextmanager
@@ -420,8 +454,9 @@ def sketched(
     values = np.zeros((len(texts), 0), np.uint64)
     if reading.sketch is not None:
         values = sketches.values[reading.sketch.name]
-    digests, kept = digest_words(sketches.digests), Strings.of(texts)
-    return Part(ids, digests, sketches.filled, values.astype(reading.dtype), kept, keys)
+    digests, kept, words = digest_words(sketches.digests), Strings.of(texts), sketches.words
+    assert words is not None
+    return Part(ids, digests, sketches.filled, values.astype(reading.dtype), kept, keys, words)
 
 
 def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:

@@ -88,6 +88,20 @@ class Strings(Sequence[str]):
         return (each.decode("utf-8", "surrogatepass") for each in self.encoded())
 
 
+@dataclass(frozen=True, eq=False)
+class Numbers(Sequence[str]):
+    """Numbers as ids, in decimal digits. values: shape (n,)."""
+
+    values: I64
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    def __getitem__(self, row: Any) -> Any:
+        found = self.values[row]
+        return [*map(str, found.tolist())] if isinstance(row, slice) else str(found)
+
+
 def natural_order(ids: Strings) -> tuple[I64, Mask]:
     """Return the rows in the order of `models.natural`, and True for the first of each id."""
     return byte_order(map(natural_key, ids.encoded()), len(ids))

@@ -44,7 +44,8 @@ class Sketches:
     digests: of the normalised texts, as `text_digests` writes them. filled: True for a text with
     shingles, shape (n,); others get no tokens. values: of each sketch, by its name, shape (n,
     width). shingles: the sets of shingle hashes, sorted, if they are requested. probes: what each
-    sketch looks up, by its name, if the texts are queries.
+    sketch looks up, by its name, if the texts are queries. words: the number of words of each text,
+    shape (n,), if they were sketched here.
     """
 
     digests: list[str]
@@ -52,6 +53,7 @@ class Sketches:
     values: Mapping[str, U64]
     shingles: Ragged | None = None
     probes: Mapping[str, Probes] = field(default_factory=dict)
+    words: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.digests)
@@ -90,6 +92,7 @@ def sketch(
             )
             for name in first.probes
         },
+        words=np.concatenate([part.words for part in parts if part.words is not None]),
     )
 
 
@@ -105,7 +108,8 @@ def _sketch_block(
         else:
             values[each.name], probes[each.name] = each.query(block, limits)
     sets = block.sets if with_shingles else None
-    return Sketches(text_digests(normalised), words.counts > 0, values, sets, probes)
+    counts = words.counts
+    return Sketches(text_digests(normalised), counts > 0, values, sets, probes, counts)
 
 
 def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
