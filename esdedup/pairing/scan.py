@@ -253,7 +253,8 @@ class WorkFolder:
     def columns(self, reading: Reading) -> ScanColumns:
         """Return the columns of all shares; of several documents of one id the last one stays.
 
-        Numbered documents all stay. Raises UsageError if the keep rule names a field that no document has.
+        Numbered documents all stay. Raises UsageError if the keep rule names a field that no
+        document has.
         """
         parts: list[list[Any]] = []
         with _naming(self.path):
