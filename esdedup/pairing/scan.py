@@ -71,7 +71,7 @@ class Part:
     values: NDArray[Any]
     texts: Strings | None = None
     keys: Strings = Strings.of_bytes(())  # noqa: RUF009
-    words: I64 = np.empty(0, np.int64)  # noqa: RUF009
+    words: I64 | None = None
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,8 @@ class WorkFolder:
     def write_share(self, number: int, parts: Iterable[Part]) -> None:
         """Write the documents of a share, from 1, whole or not at all; at least one part."""
         kept: list[Part] = []
-        lengths = [np.empty(0, np.int64)]
+        nothing = np.empty(0, np.int64)
+        lengths = [nothing]
         with _naming(self.path):
             with _written_whole(self._texts(number)) as out:
                 for part in parts:
@@ -236,6 +237,7 @@ class WorkFolder:
                     kept.append(replace(part, texts=None))
             ids = Strings.joined([part.ids for part in kept])
             keys = Strings.joined([part.keys for part in kept])
+            words = [part.words for part in kept if part.words is not None]
             with _written_whole(self._share(number)) as out:
                 np.savez(
                     out,
@@ -247,7 +249,7 @@ class WorkFolder:
                     digests=np.concatenate([part.digests for part in kept]),
                     filled=np.concatenate([part.filled for part in kept]),
                     values=np.concatenate([part.values for part in kept]).T,
-                    words=np.concatenate([part.words for part in kept]),
+                    words=np.concatenate([nothing, *words]),
                 )
 
     def columns(self, reading: Reading) -> ScanColumns:
@@ -455,9 +457,9 @@ def sketched(
     values = np.zeros((len(texts), 0), np.uint64)
     if reading.sketch is not None:
         values = sketches.values[reading.sketch.name]
-    digests, kept, words = digest_words(sketches.digests), Strings.of(texts), sketches.words
-    assert words is not None
-    return Part(ids, digests, sketches.filled, values.astype(reading.dtype), kept, keys, words)
+    digests, kept = digest_words(sketches.digests), Strings.of(texts)
+    values = values.astype(reading.dtype)
+    return Part(ids, digests, sketches.filled, values, kept, keys, sketches.words)
 
 
 def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
