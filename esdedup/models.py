@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
@@ -121,8 +121,7 @@ class CandidateQuery:
     marks_in: str = FIELD
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A document that shares tokens with a query, and the number of groups it shares."""
 
     document: Document

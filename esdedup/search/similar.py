@@ -24,7 +24,7 @@ from esdedup.search.candidates import (
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch, stored_values
+from esdedup.sketch.sketch import NO_TEXT, Sketches, known_sets, sketch, stored_values
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
@@ -167,11 +167,7 @@ def _matches(
     least = limits.threshold or np.finfo(np.float64).tiny
     # Other clients may have removed a text and left its tokens.
     texts = [text_at(each.document.source, meta.text_fields) or "" for _, each in every]
-    # A full bucket often holds many copies of a text, and similar queries find the same documents.
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    found, first = shingle_sets([*numbers], meta.scheme), 0
-    if len(numbers) < len(texts):
-        found = found.of(np.array([numbers[text] for text in texts]))
+    found, first = known_sets(texts, meta.scheme), 0
     for at, some in enumerate(candidates):
         similarities = jaccard_with(sets[rows[at]], found.slice(first, first + len(some))).tolist()
         first += len(some)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -24,7 +25,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import decode, json_lists
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
-from esdedup.text.shingles import distinct, shingle
+from esdedup.text.shingles import Shingling, distinct, shingle
 from esdedup.text.words import tokenise
 
 _BYTES_A_BLOCK = 3 << 18
@@ -34,6 +35,8 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
+_MOST_KNOWN, _LONGEST_KNOWN = 4_096, 2_048
+"""Texts whose sets are kept, and the characters of the longest: some 4 MB, at most 100."""
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -128,6 +131,28 @@ def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """Return the sets of shingle hashes of texts, sorted, for exact Jaccard similarity."""
     parts = (_tokens(texts[block], scheme)[1] for block in _blocks(texts))
     return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
+
+
+def known_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
+    """Return `shingle_sets` of texts, which may repeat, and keep some for later calls.
+
+    The texts of a full bucket are candidates of one query after the other.
+    """
+    known = _known(scheme.normalisation, scheme.shingling, scheme.seed)
+    sets: dict[str, Any] = {text: known.get(text) for text in texts}
+    if new := [text for text, found in sets.items() if found is None]:
+        sets.update(zip(new, shingle_sets(new, scheme), strict=True))
+        if len(known) + len(new) > _MOST_KNOWN:
+            known.clear()
+        short = (text for text in new[:_MOST_KNOWN] if len(text) <= _LONGEST_KNOWN)
+        known.update((text, sets[text].copy()) for text in short)
+    return Ragged.of_rows([sets[text] for text in texts])
+
+
+@functools.lru_cache(2)
+def _known(normalisation: Normalisation, shingling: Shingling, seed: int) -> dict[str, U64]:
+    """Return the dictionary of `known_sets`, which is empty at first."""
+    return {}
 
 
 def text_digests(normalised: Iterable[str]) -> list[str]:

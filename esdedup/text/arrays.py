@@ -35,6 +35,12 @@ class Ragged:
         counts = np.concatenate([part.counts for part in parts])
         return Ragged(np.concatenate([part.hashes for part in parts]), offsets_of(counts))
 
+    @staticmethod
+    def of_rows(rows: Sequence[U64]) -> Ragged:
+        """Return rows in one array."""
+        counts = np.fromiter(map(len, rows), np.int64, len(rows))
+        return Ragged(np.concatenate([np.empty(0, np.uint64), *rows]), offsets_of(counts))
+
     @property
     def counts(self) -> I64:
         """The number of hashes in each row: shape (rows,)."""

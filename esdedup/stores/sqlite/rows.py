@@ -7,7 +7,7 @@ JSON. Many rows are read in one call.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,45 +70,47 @@ class Rows:
 
         lists: names of the lists of tokens to unpack; None for all.
         """
-        packed = iter(
-            self._fields([each for _, _, each, *_ in rows if isinstance(each, bytes)], lists)
-        )
+        packed = [row.tokens for row in rows if isinstance(row.tokens, bytes)]
+        fields = iter(self._fields(packed, lists))
         found = []
         for row in rows:
-            ours = next(packed) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
+            ours = next(fields) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
             found.append(ours if row[3:] == NO_MARKS else ours | row.marks)
         return found
 
     def _fields(
         self, packed: Sequence[bytes], lists: Collection[str] | None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:
         values, filled = records(packed, self.scheme)
         digests = written_digests([each[:DIGEST_BYTES] for each in packed])
-        chosen = [each for each in self.scheme.sketches if lists is None or each.key in lists]
-        made = (encode(values[each.key].astype(np.uint64), each.bits) for each in chosen)
-        tokens = zip(*made, strict=True)
-        for digest, has_tokens in zip(digests, filled.tolist(), strict=True):
-            fields = {"scheme": self.scheme.id, "digest": digest}
-            if not has_tokens:
-                fields["wordless"] = digest
-            elif chosen:
-                fields |= zip((each.key for each in chosen), next(tokens), strict=True)
-            yield fields
+        fields: list[dict[str, Any]]
+        fields = [{"scheme": self.scheme.id, "digest": digest} for digest in digests]
+        for row in np.flatnonzero(~filled).tolist():
+            fields[row]["wordless"] = digests[row]
+        rows = np.flatnonzero(filled).tolist()
+        for each in self.scheme.sketches:
+            if lists is None or each.key in lists:
+                made = encode(values[each.key].astype(np.uint64), each.bits)
+                for row, tokens in zip(rows, made, strict=True):
+                    fields[row][each.key] = tokens
+        return fields
 
     def chosen(self, rows: Sequence[Columns], paths: list[str] | None = None) -> list[Document]:
         """Return documents with their tokens. paths: dotted names of fields; None for all."""
         lists = None if paths is None else [path.partition(".")[2] for path in paths]
         found = []
         for row, source, ours in zip(rows, _sources(rows), self.ours(rows, lists), strict=True):
-            fields = {**source, FIELD: ours}
-            found.append(Document(row.id, fields if paths is None else only(fields, paths)))
+            source[FIELD] = ours
+            found.append(Document(row.id, source if paths is None else only(source, paths)))
         return found
 
     def documents(self, rows: Sequence[Columns], kept: str = "") -> list[Document]:
         """Return documents without their lists of tokens, except one."""
-        found = []
-        for row, source, ours in zip(rows, _sources(rows), self.ours(rows, (kept,)), strict=True):
-            fields = without_tokens(source, kept)
+        found, sources = [], _sources(rows)
+        # Most sources have no fields of ours.
+        clean = not any(name.startswith(FIELD) for name in set[str]().union(*sources))
+        for row, source, ours in zip(rows, sources, self.ours(rows, (kept,)), strict=True):
+            fields = source if clean else without_tokens(source, kept)
             # Of packed tokens no other list was unpacked.
             if isinstance(row.tokens, str):
                 ours = without_tokens({FIELD: ours}, kept)[FIELD]

@@ -289,8 +289,12 @@ class LocalStore:
     @contextmanager
     def _searching(self) -> Iterator[Tables]:
         """Yield the tables after listing new documents, unless reading them takes less time."""
-        with self._reading() as tables:
-            waiting = tables.waiting()
+        # Another process may list documents at the same time. Without a snapshot for all reads, a
+        # document could be counted twice.
+        with self._opened(self._reading_once()) as tables:
+            if not (waiting := tables.waiting()):
+                yield tables
+                return
         if waiting >= _MANY:
             log.warning("Listing the tokens of %s documents, once, for this search", f"{waiting:,}")
         with suppress(StoreError):
@@ -300,8 +304,6 @@ class LocalStore:
                 with self._opened(self._database.transaction(wait)) as tables:
                     tables.list_more()
                     waiting = tables.waiting()
-        # Another process may list documents at the same time. Without a snapshot for all reads, a
-        # document could be counted twice.
         with self._opened(self._reading_once()) as tables:
             yield tables
 

@@ -378,8 +378,8 @@ class Tables:
             f" WHERE {self.documents}.number IN {_GIVEN}",
             (json.dumps(numbers),),
         ).fetchall()
-        found = self.rows.documents([Columns(*row) for _, *row in rows], kept)
-        return dict(zip((number for number, *_ in rows), found, strict=True))
+        found = self.rows.documents([Columns._make(row[1:]) for row in rows], kept)
+        return {row[0]: document for row, document in zip(rows, found, strict=True)}
 
     def value_of(self, field: str, name: str) -> str:
         """Return the scheme or a mark below a field of ours, in SQL."""

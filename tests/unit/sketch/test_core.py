@@ -24,7 +24,7 @@ from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.sketch import known_sets, shingle_sets, sketch, token_fields
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.characters import IGNORED, character_classes
@@ -243,7 +243,14 @@ def test_what_is_no_token() -> None:
 
 
 @pytest.mark.parametrize("block", [7, 1 << 20])
-@given(rows=st.lists(st.lists(st.integers(0, 15), max_size=8), min_size=2, max_size=6))
+@given(
+    # Some share their last 16 bits.
+    rows=st.lists(
+        st.lists(st.integers(0, 7) | st.sampled_from([1 << 16, 1 << 40 | 3]), max_size=8),
+        min_size=2,
+        max_size=6,
+    )
+)
 def test_jaccard_is_that_of_sets(rows: list[list[int]], block: int) -> None:
     pairs = list(itertools.combinations(range(len(rows)), 2))
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
@@ -253,6 +260,15 @@ def test_jaccard_is_that_of_sets(rows: list[list[int]], block: int) -> None:
     assert got.tolist() == [reference.jaccard(set(rows[a]), set(rows[b])) for a, b in pairs]
     first = [value for (a, _), value in zip(pairs, got.tolist(), strict=True) if a == 0]
     assert jaccard_with(sets[0], sets)[1:].tolist() == first
+
+
+def test_sets_of_known_texts_are_those_of_their_scheme() -> None:
+    texts = ["a b c d", "", "a b c d", *(f"text number {at}" for at in range(5)), "x " * 2_000]
+    with mock.patch("esdedup.sketch.sketch._MOST_KNOWN", 4):
+        for scheme, some in itertools.product((Scheme(), Scheme(seed=2)), (texts, texts[:3])):
+            wanted = [row.tolist() for row in shingle_sets(some, scheme)]
+            for _ in range(2):
+                assert [row.tolist() for row in known_sets(some, scheme)] == wanted
 
 
 def schemes() -> dict[str, Scheme]:
