@@ -25,6 +25,8 @@ search some 0.2 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 16
 """Number of runs from which they are merged even if more entries follow."""
 _PAGES_AT_ONCE = 4_096
+_LAST = (1 << 63) - 1
+"""The highest token."""
 
 _MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
 """For each number of bytes, the largest value."""
@@ -110,20 +112,25 @@ class Postings:
 
     def _merge(self, runs: Sequence[int], entries: int) -> None:
         """Make one run of several."""
-        merged = self._emptied(entries)
-        every = " UNION ALL ".join(f"SELECT * FROM {self._table(run)}" for run in runs)
-        rows = self.db.execute(f"{every} ORDER BY first")
-        tokens, documents = np.empty(0, np.uint64), np.empty(0, np.uint64)
-        while some := rows.fetchmany(_PAGES_AT_ONCE):
-            parts = [(tokens, documents), *(each[:2] for each in _read([page for _, page in some]))]
-            tokens, documents = _in_order(parts)
-            # Pages to come begin with the last page's first token, or a later one.
-            done = int(np.searchsorted(tokens, np.uint64(some[-1][0])))
+        merged, tables = self._emptied(entries), [*map(self._table, runs)]
+        firsts = " UNION ALL ".join(f"SELECT first FROM {table}" for table in tables)
+        following = f"{firsts} ORDER BY first LIMIT 1 OFFSET {_PAGES_AT_ONCE}"
+        tokens, documents, last = np.empty(0, np.uint64), np.empty(0, np.uint64), 0
+        while last < _LAST:
+            (first,) = self.db.execute(following).fetchone() or (_LAST + 1,)
+            last, pages = first - 1, list[bytes]()
+            for table in tables:
+                some = self.db.execute(f"SELECT page FROM {table} WHERE first <= ?", (last,))
+                pages += [page for (page,) in some]
+                # The file grows less if these are free before the new ones are written.
+                self.db.execute(f"DELETE FROM {table} WHERE first <= ?", (last,))
+            tokens, documents = _in_order(
+                [(tokens, documents), *(each[:2] for each in _read(pages))]
+            )
+            done = int(np.searchsorted(tokens, np.uint64(last), "right"))
             self._write(merged, tokens[:done], documents[:done], _page_starts(tokens[:done]))
             tokens, documents = tokens[done:], documents[done:]
-        self._write(merged, tokens, documents, _page_starts(tokens))
         for run in runs:
-            self.db.execute(f"DELETE FROM {self._table(run)}")
             empty = f"UPDATE {self._runs} SET entries = 0 WHERE list = ? AND run = ?"
             self.db.execute(empty, (self._key, run))
 
