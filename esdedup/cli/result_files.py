@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
+
+import zstandard
 
 from esdedup import StoreError, UsageError
 from esdedup.arguments import setting
@@ -41,25 +43,34 @@ class ResultFile:
     def write(self, table: Tabular) -> None:
         """Write a table to the file as a whole, or not at all."""
         assert self.output is not None
-        path = self.output.resolve()
-        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-        try:
-            with open_private(beside, "xb") as file:
-                if path.exists():
-                    shutil.copymode(path, beside)
+        write_table(self.output, table)
+
+
+def write_table(given: Path, table: Tabular) -> None:
+    """Write a table to a file as a whole, or not at all: .parquet, .arrow, .jsonl, .jsonl.zst."""
+    path = given.resolve()
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open_private(beside, "xb") as file:
+            if path.exists():
+                shutil.copymode(path, beside)
+            if path.suffix == ".zst":
+                with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
+                    _write(packed, ".jsonl", table)
+            else:
                 _write(file, path.suffix, table)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-            sync_folder(path.parent)
-        except OSError as error:
-            raise StoreError(f"--output {path}: {error.strerror or error}") from error
-        finally:
-            with suppress(OSError):
-                beside.unlink()
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{given}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()
 
 
-def _write(file: IO[bytes], ending: str, table: Tabular) -> None:
+def _write(file: Any, ending: str, table: Tabular) -> None:
     if ending == ".jsonl":
         for row in table.table_rows():
             line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}

@@ -37,7 +37,7 @@ from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.hashing import xxh3
 
-_JOB, _VALUES, _LOCK = "job.json", "values", "lock"
+_JOB, _STATE, _VALUES, _LOCK = "job.json", "state.json", "values", "lock"
 _OURS = re.compile(
     r"((job|state)\.json|values|records|decisions|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
@@ -274,7 +274,7 @@ class WorkFolder:
                 order = np.concatenate([order[early], order[~early]])
                 ids = Numbers(order)
             else:
-                every = self.ids()
+                every = Strings.joined([_loaded_ids(path) for path in self._shares()])
                 by_id, first = natural_order(every)
                 last = np.append(first[1:], True)[: first.size]
                 order = reading.keep.order(by_id[last], Strings.joined(keys_of))
@@ -288,19 +288,45 @@ class WorkFolder:
                 partial(self._texts_of, order, ends, texts),
             )
 
-    def ids(self) -> Strings:
-        """Return the ids of all shares, in the order read."""
+    def ids_of(self, documents: I64) -> list[str]:
+        """Return the ids of documents by their numbers in the order read, shape (m,)."""
+        found, start = [""] * documents.size, 0
         with _naming(self.path):
-            return Strings.joined([_loaded_ids(path) for path in self._shares()])
+            for path in self._shares():
+                ids = _loaded_ids(path)
+                here = np.flatnonzero((documents >= start) & (documents < start + len(ids)))
+                for at, row in zip(here.tolist(), (documents[here] - start).tolist(), strict=True):
+                    found[at] = ids[row]
+                start += len(ids)
+        return found
 
-    def column(self, name: str) -> NDArray[Any]:
-        """Return a column of all shares, in the order read."""
-        found = []
+    def text_sizes(self) -> tuple[I64, I64]:
+        """Return the bytes and the words of all texts, in the order read, shape (n,) each."""
+        sizes, words = [], []
         with _naming(self.path):
             for path in self._shares():
                 with _loaded(path) as share:
-                    found.append(share[name])
-        return np.concatenate(found)
+                    sizes.append(np.diff(share["text_offsets"]))
+                    words.append(share["words"])
+        return np.concatenate(sizes), np.concatenate(words)
+
+    def state(self) -> dict[str, Any] | None:
+        """Return what `save_state` saved last, None at first."""
+        file = self.path / _STATE
+        with _naming(self.path):
+            return json.loads(file.read_bytes()) if file.exists() else None
+
+    def save_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Save how far the job is, as JSON, and return it."""
+        with self.writing(_STATE) as out:
+            out.write(json.dumps(state).encode())
+        return state
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a file of the folder to write, which gets its name when all of it is written."""
+        with _naming(self.path), _written_whole(self.path / name) as out:
+            yield out
 
     def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
         """Return the values of rows in an order, shape (width, n), mapped from a file."""

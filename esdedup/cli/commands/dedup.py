@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from esdedup import Grouping, Index, UsageError
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.options import Target, as_json, typed, yes
+from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files
+from esdedup.cli.files import FORMATS, FileOptions
+from esdedup.cli.options import Target, as_json, refuse, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.groups.groups import joined_though_unlike
 from esdedup.models import Failure
@@ -27,6 +29,11 @@ _FAILURES_SHOWN = 5
 def dedup_command(
     target: Target,
     grouping: Grouping,
+    of_files: FileOptions,
+    corpus: CorpusOptions,
+    files: list[str] | None = setting(
+        None, f"Clean these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
+    ),
     apply: bool = setting(False, "Apply --action to the duplicates, and do not only show them."),
     action: Action | None = setting(
         None, "Delete duplicates, mark them as group does, or move them (--to)."
@@ -39,14 +46,24 @@ def dedup_command(
     yes: bool = yes(),
     as_json: bool = as_json(),
 ) -> None:
-    """Show the duplicates of an index, or remove them.
+    """Show the duplicates of an index, or remove them; or write files again without duplicates.
 
-    Example: esdedup dedup -i news --apply --action delete
+    Examples: esdedup dedup -i news --apply --action delete
+              esdedup dedup shards/ -o clean/
 
     The representative of each group stays (--keep). The others are deleted, marked, or moved. Each
     is written to a log before it is changed, and esdedup undo restores it. A document that another
     client changes at the same time is skipped.
+
+    With FILES no index is needed, and no file is changed: the records that stay are written to
+    --output as they came, in files of the same names and formats.
     """
+    if files:
+        place = [] if corpus.against else [each.name for each in fields(Target)]
+        refuse([*place, "db", "apply", "action", "to", "log"], "can't be combined with FILES")
+        dedup_files(files, of_files, corpus, grouping, target, as_json)
+        return
+    refuse([each.name for each in [*fields(FileOptions), *fields(CorpusOptions)]], "requires FILES")
     if apply and action is None:
         raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
     if not apply and (to or log):

@@ -1,0 +1,225 @@
+"""esdedup dedup FILES: write files again without the documents that duplicate others."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from glob import glob
+from itertools import chain
+from pathlib import Path
+
+from typer import Exit
+
+from esdedup import Connection, Grouping, Index, UsageError, open
+from esdedup.arguments import setting
+from esdedup.cli import options, output
+from esdedup.cli.files import FileOptions, dead_letters, total_bytes
+from esdedup.cli.options import Target, scheme_in
+from esdedup.cli.output import count, message
+from esdedup.cli.result_files import write_table
+from esdedup.corpus.corpus import Corpus, CorpusReport, chunks_of, find_removed, reading_of
+from esdedup.corpus.shards import (
+    check_absent,
+    digest_of,
+    is_one_file,
+    stamp,
+    targets_of,
+    write_shards,
+)
+from esdedup.pairing.scan import WorkFolder
+from esdedup.records.streams import STDIN, name_of
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """The options of a command that writes files again without duplicates."""
+
+    output: str | None = setting(
+        None, "With FILES: folder to write them to; or one file, or - for standard output.", "-o"
+    )
+    against: list[str] | None = setting(
+        None,
+        "Also remove what is near these files, a local index (.db), or an index of --url; may be"
+        " repeated.",
+        metavar="FILES",
+    )
+    update: bool = setting(False, "Add the documents that stay to the index of --against.")
+    removed: Path | None = setting(
+        None,
+        "List of the removed documents: .jsonl, .jsonl.zst, .parquet or .arrow.",
+        rare=True,
+        show_default="OUTPUT/_removed.jsonl.zst",
+    )
+    work: Path | None = setting(
+        None, "Folder to resume from.", rare=True, show_default="OUTPUT.work"
+    )
+    dry_run: bool = options.dry_run()
+
+
+def dedup_files(
+    arguments: list[str],
+    of: FileOptions,
+    corpus: CorpusOptions,
+    grouping: Grouping,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Write files again without duplicates, and report what was removed.
+
+    The exit status is 1 if records were skipped.
+    """
+    out = None if corpus.dry_run else corpus.output
+    if out is None and not corpus.dry_run:
+        raise UsageError("FILES require --output, a folder or a file to write, or --dry-run")
+    files = of.named(arguments)
+    text_fields = of.text_field or ["text"]
+    with ExitStack() as opened:
+        others, indices = _against(corpus, of, target, opened)
+        if STDIN in files + others:
+            raise UsageError("standard input can't be read twice: name a file")
+        if both := sorted({*files} & {*others}):
+            raise UsageError(f"{both[0]}: it is named in --against too")
+        if corpus.update and len(indices) != 1:
+            raise UsageError("--update requires one index in --against")
+        targets = [] if out is None else targets_of(arguments, files, out)
+        stamps = [*map(stamp, files)]
+        reading = reading_of(grouping, scheme_in(of.scheme), text_fields)
+        job = {
+            **grouping.to_json(),
+            "scheme": reading.meta.scheme.id,
+            "text fields": [*reading.meta.text_fields],
+            "output": out,
+            "against": corpus.against,
+            "state of files": digest_of([files, stamps, [*map(stamp, others)]]),
+        }
+        folder = opened.enter_context(_working(corpus, out))
+        letters = opened.enter_context(dead_letters(of.dead_letter, "dedup"))
+        progress = opened.enter_context(output.Progress("Sketching", total_bytes(others + files)))
+        if folder.state() is None:
+            check_absent(targets)
+        folder.claim(job, 0)
+        names = [*(each.store.where for each in indices), *map(name_of, others + files)]
+        columns = grouping.keep.paths([])
+        from_files = (
+            of.chunks(some, text_fields, progress.advance, columns)
+            for some in filter(None, (others, files))
+        )
+        from_indices = (chunks_of(each, text_fields[0]) for each in indices)
+        read = Corpus.read(
+            folder,
+            reading,
+            names,
+            len(names) - len(files),
+            chain.from_iterable(chain(from_indices, from_files)),
+            letters,
+            id_field=of.id_field,
+            workers=of.workers,
+            on_read=progress.show,
+        )
+        found, report = find_removed(read, reading, grouping, progress.step)
+        if out is not None:
+            done, total = 0, int(read.counts[read.earlier :].sum())
+            for records in write_shards(found, files, targets, stamps, of.format, of.encoding):
+                done += records
+                progress.step("Writing", done, total)
+            if (path := _list_of(corpus, out)) is not None:
+                write_table(path, found)
+        if corpus.update and out is not None:
+            index = indices[0]
+            chunks = of.chunks(targets, text_fields, lambda _: None)
+            added = index.ingest(chunks, letters, workers=of.workers, id_field=of.id_field)
+            index.store.refresh()
+            message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
+        folder.remove()
+    output.warn_after(report.recall, report.capped, grouping.limits)
+    _show(report, grouping, out, as_json)
+    if report.failed:
+        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+        raise Exit(1)
+
+
+def _against(
+    corpus: CorpusOptions, of: FileOptions, target: Target, opened: ExitStack
+) -> tuple[list[str], list[Index]]:
+    """Return the files and the indices to compare with."""
+    files, indices = [], []
+    for each in corpus.against or []:
+        where: Path | Connection
+        if each.endswith(".db"):
+            where, name = Path(each), target.index
+            if not corpus.update and not where.exists():
+                raise UsageError(f"--against {each}: there is no such file")
+        elif (target.url or target.cloud_id) and not glob(each):  # noqa: PTH207
+            where, name = target.connection(), each
+        else:
+            files.append(each)
+            continue
+        # Documents to add have their texts in the fields of the files.
+        text_field = of.text_field if corpus.update else None
+        indices.append(opened.enter_context(open(where, name, text_field=text_field)))
+        if corpus.update and not corpus.dry_run:
+            indices[-1].create()
+    return of.named(files) if files else [], indices
+
+
+@contextmanager
+def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
+    """Open the folder of a run; one for standard output or without output is not kept."""
+    if corpus.work is None and out in (None, STDIN):
+        with WorkFolder.temporary() as folder:
+            yield folder
+        return
+    with WorkFolder.at(corpus.work or Path(f"{str(out).rstrip('/')}.work")) as folder:
+        try:
+            yield folder
+        except UsageError:
+            if folder.state() is None:
+                folder.remove()
+            raise
+
+
+def _list_of(corpus: CorpusOptions, out: str) -> Path | None:
+    """Return the file of the list of removed documents, by default beside the others."""
+    if corpus.removed is not None or out == STDIN:
+        return corpus.removed
+    return Path(f"{out}.removed.jsonl.zst" if is_one_file(out) else f"{out}/_removed.jsonl.zst")
+
+
+def _show(report: CorpusReport, grouping: Grouping, out: str | None, as_json: bool) -> None:
+    if as_json:
+        output.print_json({**asdict(report), "output": out})
+        return
+    share = {"kept": report.kept, "removed": report.removed}
+    rows = [
+        (
+            name,
+            f"{number:,}",
+            f"{getattr(report, f'bytes_{name}'):,}",
+            f"{getattr(report, f'words_{name}'):,}",
+        )
+        for name, number in share.items()
+    ]
+    output.print_table(
+        [("", "text"), ("documents", "number"), ("bytes of text", "number"), ("words", "number")],
+        rows,
+        f"{count(report.removed, 'duplicate')} of {count(report.documents, 'document')}",
+    )
+    if report.largest:
+        largest = [
+            (f"{each['documents']:,}", f"{each['file']}:{each['line']}", each["id"])
+            for each in report.largest
+        ]
+        output.print_table(
+            [("documents", "number"), ("representative", "text"), ("id", "key")],
+            largest,
+            f"The largest of {count(report.groups, 'group')}",
+        )
+    measure = "distance" if grouping.by_distance else "similarity"
+    samples = [
+        (
+            f"{each[measure]:.3f}" if measure == "similarity" else str(each[measure]),
+            f"{output.snippet(each['text'])}\n{output.snippet(each['original_text'])}",
+        )
+        for each in report.samples
+    ]
+    if samples:
+        output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)

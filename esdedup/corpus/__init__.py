@@ -1,0 +1,1 @@
+"""Remove duplicates from files, and from texts in memory, without an index."""

@@ -1,0 +1,293 @@
+"""Find the records of files that duplicate others, in a work folder.
+
+Texts and tokens are read into the folder, then the decisions are saved in it, so that a run that is
+killed resumes from the last of these steps.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from esdedup.groups.groups import Grouping, Groups, groups_among
+from esdedup.index import Index
+from esdedup.ingest.parallel import in_order
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.file_pairs import FileDocuments, read_chunk
+from esdedup.pairing.scan import OnStep, ScanColumns, WorkFolder
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.files import Chunk, Record
+from esdedup.search.buckets import Capped
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores.fields import text_at
+from esdedup.stores.mapping import IndexMeta
+from esdedup.tabular import Tabular
+from esdedup.text.arrays import F64, I64, Mask, offsets_of
+
+_LARGEST = 10
+_SAMPLES = 10
+_EXCERPT = 1_000
+"""Characters of a text in a sample."""
+_ROWS_AT_ONCE = 1 << 18
+
+
+def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[str]) -> Reading:
+    """Return what to read of each record: its text, and what the keep rule needs.
+
+    scheme: of the tokens; None for one whose bands reach the recall at the threshold. Raises
+    UsageError for limits that its sketch can't hold.
+    """
+    scheme = scheme or Scheme().for_texts(grouping.limits)
+    sketch = scheme.for_pairs(grouping.limits)
+    meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
+    grouping.check(sketch.metric)
+    chosen = None if grouping.exact else sketch
+    return Reading(meta, chosen, grouping.keep, sketching=meta.scheme, numbered=True)
+
+
+def chunks_of(index: Index, text_field: str) -> Iterator[Chunk]:
+    """Yield the documents of an index in chunks: their ids, and their texts in a field."""
+    names, total = index.meta.text_fields, 0
+    for batch in index.store.scan([*names], index.meta):
+        records = [
+            Record(index.store.where, line, {text_field: text_at(each.source, names)}, each.id)
+            for line, each in enumerate(batch, total + 1)
+        ]
+        yield Chunk(partial(list, records))
+        total += len(batch)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The records of files, in the order read.
+
+    names: of the files. earlier: so many of these are only compared with. counts: the number of
+    records of each, shape (files,). lines: of all n records, as `Record.line`, negative for those
+    that are no documents, shape (n,).
+    """
+
+    folder: WorkFolder
+    names: Sequence[str]
+    earlier: int
+    counts: I64
+    lines: I64
+
+    @staticmethod
+    def read(
+        folder: WorkFolder,
+        reading: Reading,
+        names: Sequence[str],
+        earlier: int,
+        chunks: Iterable[Chunk],
+        dead_letter: DeadLetter,
+        *,
+        id_field: str | None = None,
+        workers: int = 1,
+        on_read: Callable[[int], None],
+    ) -> "Corpus":
+        """Read the records into the folder, unless an earlier run has read them.
+
+        names: of the files of `chunks`, as records have them. workers: number of processes.
+        on_read: called with the number of records so far.
+        """
+        if (state := folder.state()) is None:
+            documents = FileDocuments(folder, reading, dead_letter)
+            counts = dict.fromkeys(names, 0)
+            with (
+                folder.writing("records") as out,
+                closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as parts,
+            ):
+                for part in parts:
+                    documents.add(part)
+                    out.write(part.lines.tobytes())
+                    for name, number in part.files:
+                        counts[name] += number
+                    on_read(documents.read)
+            documents.finish()
+            state = folder.save_state({"counts": [*counts.values()]})
+        lines = np.fromfile(folder.path / "records", np.int64)
+        return Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
+
+    @cached_property
+    def rows(self) -> I64:
+        """The records that are documents, ascending, shape (documents,)."""
+        return np.flatnonzero(self.lines > 0)
+
+    @property
+    def first(self) -> int:
+        """The number of the first document of the later files."""
+        before = int(self.counts[: self.earlier].sum())
+        return int(np.count_nonzero(self.lines[:before] > 0))
+
+    @property
+    def failed(self) -> int:
+        """The number of records that are no documents."""
+        return self.lines.size - self.rows.size
+
+    def places(self, documents: I64) -> list[tuple[str, int]]:
+        """Return the names of the files and the lines of documents."""
+        records = self.rows[documents]
+        files = np.searchsorted(offsets_of(self.counts), records, "right") - 1
+        lines = self.lines[records].tolist()
+        return [(self.names[file], line) for file, line in zip(files.tolist(), lines, strict=True)]
+
+    def shares(self, removed: Mask) -> Iterator[tuple[I64, Mask]]:
+        """Yield the lines of each later file's records, and which of these stay, shape (n,) each.
+
+        removed: by document, shape (documents,).
+        """
+        stay = self.lines > 0
+        stay[self.rows[removed]] = False
+        ends = offsets_of(self.counts)[self.earlier :].tolist()
+        for start, end in itertools.pairwise(ends):
+            yield np.abs(self.lines[start:end]), stay[start:end]
+
+
+@dataclass(frozen=True, repr=False)
+class Removed(Tabular):
+    """The documents that duplicate others. As a table it has a row for each.
+
+    original: the document that each one duplicates, itself for one that stays, shape (documents,).
+    value: similarity or distance to it, shape (documents,).
+    """
+
+    corpus: Corpus
+    original: I64
+    value: F64
+    by_distance: bool
+
+    columns: ClassVar[dict[str, str]] = {
+        "file": "string", "line": "int64", "id": "string", "original_file": "string",
+        "original_line": "int64", "original_id": "string", "similarity": "double",
+        "distance": "int64",
+    }  # fmt: skip
+
+    @cached_property
+    def removed(self) -> Mask:
+        """Mark the later documents that duplicate others, shape (documents,)."""
+        own = np.arange(self.original.size)
+        later: Mask = (self.original != own) & (own >= self.corpus.first)
+        return later
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.removed))
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        every = np.flatnonzero(self.removed)
+        for start in range(0, every.size, _ROWS_AT_ONCE):
+            some = every[start : start + _ROWS_AT_ONCE]
+            yield from self.rows_of(some)
+
+    def rows_of(self, documents: I64) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of some documents."""
+        ids = self.corpus.folder.ids_of
+        columns = (documents, self.original[documents])
+        for (place, id), (other, other_id), value in zip(
+            *(zip(self.corpus.places(each), ids(each), strict=True) for each in columns),
+            self.value[documents].tolist(),
+            strict=True,
+        ):
+            measures = (None, int(value)) if self.by_distance else (value, None)
+            yield *place, id, *other, other_id, *measures
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What was found among the later files.
+
+    documents: those that stay and those that are removed. against: of these, the duplicates of
+    documents of the earlier files. failed: records that are no documents. groups: of two or more
+    documents, also of the earlier files. bytes_kept, bytes_removed: of texts in UTF-8. recall,
+    capped: as of `Groups`. largest: the largest groups. samples: removed documents over the range
+    of similarity, each with the beginning of both texts.
+    """
+
+    documents: int
+    kept: int
+    removed: int
+    against: int
+    failed: int
+    groups: int
+    bytes_kept: int
+    bytes_removed: int
+    words_kept: int
+    words_removed: int
+    recall: float | None
+    capped: Capped
+    largest: list[dict[str, Any]]
+    samples: list[dict[str, Any]]
+
+
+def find_removed(
+    corpus: Corpus, reading: Reading, grouping: Grouping, step: OnStep
+) -> tuple[Removed, CorpusReport]:
+    """Find the duplicates, unless an earlier run has found them."""
+    folder, state = corpus.folder, corpus.folder.state() or {}
+    if "report" not in state:
+        reading = replace(reading, earlier=corpus.first)
+        columns = folder.columns(reading)
+        groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
+        order = np.array([*map(int, columns.ids)], np.int64)
+        original, value = np.empty_like(order), np.empty(order.size)
+        original[order], value[order] = order[groups.representative], groups.value
+        found = Removed(corpus, original, value, groups.grouping.by_distance)
+        report = _report(found, groups, columns, order)
+        with folder.writing("decisions") as out:
+            np.savez(out, original=original, value=value)
+        state = folder.save_state({**state, "report": asdict(report)})
+    with np.load(folder.path / "decisions") as saved:
+        found = Removed(corpus, saved["original"], saved["value"], reading.metric == "hamming")
+    given = state["report"]
+    return found, CorpusReport(**{**given, "capped": Capped(**given["capped"])})
+
+
+def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) -> CorpusReport:
+    corpus, first, removed = found.corpus, found.corpus.first, found.removed
+    later = ~removed
+    later[:first] = False
+    sizes = [
+        int(each[some].sum()) for each in corpus.folder.text_sizes() for some in (later, removed)
+    ]
+    chosen = np.flatnonzero(removed)
+    chosen = chosen[np.argsort(found.value[chosen], kind="stable")]
+    if chosen.size:
+        values = found.value[chosen]
+        wanted = np.linspace(values[0], values[-1], _SAMPLES)
+        chosen = chosen[np.unique(np.searchsorted(values, wanted))]
+    row_of = np.empty_like(order)
+    row_of[order] = np.arange(order.size)
+    texts, originals = (
+        [text[:_EXCERPT] for text in columns.texts_of(row_of[each])()]
+        for each in (chosen, found.original[chosen])
+    )
+    samples = [
+        {**{k: v for k, v in zip(Removed.columns, row, strict=True) if v is not None}, **own}
+        for row, text, original in zip(found.rows_of(chosen), texts, originals, strict=True)
+        for own in [{"text": text, "original_text": original}]
+    ]
+    some = [*itertools.islice(groups, _LARGEST)]
+    heads = np.array([int(each.representative) for each in some], np.int64)
+    places = zip(corpus.places(heads), corpus.folder.ids_of(heads), some, strict=True)
+    return CorpusReport(
+        documents=order.size - first,
+        kept=int(np.count_nonzero(later)),
+        removed=int(np.count_nonzero(removed)),
+        against=int(np.count_nonzero(found.original[removed] < first)),
+        failed=corpus.failed,
+        groups=len(groups),
+        bytes_kept=sizes[0],
+        bytes_removed=sizes[1],
+        words_kept=sizes[2],
+        words_removed=sizes[3],
+        recall=groups.recall,
+        capped=groups.capped,
+        largest=[
+            {"file": file, "line": line, "id": id, "documents": len(each.members) + 1}
+            for (file, line), id, each in places
+        ],
+        samples=samples,
+    )

@@ -1,0 +1,91 @@
+"""Write files again without the documents that duplicate others: one file for each, or one of all.
+
+Each file is written as a whole, or not at all. A run that is killed resumes with the first file
+that is missing.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+import xxhash
+
+from esdedup.corpus.corpus import Removed
+from esdedup.exceptions import InputError, UsageError
+from esdedup.records.files import Format, format_of
+from esdedup.records.rewrite import rewrite
+from esdedup.records.streams import STDIN
+
+_ABOUT = "dataset_dict.json", "dataset_info.json", "state.json"
+"""Files of `datasets.Dataset.save_to_disk` that name the files of documents."""
+
+
+def is_one_file(out: str) -> bool:
+    """Return whether an output is a file or standard output, and not a folder."""
+    if out == STDIN:
+        return True
+    try:
+        format_of(out)
+    except UsageError:
+        return False
+    return not Path(out).is_dir()
+
+
+def targets_of(arguments: Sequence[str], files: Sequence[str], out: str) -> list[str]:
+    """Return the file in a folder to write for each file. arguments: those that named the files.
+
+    Raises UsageError for an output that exists, or that is one of the files.
+    """
+    folder = arguments[0] if len(arguments) == 1 and Path(arguments[0]).is_dir() else None
+    base = folder or os.path.commonpath([str(Path(each).parent) for each in files])
+    return [f"{out}/{PurePath(os.path.relpath(file, base)).as_posix()}" for file in files]
+
+
+def check_absent(targets: Sequence[str]) -> None:
+    """Raise UsageError if a file or folder to write exists."""
+    for each in targets:
+        if each != STDIN and Path(each).exists():
+            raise UsageError(f"{each} exists: name another --output, or remove it")
+
+
+def digest_of(value: object) -> str:
+    """Return a short name of a value of JSON, such as the stamps of many files."""
+    return xxhash.xxh3_64_hexdigest(json.dumps(value).encode())
+
+
+def stamp(path: str) -> str:
+    """Return what changes with a file: its size and its time of change."""
+    found = Path(path).stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def write_shards(
+    removed: Removed,
+    files: Sequence[str],
+    targets: Sequence[str],
+    stamps: Sequence[str],
+    format: Format | None,
+    encoding: str | None,
+) -> Iterator[int]:
+    """Write the files that are missing, and yield the number of records of each when it is there.
+
+    stamps: of the files before they were read. Raises InputError if a file has changed since.
+    """
+    shares = removed.corpus.shares(removed.removed)
+    for path, target, before, (lines, kept) in zip(files, targets, stamps, shares, strict=True):
+        if not Path(target).exists():
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            _check(path, before)
+            rewrite(path, Path(target), lines, kept, format=format, encoding=encoding)
+            try:
+                _check(path, before)
+            except InputError:
+                Path(target).unlink()
+                raise
+        yield lines.size
+
+
+def _check(path: str, before: str) -> None:
+    if stamp(path) != before:
+        raise InputError(f"{path} has changed since it was read: run this again with a new output")
