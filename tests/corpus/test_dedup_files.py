@@ -1,0 +1,229 @@
+"""`esdedup dedup FILES -o OUT`: the same shards without duplicates, and what was removed."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+import esdedup
+import esdedup.corpus.shards
+from esdedup.records.rewrite import rewrite
+from tests.helpers.commands import run_command, write_lines
+
+SENTENCE = "the council met on monday and voted for a new bridge over the river near the old town"
+
+
+def texts(count: int) -> list[str]:
+    """Some equal, some alike, in two languages."""
+    made = []
+    for n in range(count):
+        if n % 3 == 2:
+            made.append(f"市图书馆今天下午举行第{n % 7}次读书会，欢迎大家带上自己喜欢的书参加。")
+        else:
+            made.append(
+                " ".join([*SENTENCE.split()[: 12 + n % 6], *(f"w{n}" for _ in range(n % 4))])
+            )
+    return made
+
+
+def shards() -> list[Path]:
+    """Three files of 60 records, in two formats, one of them compressed."""
+    every = texts(180)
+    lines = [f'{{"text":  {json.dumps(text)}, "n": {n}.0}}\n' for n, text in enumerate(every)]
+    Path("in/more").mkdir(parents=True)
+    files = [Path("in/a.jsonl"), Path("in/more/b.jsonl.gz"), Path("in/more/c.jsonl.zst")]
+    files[0].write_text("".join(lines[:60]), "utf-8")
+    files[1].write_bytes(gzip.compress("".join(lines[60:120]).encode()))
+    files[2].write_bytes(zstandard.compress("".join(lines[120:]).encode()))
+    return files
+
+
+def unpacked(file: Path) -> bytes:
+    """Return the content of a file."""
+    raw = file.read_bytes()
+    if file.suffix == ".zst":
+        return zstandard.ZstdDecompressor().decompressobj().decompress(raw)
+    return gzip.decompress(raw) if file.suffix == ".gz" else raw
+
+
+def lines_in(files: Sequence[Path]) -> list[list[bytes]]:
+    """Return the lines of files."""
+    return [unpacked(file).splitlines(keepends=True) for file in files]
+
+
+def removed_in(file: Path) -> list[dict[str, Any]]:
+    """Return the list of removed documents."""
+    return [json.loads(line) for line in unpacked(file).splitlines()]
+
+
+def by_groups(every: list[str], **options: Any) -> set[int]:
+    """Return the numbers of the texts that an index of them has as duplicates."""
+    found = esdedup.group(every, **options)
+    return {int(member.id) for group in found for member in group.members}
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_stays_is_as_it_came(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 50)
+    files = shards()
+    before = lines_in(files)
+    done = run_command("dedup", "in", "-o", "out", "--workers", workers, "--json")
+    (report,) = done.json
+    removed = by_groups(texts(180))
+    assert (done.status, report["documents"], report["removed"]) == (0, 180, len(removed))
+    assert report["kept"] == 180 - len(removed)
+    made = [Path("out", *file.parts[1:]) for file in files]
+    stay = [
+        [line for n, line in enumerate(lines, 60 * number) if n not in removed]
+        for number, lines in enumerate(before)
+    ]
+    assert lines_in(made) == stay
+    assert lines_in(files) == before
+    # What was removed is listed with its original.
+    rows = removed_in(Path("out/_removed.jsonl.zst"))
+    place = {(str(file), n): 60 * f + n - 1 for f, file in enumerate(files) for n in range(1, 61)}
+    assert [place[each["file"], each["line"]] for each in rows] == sorted(removed)
+    every = texts(180)
+    for each in rows:
+        original = place[each["original_file"], each["original_line"]]
+        assert original not in removed
+        own = every[place[each["file"], each["line"]]]
+        assert each["similarity"] == esdedup.similarity(own, every[original]) >= 0.8
+        assert each["id"] == f"{each['file']}:{each['line']}"
+    assert {path.name for path in Path().iterdir()} == {"in", "out"}
+    # A second run finds nothing more, and the output is not overwritten.
+    assert run_command("dedup", "out", "-o", "again", "--json").json[0]["removed"] == 0
+    refused = run_command("dedup", "in", "-o", "out")
+    assert (refused.status, "exists: name another --output" in refused.err) == (2, True)
+
+
+def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
+    shards()
+    done = run_command("dedup", "in", "--dry-run", "--table")
+    assert done.status == 0
+    assert "The largest of" in done.out
+    assert "similarity" in done.out
+    assert {path.name for path in Path().iterdir()} == {"in"}
+    assert run_command("dedup", "in").status == 2
+
+
+def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = shards()
+    assert run_command("dedup", "in", "-o", "whole", "--json").status == 0
+    for last in range(4):
+        calls = 0
+
+        def killed(*arguments: Any, **options: Any) -> None:
+            nonlocal calls
+            if calls == last:  # noqa: B023
+                raise KeyboardInterrupt
+            calls += 1
+            rewrite(*arguments, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(esdedup.corpus.shards, "rewrite", killed)
+            first = run_command("dedup", "in", "-o", f"out{last}", "--json")
+        assert first.status == (130 if last < 3 else 0)
+        if last < 3:
+            others = run_command("dedup", "in", "-o", f"out{last}", "-t", "0.9")
+            assert (others.status, "unfinished run with another threshold" in others.err) == (
+                2,
+                True,
+            )
+            again = run_command("dedup", "in", "-o", f"out{last}", "--json")
+            assert (again.status, again.json[0]["documents"]) == (0, 180)
+        for file in [*(file.relative_to("in") for file in files), Path("_removed.jsonl.zst")]:
+            assert Path(f"out{last}", file).read_bytes() == Path("whole", file).read_bytes()
+        assert not Path(f"out{last}.work").exists()
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = shards()
+
+    def changing(*arguments: Any, **options: Any) -> None:
+        with files[0].open("a") as file:
+            file.write('{"text": "one more"}\n')
+        rewrite(*arguments, **options)
+
+    monkeypatch.setattr(esdedup.corpus.shards, "rewrite", changing)
+    done = run_command("dedup", "in", "-o", "out")
+    assert done.status == 1
+    assert "in/a.jsonl has changed since it was read" in done.err
+    assert not Path("out/a.jsonl").exists()
+
+
+def test_the_keep_rule_chooses_what_stays() -> None:
+    same = "the same text of several words"
+    write_lines(
+        Path("a.jsonl"),
+        [
+            {"id": "x", "text": same, "quality": 1},
+            {"id": "x", "text": same, "quality": 3},
+            {"id": "y", "text": f"{same}!", "quality": 2},
+        ],
+    )
+    for rule, stays in (("first", 0), ("last", 2), ("longest", 2), ("highest:quality", 1)):
+        out = f"{rule.partition(':')[0]}.jsonl"
+        done = run_command("dedup", "a.jsonl", "-o", out, "--keep", rule, "--exact", "--json")
+        assert (done.status, done.json[0]["kept"]) == (0, 1)
+        assert Path(out).read_bytes() == lines_in([Path("a.jsonl")])[0][stays]
+    to_output = run_command("dedup", "a.jsonl", "-o", "-", "--keep", "last")
+    assert to_output.out == lines_in([Path("a.jsonl")])[0][2].decode()
+
+
+def test_bad_records_are_kept_apart() -> None:
+    write_lines(Path("a.jsonl"), [{"text": "some words"}, "no JSON", {"id": "b"}, {"text": ""}])
+    done = run_command("dedup", "a.jsonl", "-o", "out", "--json")
+    assert (done.status, done.json[0]["failed"], done.json[0]["kept"]) == (1, 2, 2)
+    assert "2 records skipped: see dedup.dead-letter.jsonl" in done.err
+    letters = Path("dedup.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["line"] for line in letters] == [2, 3]
+    before = lines_in([Path("a.jsonl")])[0]
+    assert lines_in([Path("out/a.jsonl")]) == [[before[0], before[3]]]
+
+
+def test_what_is_near_another_corpus_goes_too() -> None:
+    held = "a question of the benchmark, which models must not have seen in training"
+    near = held.replace("models", "people")
+    other = "another text that has nothing to do with it, and that stays where it is"
+    write_lines(Path("held.jsonl"), [{"id": "q1", "text": held}, {"id": "q2", "text": near}])
+    write_lines(
+        Path("a.jsonl"),
+        [{"id": 1, "text": near + "!"}, {"id": 2, "text": other}, {"id": 3, "text": other}],
+    )
+    assert run_command("index", "held.jsonl", "--db", "held.db").status == 0
+    for number, against in enumerate(("held.jsonl", "held.db")):
+        options = ["-o", f"out{number}", "--against", against, "-t", "0.6", "--json"]
+        done = run_command("dedup", "a.jsonl", *options)
+        (report,) = done.json
+        assert (report["documents"], report["kept"], report["against"]) == (3, 1, 1)
+        rows = removed_in(Path(f"out{number}/_removed.jsonl.zst"))
+        # Each document of the other corpus counts, though they resemble each other.
+        assert [(each["id"], each["original_id"]) for each in rows] == [("1", "q2"), ("3", "2")]
+    assert not Path("out0/held.jsonl").exists()
+    twice = run_command("dedup", "a.jsonl", "-o", "x", "--against", "a.jsonl")
+    assert (twice.status, "a.jsonl: it is named in --against too" in twice.err) == (2, True)
+
+
+def test_each_shard_is_compared_with_all_earlier_ones() -> None:
+    every = texts(180)
+    for number in range(3):
+        write_lines(
+            Path(f"{number}.jsonl"),
+            [{"id": n, "text": every[n]} for n in range(60 * number, 60 * number + 60)],
+        )
+        options = ["-o", f"out{number}", "--against", "all.db", "--update", "--json"]
+        assert run_command("dedup", f"{number}.jsonl", *options).status == 0
+    kept = [
+        json.loads(line)["id"]
+        for n in range(3)
+        for line in lines_in([Path(f"out{n}/{n}.jsonl")])[0]
+    ]
+    with esdedup.open("all.db") as index:
+        assert index.statistics().documents == len(kept) < 180
+        assert not len(index.pairs(threshold=0.8))
+        assert {int(index.get(str(n)).id) for n in kept} == {*kept}
