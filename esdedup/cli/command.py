@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import MISSING, Field, is_dataclass
+from dataclasses import MISSING, Field, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -131,8 +131,8 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
     """Return the command that calls a function.
 
     A parameter is an option if its default is a `setting`. If its type is a dataclass, or that
-    annotated with a use, the settings of this are options, and the function gets the dataclass. The
-    docstring is the help.
+    annotated with a use, the settings of this are options, and the function gets the dataclass. All
+    of them are rare for the use "rare". The docstring is the help.
     """
     kinds: dict[str, Any] = {}
     declared: list[inspect.Parameter] = []
@@ -140,7 +140,9 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
         kind = get_args(each.annotation) or (each.annotation,)
         if is_dataclass(kind[0]):
             kinds[each.name] = kind
-            declared += map(_declared, settings_of(*kind).values())
+            rare = {"rare": True} if kind[1:] == ("rare",) else {}
+            for one in settings_of(*kind).values():
+                declared.append(_declared(replace(one, shown={**one.shown, **rare})))
         else:
             made: Field[Any] = each.default
             one = Setting(each.name, each.annotation, made.default, made.metadata)

@@ -4,9 +4,10 @@ Each file is written as a whole, or not at all. A run that is killed resumes wit
 that is missing.
 """
 
+import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 import xxhash
@@ -14,7 +15,7 @@ import xxhash
 from esdedup.corpus.corpus import Removed
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
-from esdedup.records.rewrite import rewrite
+from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN
 
 _ABOUT = "dataset_dict.json", "dataset_info.json", "state.json"
@@ -33,10 +34,9 @@ def is_one_file(out: str) -> bool:
 
 
 def targets_of(arguments: Sequence[str], files: Sequence[str], out: str) -> list[str]:
-    """Return the file in a folder to write for each file. arguments: those that named the files.
-
-    Raises UsageError for an output that exists, or that is one of the files.
-    """
+    """Return the file to write for each file. arguments: those that named the files."""
+    if is_one_file(out):
+        return [out] * len(files)
     folder = arguments[0] if len(arguments) == 1 and Path(arguments[0]).is_dir() else None
     base = folder or os.path.commonpath([str(Path(each).parent) for each in files])
     return [f"{out}/{PurePath(os.path.relpath(file, base)).as_posix()}" for file in files]
@@ -73,19 +73,28 @@ def write_shards(
     stamps: of the files before they were read. Raises InputError if a file has changed since.
     """
     shares = removed.corpus.shares(removed.removed)
-    for path, target, before, (lines, kept) in zip(files, targets, stamps, shares, strict=True):
-        if not Path(target).exists():
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-            _check(path, before)
-            rewrite(path, Path(target), lines, kept, format=format, encoding=encoding)
+    every = zip(files, stamps, targets, shares, strict=True)
+    for target, some in itertools.groupby(every, lambda each: each[2]):
+        sources, before = [], {}
+        for path, found, _, (starts, kept) in some:
+            sources.append(KeptRecords(path, starts, kept))
+            before[path] = found
+        if target == STDIN or not Path(target).exists():
+            if target != STDIN:
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+            _check(before)
+            rewrite(sources, target, format, encoding)
             try:
-                _check(path, before)
+                _check(before)
             except InputError:
-                Path(target).unlink()
+                Path(target).unlink(missing_ok=True)
                 raise
-        yield lines.size
+        yield sum(each.starts.size for each in sources)
 
 
-def _check(path: str, before: str) -> None:
-    if stamp(path) != before:
-        raise InputError(f"{path} has changed since it was read: run this again with a new output")
+def _check(stamps: Mapping[str, str]) -> None:
+    for path, before in stamps.items():
+        if stamp(path) != before:
+            raise InputError(
+                f"{path} has changed since it was read: run this again with a new --output"
+            )

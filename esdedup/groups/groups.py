@@ -59,6 +59,7 @@ class Grouping:
         "leader",
         "leader: duplicates are within the threshold of their representative; components: a chain"
         " of similar documents forms one group.",
+        rare=True,
     )
     keep: KeepRule = setting(
         KeepRule(),

@@ -11,13 +11,15 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, repeat
 from pathlib import Path
 from types import NoneType
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.tabular import TableFormat, require_pyarrow
+from esdedup.text.arrays import Mask
 
 _ARROW_FILE = b"ARROW1"
 """The first bytes of an Arrow file. A stream begins with the size of its schema."""
@@ -89,6 +91,56 @@ def rows_in(
             for first in range(0, len(batch), rows):
                 yield from _rows(batch[first : first + rows])
             on_bytes(int(read))
+
+
+def copy_rows(sources: Sequence[tuple[str, Mask]], kind: TableFormat, out: IO[bytes]) -> None:
+    """Write the rows that stay of some files as one file of the same kind.
+
+    sources: paths, each with True for the rows that stay, shape (rows,). The first file's schema,
+    metadata and, of Parquet, compression are those of the result. Raises UsageError if a file has
+    other columns, InputError if it can't be read or has other rows.
+    """
+    pa, writer, first = require_pyarrow(), None, None
+    for path, kept in sources:
+        with _opened(path, kind) as (schema, _):
+            if first is not None and not schema.equals(first):
+                raise UsageError(f"{path}: its columns are not those of the first file")
+            whole, make = _whole_batches(path, kind)
+            writer, first, done = writer or make(out, schema), schema, 0
+            for batch in whole:
+                some, done = kept[done : done + len(batch)], done + len(batch)
+                if some.size < len(batch):
+                    break
+                if some.any():
+                    writer.write(batch.filter(pa.array(some)))
+            if done != kept.size:
+                raise InputError(f"{path} has changed since it was read: it has other rows")
+    if writer is not None:
+        writer.close()
+
+
+def _whole_batches(path: str, kind: TableFormat) -> tuple[Iterator[Any], Callable[..., Any]]:
+    """Return the row groups or batches of a file, and the function that makes a writer for it."""
+    pa = require_pyarrow()
+    if kind == "arrow":
+        file = pa.memory_map(path)
+        is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+        file.seek(0)
+        if not is_file:
+            return iter(pa.ipc.open_stream(file)), pa.ipc.new_stream
+        opened = pa.ipc.open_file(file)
+        batches = map(opened.get_batch, range(opened.num_record_batches))
+        return batches, pa.ipc.new_file
+    table = pa.parquet.ParquetFile(path, page_checksum_verification=True)
+    groups = table.metadata.num_row_groups
+    codecs = {}
+    if groups:
+        first = table.metadata.row_group(0)
+        columns = map(first.column, range(first.num_columns))
+        codecs = {each.path_in_schema: each.compression.lower() for each in columns}
+        codecs = {name: codec.replace("uncompressed", "none") for name, codec in codecs.items()}
+    make = partial(pa.parquet.ParquetWriter, **({"compression": codecs} if codecs else {}))
+    return map(table.read_row_group, range(groups)), make
 
 
 @contextmanager

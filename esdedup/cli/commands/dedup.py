@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from typer import Exit
 
@@ -29,7 +29,7 @@ _FAILURES_SHOWN = 5
 def dedup_command(
     target: Target,
     grouping: Grouping,
-    of_files: FileOptions,
+    of_files: Annotated[FileOptions, "rare"],
     corpus: CorpusOptions,
     files: list[str] | None = setting(
         None, f"Clean these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
@@ -38,7 +38,9 @@ def dedup_command(
     action: Action | None = setting(
         None, "Delete duplicates, mark them as group does, or move them (--to)."
     ),
-    to: str | None = setting(None, "Index to move to; created if there is none.", metavar="INDEX"),
+    to: str | None = setting(
+        None, "Index to move to; created if there is none.", metavar="INDEX", rare=True
+    ),
     log: Path | None = setting(
         None, "New log for esdedup undo.", rare=True, show_default="INDEX.dedup-TIME.jsonl.zst"
     ),

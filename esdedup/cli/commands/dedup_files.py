@@ -42,7 +42,9 @@ class CorpusOptions:
         " repeated.",
         metavar="FILES",
     )
-    update: bool = setting(False, "Add the documents that stay to the index of --against.")
+    update: bool = setting(
+        False, "Add the documents that stay to the index of --against.", rare=True
+    )
     removed: Path | None = setting(
         None,
         "List of the removed documents: .jsonl, .jsonl.zst, .parquet or .arrow.",
@@ -185,6 +187,11 @@ def _list_of(corpus: CorpusOptions, out: str) -> Path | None:
 
 
 def _show(report: CorpusReport, grouping: Grouping, out: str | None, as_json: bool) -> None:
+    title = f"{count(report.removed, 'duplicate')} of {count(report.documents, 'document')}"
+    if out == STDIN:
+        # Standard output has the records.
+        message(title)
+        return
     if as_json:
         output.print_json({**asdict(report), "output": out})
         return
@@ -201,7 +208,7 @@ def _show(report: CorpusReport, grouping: Grouping, out: str | None, as_json: bo
     output.print_table(
         [("", "text"), ("documents", "number"), ("bytes of text", "number"), ("words", "number")],
         rows,
-        f"{count(report.removed, 'duplicate')} of {count(report.documents, 'document')}",
+        title,
     )
     if report.largest:
         largest = [
