@@ -50,12 +50,13 @@ def dedup_command(
 ) -> None:
     """Show the duplicates of an index, or remove them; or write files again without duplicates.
 
-    Examples: esdedup dedup -i news --apply --action delete
-              esdedup dedup shards/ -o clean/
+    Example: esdedup dedup -i news --apply --action delete
 
     The representative of each group stays (--keep). The others are deleted, marked, or moved. Each
     is written to a log before it is changed, and esdedup undo restores it. A document that another
     client changes at the same time is skipped.
+
+    Example: esdedup dedup shards/ -o clean/
 
     With FILES no index is needed, and no file is changed: the records that stay are written to
     --output as they came, in files of the same names and formats.
