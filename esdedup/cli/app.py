@@ -24,7 +24,7 @@ COMMANDS = {
         "explain": ("explain", "Show why two documents are similar, or not."),
         "report": ("report", "Write a page on the duplicates of an index."),
         "review": ("review", "Open a page to look at duplicates, judge them, and undo."),
-        "dedup": ("dedup", "Show the duplicates of an index, or remove them."),
+        "dedup": ("dedup", "Show the duplicates of an index or of files, or remove them."),
         "undo": ("dedup", "Restore what a run of esdedup dedup removed."),
         "list": ("stats", "List the indices of a file or a cluster."),
         "stats": ("stats", "Show the documents, scheme and size of an index."),

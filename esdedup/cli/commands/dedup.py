@@ -48,7 +48,7 @@ def dedup_command(
     yes: bool = yes(),
     as_json: bool = as_json(),
 ) -> None:
-    """Show the duplicates of an index, or remove them; or write files again without duplicates.
+    """Show the duplicates of an index or of files, or remove them.
 
     Example: esdedup dedup -i news --apply --action delete
 
