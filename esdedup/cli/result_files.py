@@ -1,10 +1,6 @@
 """Files that hold the results of a command (--output): Parquet, Arrow or JSON lines."""
 
-import os
-import shutil
-import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +10,7 @@ import zstandard
 from esdedup import StoreError, UsageError
 from esdedup.arguments import setting
 from esdedup.cli.output import check_page, json_line
-from esdedup.stores.private_files import open_private, sync_folder
+from esdedup.stores.private_files import written_whole
 from esdedup.tabular import Tabular, require_pyarrow
 
 
@@ -48,26 +44,15 @@ class ResultFile:
 
 def write_table(given: Path, table: Tabular) -> None:
     """Write a table to a file as a whole, or not at all: .parquet, .arrow, .jsonl, .jsonl.zst."""
-    path = given.resolve()
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with open_private(beside, "xb") as file:
-            if path.exists():
-                shutil.copymode(path, beside)
-            if path.suffix == ".zst":
+        with written_whole(given.resolve()) as file:
+            if given.suffix == ".zst":
                 with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
                     _write(packed, ".jsonl", table)
             else:
-                _write(file, path.suffix, table)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        sync_folder(path.parent)
+                _write(file, given.suffix, table)
     except OSError as error:
         raise StoreError(f"{given}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 def _write(file: Any, ending: str, table: Tabular) -> None:

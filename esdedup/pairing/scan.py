@@ -32,14 +32,14 @@ from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.stores.private_files import open_private
+from esdedup.stores.private_files import open_private, written_whole
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.hashing import xxh3
 
 _JOB, _STATE, _VALUES, _LOCK = "job.json", "state.json", "values", "lock"
 _OURS = re.compile(
-    r"((job|state)\.json|values|records|decisions|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
+    r"\.?((job|state)\.json|values|records|decisions|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
 JUDGEMENTS = "set of judgements"
 """The parameter of a job that holds the digest of the judgements."""
@@ -229,7 +229,7 @@ class WorkFolder:
         nothing = np.empty(0, np.int64)
         lengths = [nothing]
         with _naming(self.path):
-            with _written_whole(self._texts(number)) as out:
+            with written_whole(self._texts(number)) as out:
                 for part in parts:
                     if part.texts is not None:
                         out.write(part.texts.raw.data)
@@ -238,7 +238,7 @@ class WorkFolder:
             ids = Strings.joined([part.ids for part in kept])
             keys = Strings.joined([part.keys for part in kept])
             words = [part.words for part in kept if part.words is not None]
-            with _written_whole(self._share(number)) as out:
+            with written_whole(self._share(number)) as out:
                 np.savez(
                     out,
                     ids=ids.raw,
@@ -325,7 +325,7 @@ class WorkFolder:
     @contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
         """Open a file of the folder to write, which gets its name when all of it is written."""
-        with _naming(self.path), _written_whole(self.path / name) as out:
+        with _naming(self.path), written_whole(self.path / name) as out:
             yield out
 
     def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
@@ -378,7 +378,7 @@ class WorkFolder:
         file = self.path / _JOB
         if not file.exists():
             self.remove()  # A kill in `remove` leaves files of a job that is done.
-            with _naming(self.path), _written_whole(file) as out:
+            with _naming(self.path), written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
         try:
@@ -429,18 +429,6 @@ def _naming(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
     except OSError as error:
         raise StoreError(f"work folder {path}: {error.strerror or error}") from error
-
-
-@contextmanager
-def _written_whole(file: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write, which gets its name when all of it is on the disk."""
-    unfinished = file.with_name(f"{file.name}.tmp")
-    unfinished.unlink(missing_ok=True)
-    with open_private(unfinished, "xb") as out:
-        yield out
-        out.flush()
-        os.fsync(out.fileno())
-    unfinished.replace(file)
 
 
 def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> list[str]:

@@ -8,12 +8,10 @@ import codecs
 import gzip
 import io
 import json
-import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
@@ -23,7 +21,7 @@ from esdedup.exceptions import InputError, StoreError, UsageError
 from esdedup.records.columnar import copy_rows
 from esdedup.records.files import Format, format_of
 from esdedup.records.streams import STDIN, begins_with, opened
-from esdedup.stores.private_files import sync_folder
+from esdedup.stores.private_files import written_whole
 from esdedup.text.arrays import I64, Mask
 
 _BLOCK = 1 << 16
@@ -87,11 +85,15 @@ def rewrite(
 class _Target(io.BufferedWriter):
     """A file to write, whose errors are not those of a file that is read meanwhile."""
 
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        super().__init__(io.FileIO(file.fileno(), "w", closefd=False), _BLOCK)
+        self._called = name
+
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:
-            raise StoreError(f"{self.name}: {error.strerror or error}") from error
+            raise StoreError(f"{self._called}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -100,21 +102,14 @@ def _target(target: str, like: str) -> Iterator[IO[bytes]]:
     if target == STDIN:
         yield sys.stdout.buffer
         return
-    path = Path(target)
-    beside = path.with_name(f".{path.name}.tmp")
     try:
-        with _Target(io.FileIO(beside, "w"), _BLOCK) as file:
-            shutil.copymode(like, beside)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        sync_folder(path.parent)
+        with (
+            written_whole(Path(target), Path(like)) as file,
+            _Target(file, target) as out,
+        ):
+            yield out
     except OSError as error:
         raise StoreError(f"{target}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 def _copy_lines(

@@ -2,6 +2,9 @@
 
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +18,28 @@ _MOST_BYTES = 150
 def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
     """Open a file as `open` does; a new one gets mode 0600, an existing one keeps its own."""
     return open(path, mode, opener=partial(os.open, mode=0o600), **options)
+
+
+@contextmanager
+def written_whole(path: Path, mode_of: Path | None = None) -> Iterator[IO[bytes]]:
+    """Open a private file to write, which gets its name when all of it is on the disk.
+
+    mode_of: a file whose permissions it gets; by default those of the one that it replaces.
+    """
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.unlink(missing_ok=True)
+    try:
+        with open_private(beside, "xb") as file:
+            if (like := mode_of or path).exists():
+                shutil.copymode(like, beside)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    finally:
+        with suppress(OSError):
+            beside.unlink()
 
 
 def sync_folder(folder: Path) -> None:
