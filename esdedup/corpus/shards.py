@@ -15,11 +15,9 @@ import xxhash
 from esdedup.corpus.corpus import Removed
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
+from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN
-
-_ABOUT = "dataset_dict.json", "dataset_info.json", "state.json"
-"""Files of `datasets.Dataset.save_to_disk` that name the files of documents."""
 
 
 def is_one_file(out: str) -> bool:
@@ -90,6 +88,26 @@ def write_shards(
                 Path(target).unlink(missing_ok=True)
                 raise
         yield sum(each.starts.size for each in sources)
+
+
+def copy_about(files: Sequence[str], targets: Sequence[str], out: str) -> None:
+    """Copy what `datasets.Dataset.save_to_disk` writes beside files, so that the new ones load."""
+    folders = {
+        (Path(file).parent, Path(target).parent)
+        for file, target in zip(files, targets, strict=True)
+    }
+    # A dictionary of datasets has a folder for each.
+    folders |= {(folder.parent, target.parent) for folder, target in folders}
+    for folder, target in folders:
+        for name in ABOUT:
+            if (folder / name).is_file() and Path(out) in (target, *target.parents):
+                about = (folder / name).read_bytes()
+                if name == "state.json":
+                    # The library keeps results of functions under this name.
+                    state = json.loads(about)
+                    state["_fingerprint"] = digest_of([state, [*map(stamp, targets)]])
+                    about = json.dumps(state, indent=2).encode()
+                (target / name).write_bytes(about)
 
 
 def _check(stamps: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from esdedup.models import natural
 from esdedup.records.files import Format, format_of
 from esdedup.records.streams import STDIN
 
-_ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
+ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
 """Files of the library `datasets` that describe the documents, and hold none."""
 
 
@@ -89,7 +89,7 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
 def _is_data(path: str) -> bool:
     """Return whether a file holds data; programs such as Spark put other files beside it."""
     name = PurePath(path).name
-    about = name in _ABOUT or name.partition(".")[0].upper() == "README"
+    about = name in ABOUT or name.partition(".")[0].upper() == "README"
     cache = name.startswith("cache-") and name.endswith(".arrow")
     ending = (".crc", ".dead-letter.jsonl")
     return not (about or cache or name.startswith((".", "_")) or name.endswith(ending))

@@ -232,3 +232,26 @@ def test_each_shard_is_compared_with_all_earlier_ones() -> None:
         assert index.statistics().documents == len(kept) < 180
         assert not len(index.pairs(threshold=0.8))
         assert {int(index.get(str(n)).id) for n in kept} == {*kept}
+
+
+def test_a_dataset_of_huggingface_loads_again() -> None:
+    pa = pytest.importorskip("pyarrow")
+    for split, number in (("train", 3), ("test", 5)):
+        folder = Path("in", split)
+        folder.mkdir(parents=True)
+        table = pa.table({"text": ["a text that comes twice", f"a text of its own, {number}"] * 2})
+        with pa.ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema) as out:
+            out.write_table(table)
+        state = {"_fingerprint": "0123", "_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+        (folder / "state.json").write_text(json.dumps(state), "utf-8")
+    Path("in/dataset_dict.json").write_text('{"splits": ["train", "test"]}', "utf-8")
+    assert run_command("dedup", "in", "-o", "out", "--json").json[0]["removed"] == 5
+    assert Path("out/dataset_dict.json").read_bytes() == Path("in/dataset_dict.json").read_bytes()
+    made = json.loads(Path("out/test/state.json").read_bytes())
+    assert made["_data_files"] == [{"filename": "data-00000-of-00001.arrow"}]
+    # Results of functions on the former documents are saved under the former name.
+    assert made["_fingerprint"] != "0123"
+    with pa.ipc.open_stream("out/test/data-00000-of-00001.arrow") as rows:
+        assert rows.read_all().to_pydict() == {
+            "text": ["a text that comes twice", "a text of its own, 5"]
+        }

@@ -19,6 +19,7 @@ from esdedup.cli.result_files import write_table
 from esdedup.corpus.corpus import Corpus, CorpusReport, chunks_of, find_removed, reading_of
 from esdedup.corpus.shards import (
     check_absent,
+    copy_about,
     digest_of,
     is_one_file,
     stamp,
@@ -123,6 +124,7 @@ def dedup_files(
             for records in write_shards(found, files, targets, stamps, of.format, of.encoding):
                 done += records
                 progress.step("Writing", done, total)
+            copy_about(files, targets, out)
             if (path := _list_of(corpus, out)) is not None:
                 write_table(path, found)
         if corpus.update and out is not None:
