@@ -7,7 +7,7 @@ from typing import Any
 
 import zstandard
 
-from esdedup import StoreError, UsageError
+from esdedup import UsageError
 from esdedup.arguments import setting
 from esdedup.cli.output import check_page, json_line
 from esdedup.stores.private_files import written_whole
@@ -44,15 +44,12 @@ class ResultFile:
 
 def write_table(given: Path, table: Tabular) -> None:
     """Write a table to a file as a whole, or not at all: .parquet, .arrow, .jsonl, .jsonl.zst."""
-    try:
-        with written_whole(given.resolve()) as file:
-            if given.suffix == ".zst":
-                with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
-                    _write(packed, ".jsonl", table)
-            else:
-                _write(file, given.suffix, table)
-    except OSError as error:
-        raise StoreError(f"{given}: {error.strerror or error}") from error
+    with written_whole(given.resolve()) as file:
+        if given.suffix == ".zst":
+            with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
+                _write(packed, ".jsonl", table)
+        else:
+            _write(file, given.suffix, table)
 
 
 def _write(file: Any, ending: str, table: Tabular) -> None:

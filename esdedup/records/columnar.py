@@ -6,23 +6,29 @@ those of JSON (docs/how-to/parquet-and-datasets.md). A row with another value is
 
 import datetime
 import decimal
+import itertools
 import json
+import struct
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate, repeat
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any, BinaryIO
 
+import numpy as np
+
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.tabular import TableFormat, require_pyarrow
-from esdedup.text.arrays import Mask
+from esdedup.text.arrays import Mask, run_starts
 
 _ARROW_FILE = b"ARROW1"
 """The first bytes of an Arrow file. A stream begins with the size of its schema."""
+_ARROW_FILE_HEAD = 8
+"""Bytes before the stream that an Arrow file is within."""
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
 _BUFFER_BYTES = 1 << 20
@@ -47,7 +53,7 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
     Raises UsageError if the file can't be opened, is not of the format, lacks one of `columns`, or
     has two columns of one name.
     """
-    with _opened(path, kind) as (schema, _):
+    with _opened(path, kind) as (_, schema, _):
         for name in columns:
             if _column(schema, name) is None:
                 there = ", ".join(schema.names[:20]) + ", ..." * (len(schema.names) > 20)
@@ -71,7 +77,7 @@ def rows_in(
     lacks are ignored. on_bytes: called with the number of bytes read since the last call. Raises
     the errors of `check_columns`, and InputError if the file breaks off.
     """
-    with _opened(path, kind) as (schema, batches):
+    with _opened(path, kind) as (_, schema, batches):
         names = schema.names
         if columns is not None:
             found = (_column(schema, column) for column in columns)
@@ -96,56 +102,102 @@ def rows_in(
 def copy_rows(sources: Sequence[tuple[str, Mask]], kind: TableFormat, out: IO[bytes]) -> None:
     """Write the rows that stay of some files as one file of the same kind.
 
-    sources: paths, each with True for the rows that stay, shape (rows,). The first file's schema,
-    metadata and, of Parquet, compression are those of the result. Raises UsageError if a file has
-    other columns, InputError if it can't be read or has other rows.
+    sources: paths, each with True for the rows that stay, shape (rows,). The result has the first
+    file's schema with its metadata, its compression and, of Parquet, its choice of columns with a
+    dictionary. A row group or batch stays one unless it becomes empty; it is in memory as a whole.
+    Raises UsageError if a file has other columns, InputError if it can't be read or has other rows.
     """
-    pa, writer, first = require_pyarrow(), None, None
-    for path, kept in sources:
-        with _opened(path, kind) as (schema, _):
-            if first is not None and not schema.equals(first):
-                raise UsageError(f"{path}: its columns are not those of the first file")
-            whole, make = _whole_batches(path, kind)
-            writer, first, done = writer or make(out, schema), schema, 0
-            for batch in whole:
-                some, done = kept[done : done + len(batch)], done + len(batch)
-                if some.size < len(batch):
-                    break
-                if some.any():
-                    writer.write(batch.filter(pa.array(some)))
-            if done != kept.size:
-                raise InputError(f"{path} has changed since it was read: it has other rows")
-    if writer is not None:
-        writer.close()
+    writer, first = None, None
+    with ExitStack() as written:
+        for path, kept in sources:
+            with _opened(path, kind) as (file, schema, _):
+                if first is not None and not schema.equals(first):
+                    raise UsageError(f"{path}: its columns are not those of the first file")
+                parts, make = (_row_groups if kind == "parquet" else _arrow_batches)(file)
+                writer = writer or written.enter_context(make(out, schema))
+                first, done = schema, 0
+                for part in parts:
+                    stay, done = kept[done : done + len(part)], done + len(part)
+                    if stay.any() and stay.size == len(part):
+                        writer.write(part if stay.all() else _only(part, stay))
+                if done != kept.size:
+                    raise InputError(f"{path} has changed since it was read: it has other rows")
 
 
-def _whole_batches(path: str, kind: TableFormat) -> tuple[Iterator[Any], Callable[..., Any]]:
-    """Return the row groups or batches of a file, and the function that makes a writer for it."""
+def _only(rows: Any, stay: Mask) -> Any:
+    """Return a table with some of its rows. stay: shape (rows,)."""
     pa = require_pyarrow()
-    if kind == "arrow":
-        file = pa.memory_map(path)
-        is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
-        file.seek(0)
-        if not is_file:
-            return iter(pa.ipc.open_stream(file)), pa.ipc.new_stream
+    try:
+        return rows.filter(pa.array(stay))
+    except pa.ArrowNotImplementedError:
+        # Views and run-end encoded values can be joined, though not chosen.
+        edges = [*np.flatnonzero(run_starts(stay)).tolist(), len(rows)]
+        runs = [rows[start:end] for start, end in itertools.pairwise(edges) if stay[start]]
+        return pa.concat_tables(runs).combine_chunks()
+
+
+def _row_groups(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
+    """Return the row groups of a Parquet file, and a function that opens one to write like it."""
+    parquet = require_pyarrow().parquet
+    opened = parquet.ParquetFile(file, page_checksum_verification=True)
+    groups, options = opened.metadata.num_row_groups, {}
+    if groups:
+        group = opened.metadata.row_group(0)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        codecs = {
+            each.path_in_schema: each.compression.lower().replace("uncompressed", "none")
+            for each in columns
+        }
+        packed = [each.path_in_schema for each in columns if each.has_dictionary_page]
+        options = {"compression": codecs, "use_dictionary": packed}
+    return map(opened.read_row_group, range(groups)), partial(parquet.ParquetWriter, **options)
+
+
+def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
+    """Return the batches of an Arrow file as tables, and a function that opens one like it."""
+    pa = require_pyarrow()
+    is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+    file.seek(_ARROW_FILE_HEAD if is_file else 0)
+    messages = pa.ipc.MessageReader.open_stream(file)
+    is_batch = (each.metadata for each in messages if each.type == "record batch")
+    options = pa.ipc.IpcWriteOptions(compression=_codec_of(next(is_batch, None)))
+    file.seek(0)
+    if is_file:
         opened = pa.ipc.open_file(file)
         batches = map(opened.get_batch, range(opened.num_record_batches))
-        return batches, pa.ipc.new_file
-    table = pa.parquet.ParquetFile(path, page_checksum_verification=True)
-    groups = table.metadata.num_row_groups
-    codecs = {}
-    if groups:
-        first = table.metadata.row_group(0)
-        columns = map(first.column, range(first.num_columns))
-        codecs = {each.path_in_schema: each.compression.lower() for each in columns}
-        codecs = {name: codec.replace("uncompressed", "none") for name, codec in codecs.items()}
-    make = partial(pa.parquet.ParquetWriter, **({"compression": codecs} if codecs else {}))
-    return map(table.read_row_group, range(groups)), make
+    else:
+        batches = iter(pa.ipc.open_stream(file))
+    make = pa.ipc.new_file if is_file else pa.ipc.new_stream
+    return (pa.Table.from_batches([each]) for each in batches), partial(make, options=options)
+
+
+def _codec_of(message: Any) -> str | None:
+    """Return the codec of a batch by its message, or None (Arrow columnar format, Message.fbs)."""
+    if message is None:
+        return None
+    raw = message.to_pybytes()
+
+    def field(table: int, number: int) -> int:
+        """Return the place of a field of a flatbuffer's table, or 0 if it has none."""
+        offsets = table - struct.unpack_from("<i", raw, table)[0]
+        size = struct.unpack_from("<H", raw, offsets)[0]
+        at = 4 + 2 * number
+        place = struct.unpack_from("<H", raw, offsets + at)[0] if at < size else 0
+        return table + place if place else 0
+
+    def below(place: int) -> int:
+        return place + int(struct.unpack_from("<I", raw, place)[0])
+
+    compression = field(below(field(below(0), 2)), 3)
+    if not compression:
+        return None
+    codec = field(below(compression), 0)
+    return "zstd" if codec and raw[codec] else "lz4"
 
 
 @contextmanager
-def _opened(path: str, kind: TableFormat) -> Iterator[tuple[Any, _Batches]]:
-    """Open a file: return its schema, and a function that yields its batches and their bytes."""
+def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batches]]:
+    """Open a file: return it, its schema, and a function that yields batches and their bytes."""
     damage = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
     try:
         file = Path(path).open("rb")  # noqa: SIM115
@@ -161,7 +213,8 @@ def _opened(path: str, kind: TableFormat) -> Iterator[tuple[Any, _Batches]]:
         if repeated := Counter(names) - Counter(set(names)):
             raise UsageError(f"{path}: two columns have the name {next(iter(repeated))!r}")
         try:
-            yield schema, batches
+            file.seek(0)
+            yield file, schema, batches
         except EsdedupError:
             raise
         except damage as error:

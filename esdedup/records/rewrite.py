@@ -1,31 +1,41 @@
 """Write files again without some of their records; the others stay as they came.
 
-Records of text formats and the elements of a JSON array stay byte for byte, with everything before
-the first one. In tables the rows, the schema and its metadata stay; the file is written anew.
+Records of text formats and the elements of a JSON array stay byte for byte, with the byte order
+mark, the header and empty lines. A file that loses nothing is copied. Otherwise what packs the
+records is written anew: .gz and .zst, with the level that is the library's default, and tables
+(Parquet, Arrow), of which the values and the schema stay.
 """
 
 import codecs
 import gzip
 import io
+import itertools
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import zstandard
 
-from esdedup.exceptions import InputError, StoreError, UsageError
+from esdedup.exceptions import InputError, UsageError
 from esdedup.records.columnar import copy_rows
 from esdedup.records.files import Format, format_of
-from esdedup.records.streams import STDIN, begins_with, opened
+from esdedup.records.streams import COMPRESSED, STDIN, begins_with, opened
 from esdedup.stores.private_files import written_whole
 from esdedup.text.arrays import I64, Mask
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 20
 _SPACE = re.compile(r"[\s,]*")
+_MARKS = {
+    "utf-8-sig": {"utf-8": codecs.BOM_UTF8},
+    "utf-16": {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE},
+    "utf-32": {"utf-32-le": codecs.BOM_UTF32_LE, "utf-32-be": codecs.BOM_UTF32_BE},
+}
+"""The byte order marks of encodings that have one, by the encoding of the text after it."""
 
 
 class KeptRecords(NamedTuple):
@@ -48,107 +58,140 @@ def rewrite(
 ) -> None:
     """Write the records that stay of one or several files to one file, or "-", standard output.
 
-    The file is packed as its ending says, and has its name when it is whole. Of several files with
-    a header only the first keeps it. Raises UsageError if the headers or the columns of the files
-    differ, or if one of several is a JSON array; InputError if a file can't be read or lacks a
-    record; StoreError if the file can't be written.
+    The file is packed as its ending requests, and has its name when it is whole. Of several files
+    with a header or a byte order mark only the first keeps it, and a last line without a line feed
+    gets one. Raises UsageError if the formats, headers or columns of the files differ, or if one of
+    several is a JSON array; InputError if a file can't be read or lacks a record, or its encoding
+    doesn't allow removing lines; StoreError if the target can't be written.
     """
-    kind = format or format_of(sources[0].path)
-    with _target(target, sources[0].path) as out:
-        if kind in ("parquet", "arrow"):
+    first = sources[0].path
+    kinds = {format or format_of(each.path) for each in sources}
+    if len(kinds) > 1:
+        raise UsageError(f"{target}: one file can't hold {' and '.join(sorted(kinds))}")
+    (kind,) = kinds
+    with _target(target, first) as out:
+        if len(sources) == 1 and sources[0].kept.all() and _packing(first) == _packing(target):
+            with Path(first).open("rb") as file:
+                shutil.copyfileobj(file, out)
+        elif kind == "parquet" or kind == "arrow":
             copy_rows([(each.path, each.kept) for each in sources], kind, out)
-            return
-        suffix = PurePath(target).suffix.lower()
-        if suffix == ".gz":
-            packing: Any = gzip.GzipFile("", "wb", fileobj=out, mtime=0)
-        elif suffix == ".zst":
-            packing = zstandard.ZstdCompressor().stream_writer(out, closefd=False)
         else:
-            packing = nullcontext(out)
-        with packing as packed:
-            header: bytes | None = None
-            for source in sources:
-                last = source is sources[-1]
-                with opened(source.path, encoding) as (_, text):
-                    if kind == "jsonl" and begins_with(text, "["):
-                        if len(sources) > 1:
-                            raise UsageError(
-                                f"{source.path}: a JSON array can't be joined with other files:"
-                                " name a folder to write to"
-                            )
-                        _copy_elements(source, text, packed)
-                    else:
-                        found = _copy_lines(source, text, packed, header, last)
-                        header = found if kind in ("csv", "tsv") else None
-
-
-class _Target(io.BufferedWriter):
-    """A file to write, whose errors are not those of a file that is read meanwhile."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        super().__init__(io.FileIO(file.fileno(), "w", closefd=False), _BLOCK)
-        self._called = name
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            raise StoreError(f"{self._called}: {error.strerror or error}") from error
+            with _packed(out, _packing(target)) as packed:
+                _copy_texts(sources, kind, encoding, packed)
 
 
 @contextmanager
 def _target(target: str, like: str) -> Iterator[IO[bytes]]:
-    """Open a file to write, with the permissions of another; it gets its name when it is whole."""
+    """Open the file to write, with the permissions of another, or standard output."""
     if target == STDIN:
         yield sys.stdout.buffer
         return
-    try:
-        with (
-            written_whole(Path(target), Path(like)) as file,
-            _Target(file, target) as out,
-        ):
-            yield out
-    except OSError as error:
-        raise StoreError(f"{target}: {error.strerror or error}") from error
+    with written_whole(Path(target), Path(like)) as file:
+        yield file
 
 
-def _copy_lines(
-    source: KeptRecords,
-    text: io.TextIOWrapper,
-    out: IO[bytes],
-    before: bytes | None,
-    last: bool,
-) -> bytes:
-    """Copy the lines of records that stay, and return those before the first record.
+def _packing(path: str) -> str | None:
+    suffix = PurePath(path).suffix.lower()
+    return suffix if suffix in COMPRESSED else None
 
-    before: what an earlier file had there, None for the first file. last: of the files.
+
+@contextmanager
+def _packed(out: IO[bytes], packing: str | None) -> Iterator[Any]:
+    if packing == ".gz":
+        with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
+            yield packed
+    elif packing == ".zst":
+        with zstandard.ZstdCompressor().stream_writer(out, closefd=False) as packed:
+            yield packed
+    else:
+        yield out
+
+
+def _copy_texts(
+    sources: Sequence[KeptRecords], kind: Format, encoding: str | None, out: IO[bytes]
+) -> None:
+    """Copy the records that stay of files of lines, or of one JSON array."""
+    begun: tuple[str, str] | None = None
+    last = b""
+    for path, starts, kept in sources:
+        with opened(path, encoding) as (_, text):
+            is_array = kind == "jsonl" and begins_with(text, "[")
+            codec, mark = _begin(text)
+            if is_array:
+                if len(sources) > 1:
+                    raise UsageError(
+                        f"{path}: a JSON array can't be joined with other files: name a folder to"
+                        " write to"
+                    )
+                out.write(mark + _elements(cast(IO[bytes], text.buffer).read(), codec, path, kept))
+                return
+            lines, newline = _lines(path, text, codec), "\n".encode(codec)
+            header = b"".join(itertools.islice(lines, starts[0] - 1 if starts.size else None))
+            names = header.decode(codec, "replace").strip("\r\n")
+            if len(sources) > 1 and not names and not starts.size:
+                continue
+            if begun is None:
+                begun, last = (codec, names), header
+                out.write(mark + header)
+            elif (codec, names) != begun:
+                raise UsageError(
+                    f"{path}: its header or its encoding differs from that of the first file: name"
+                    " a folder to write to"
+                )
+            elif last and not last.endswith(newline):
+                out.write(newline)
+                last = newline
+            keeping = dict(zip(starts.tolist(), kept.tolist(), strict=True))
+            stays = True
+            for number, line in enumerate(lines, min(keeping, default=0)):
+                stays = keeping.pop(number, stays)
+                if stays:
+                    out.write(line)
+                    last = line
+            if keeping:
+                raise InputError(f"{path} has changed since it was read: it has fewer records")
+
+
+def _begin(text: io.TextIOWrapper) -> tuple[str, bytes]:
+    """Read the byte order mark of a text that was not read yet: return the codec after it, and it.
+
+    Without one, text is read as UTF-8, or in the byte order of this machine.
     """
-    newline = "\n".encode(_codec(text))
-    header, line, keeping, at = b"", newline, True, 0
-    starts, kept = [*source.starts.tolist(), 0], [*source.kept.tolist(), False]
-    for number, line in enumerate(_lines(text.buffer, newline), 1):
-        if number == starts[at]:
-            if at == 0 and before not in (None, header.removeprefix(codecs.BOM_UTF8)):
-                raise UsageError(f"{source.path}: its header differs from that of the first file")
-            keeping = kept[at]
-            at += 1
-        elif at == 0:
-            header += line
-            keeping = before is None
-        if keeping:
-            out.write(line)
-    if at != source.starts.size:
-        raise InputError(f"{source.path} has changed since it was read: it has fewer records")
-    if keeping and not last and not line.endswith(newline):
-        out.write(newline)
-    return header.removeprefix(codecs.BOM_UTF8)
+    name = codecs.lookup(text.encoding).name
+    head = text.buffer.peek(4)  # type: ignore[attr-defined]
+    for codec, mark in _MARKS.get(name, {}).items():
+        if head.startswith(mark):
+            text.buffer.read(len(mark))
+            return codec, mark
+    if name in ("utf-16", "utf-32"):
+        return f"{name}-{sys.byteorder[0]}e", b""
+    return name.removesuffix("-sig"), b""
 
 
-def _lines(stream: Any, newline: bytes) -> Iterator[bytes]:
-    """Yield lines with their ends. A line feed begins at a multiple of its width."""
-    if newline == b"\n":
-        yield from stream
+def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
+    """Yield the lines after the byte order mark, with their ends.
+
+    Raises InputError if lines can't be read without those before them, as of UTF-7.
+    """
+    newline, stream = "\n".encode(codec), cast(IO[bytes], text.buffer)
+    lines = stream if newline == b"\n" else _wide_lines(stream, newline)
+    if codec == "utf-8":
+        yield from lines
         return
+    decoder = codecs.getincrementaldecoder(codec)(text.errors or "strict")
+    state = decoder.getstate()
+    for line in lines:
+        ends = line.endswith(newline)
+        if decoder.decode(line).count("\n") != ends or (ends and decoder.getstate() != state):
+            raise InputError(
+                f"{path}: its lines depend on each other in the encoding {text.encoding}: convert"
+                " it to UTF-8"
+            )
+        yield line
+
+
+def _wide_lines(stream: IO[bytes], newline: bytes) -> Iterator[bytes]:
+    """Yield lines with their ends. A line feed begins at a multiple of its width."""
     rest = b""
     while block := stream.read(_BLOCK):
         rest += block
@@ -165,35 +208,29 @@ def _lines(stream: Any, newline: bytes) -> Iterator[bytes]:
         yield rest
 
 
-def _codec(text: io.TextIOWrapper) -> str:
-    """Return the codec of a text that was not read yet, with a byte order mark as a character."""
-    name = codecs.lookup(text.encoding).name
-    if name == "utf-8-sig":
-        return "utf-8"
-    if name in ("utf-16", "utf-32"):
-        head = text.buffer.peek(4)  # type: ignore[attr-defined]
-        big = head.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
-        return f"{name}-{'be' if big else 'le'}"
-    return name
-
-
-def _copy_elements(source: KeptRecords, text: io.TextIOWrapper, out: IO[bytes]) -> None:
-    """Copy a JSON array with the elements that stay."""
-    codec = _codec(text)
-    stream: Any = text.buffer
-    raw = stream.read().decode(codec, "surrogateescape")
-    decoder, spans = json.JSONDecoder(), []
-    end = raw.index("[") + 1
-    while raw[start := _SPACE.match(raw, end).end()] != "]":  # type: ignore[union-attr]
-        _, end = decoder.raw_decode(raw, start)
+def _elements(data: bytes, codec: str, path: str, kept: Mask) -> bytes:
+    """Return a JSON array with the elements that stay. kept: shape (elements,)."""
+    array, decoder, spans = data.decode(codec, "surrogateescape"), json.JSONDecoder(), []
+    end = array.index("[") + 1
+    while array[start := _space_to(array, end)] != "]":
+        _, end = decoder.raw_decode(array, start)
         spans.append((start, end))
-    if len(spans) != source.starts.size:
-        raise InputError(f"{source.path} has changed since it was read: it has other records")
-    ends = [span_end for _, span_end in spans]
-    first = spans[0][0] if spans else end
-    written = [raw[:first]]
-    for number in source.kept.nonzero()[0].tolist():
-        separator = raw[ends[number - 1] : spans[number][0]] if len(written) > 1 else ""
-        written.append(separator + raw[slice(*spans[number])])
-    written.append(raw[end:])
-    out.write("".join(written).encode(codec, "surrogateescape"))
+    if len(spans) != kept.size:
+        raise InputError(f"{path} has changed since it was read: it has other records")
+    head = spans[0][0] if spans else end
+    written = [array[:head]]
+    for number in kept.nonzero()[0].tolist():
+        # With what is between it and the element before it.
+        before = spans[number - 1][1] if len(written) > 1 else spans[number][0]
+        written.append(array[before : spans[number][1]])
+    written.append(array[end:])
+    if array.encode(codec, "surrogateescape") != data:
+        raise InputError(f"{path}: text in {codec} can't be copied exactly: convert it to UTF-8")
+    return "".join(written).encode(codec, "surrogateescape")
+
+
+def _space_to(array: str, end: int) -> int:
+    """Return the place after the comma and the spaces that follow an element."""
+    found = _SPACE.match(array, end)
+    assert found is not None
+    return found.end()

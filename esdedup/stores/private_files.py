@@ -1,5 +1,6 @@
-"""Write files that only their owner may read, under safe names."""
+"""Write files that only their owner may read, under safe names, as a whole or not at all."""
 
+import io
 import os
 import re
 import shutil
@@ -11,6 +12,8 @@ from typing import IO, Any
 
 import xxhash
 
+from esdedup.exceptions import StoreError
+
 _MOST_BYTES = 150
 """The longest part of a file's name; systems allow 255 bytes for a whole one."""
 
@@ -20,16 +23,33 @@ def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
     return open(path, mode, opener=partial(os.open, mode=0o600), **options)
 
 
+class _Written(io.BufferedWriter):
+    """A file to write, whose errors differ from those of a file that is read meanwhile.
+
+    target: its name when it is whole.
+    """
+
+    target: Path
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise StoreError(f"{self.target}: {error.strerror or error}") from error
+
+
 @contextmanager
 def written_whole(path: Path, mode_of: Path | None = None) -> Iterator[IO[bytes]]:
     """Open a private file to write, which gets its name when all of it is on the disk.
 
-    mode_of: a file whose permissions it gets; by default those of the one that it replaces.
+    mode_of: a file whose permissions it gets; by default those of the one that it replaces. Raises
+    StoreError if it can't be written.
     """
     beside = path.with_name(f".{path.name}.tmp")
-    beside.unlink(missing_ok=True)
     try:
-        with open_private(beside, "xb") as file:
+        beside.unlink(missing_ok=True)
+        with _Written(open_private(beside, "xb", buffering=0)) as file:
+            file.target = path
             if (like := mode_of or path).exists():
                 shutil.copymode(like, beside)
             yield file
@@ -37,6 +57,8 @@ def written_whole(path: Path, mode_of: Path | None = None) -> Iterator[IO[bytes]
             os.fsync(file.fileno())
         beside.replace(path)
         sync_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
     finally:
         with suppress(OSError):
             beside.unlink()
