@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from esdedup import exceptions as exceptions
     from esdedup import spark as spark
     from esdedup.analysis.report import Report
+    from esdedup.corpus.dedup import Deduplicated, dedup, group, pairs
     from esdedup.exceptions import (
         EsdedupError,
         IndexNotFound,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     )
     from esdedup.groups.groups import Group, Grouping, Groups
     from esdedup.groups.marks import GroupReport
-    from esdedup.index import Index, group, open, pairs, similarity
+    from esdedup.index import Index, open, similarity
     from esdedup.ingest.enrich import enrich
     from esdedup.ingest.ingest import IngestReport
     from esdedup.ingest.policies import DuplicatePolicy
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Connection", "Dedup", "Document", "DuplicatePolicy", "EsdedupError", "Group",
+    "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy", "EsdedupError", "Group",
     "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport", "Limits",
     "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report", "Result",
     "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash", "SimilarPairs",
-    "StoreError", "UsageError", "enrich", "group", "open", "pairs", "similarity",
+    "StoreError", "UsageError", "dedup", "enrich", "group", "open", "pairs", "similarity",
 ]  # fmt: skip
 
 _MODULES = {
@@ -52,7 +53,8 @@ _MODULES = {
     "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
     "groups.groups": "Group Grouping Groups",
     "groups.marks": "GroupReport",
-    "index": "Index group open pairs similarity",
+    "corpus.dedup": "Deduplicated dedup group pairs",
+    "index": "Index open similarity",
     "ingest.enrich": "enrich",
     "ingest.ingest": "IngestReport",
     "ingest.policies": "DuplicatePolicy",

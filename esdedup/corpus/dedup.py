@@ -1,0 +1,272 @@
+"""Remove duplicates from texts and records in memory: lists, Arrow tables, frames, datasets."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esdedup.arguments import accepts, check_list, from_settings
+from esdedup.corpus.corpus import reading_of
+from esdedup.exceptions import RecordError, UsageError
+from esdedup.groups.groups import Grouping, Groups, groups_among
+from esdedup.models import Document
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.pairs import SimilarPairs, pairs_among
+from esdedup.pairing.scan import ScanColumns, WorkFolder, sketched
+from esdedup.pairing.strings import Numbers, Strings
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme, require_scheme
+from esdedup.stores.fields import quoted, text_of, value_at
+from esdedup.stores.mapping import TextFields, names_of
+from esdedup.tabular import require_pyarrow
+from esdedup.text.arrays import I64
+
+_BINS = 10
+
+
+class Duplicate(NamedTuple):
+    """A record that duplicates another. row, original: their positions, from 0.
+
+    similarity: exact Jaccard similarity; None by Hamming distance. distance: the other way round.
+    """
+
+    row: int
+    original: int
+    similarity: float | None
+    distance: int | None
+
+
+@dataclass(frozen=True, repr=False)
+class Deduplicated:
+    """Records without and with those that duplicate others.
+
+    groups: of similar records; their ids are the positions of the records, from "0".
+    """
+
+    records: Any
+    groups: Groups
+    _columns: ScanColumns = field(repr=False)
+    _reading: Reading = field(repr=False)
+
+    @cached_property
+    def _rows(self) -> I64:
+        """The positions of the removed records, ascending."""
+        duplicates = self.groups.duplicate_rows
+        return np.sort(np.array([int(self.groups.ids[row]) for row in duplicates], np.int64))
+
+    @cached_property
+    def kept(self) -> Any:
+        """The records that stay, as they came and in their order: a list, a frame or a table."""
+        stay = np.ones(len(self.groups.ids), np.bool_)
+        stay[self._rows] = False
+        return _taken(self.records, np.flatnonzero(stay))
+
+    @cached_property
+    def removed(self) -> Any:
+        """The other records, likewise."""
+        return _taken(self.records, self._rows)
+
+    @cached_property
+    def duplicates(self) -> list[Duplicate]:
+        """The removed records with their originals, in the order of the records."""
+        groups, found = self.groups, []
+        for row in groups.duplicate_rows.tolist():
+            each = groups.member(row)
+            original = int(groups.ids[int(groups.representative[row])])
+            found.append(Duplicate(int(each.id), original, each.similarity, each.distance))
+        return sorted(found)
+
+    def rethreshold(self, threshold: float) -> Deduplicated:
+        """Return the result of a higher threshold, without sketching the texts again.
+
+        Raises UsageError for a lower one: its pairs were not looked for.
+        """
+        grouping = self.groups.grouping
+        if grouping.exact or grouping.by_distance:
+            raise UsageError("rethreshold requires a threshold of similarity")
+        if threshold < grouping.limits.least_similarity:
+            raise UsageError(
+                f"threshold {threshold}: use at least {grouping.limits.threshold}, at which the"
+                " records were compared; for a lower one, call dedup again"
+            )
+        higher = replace(grouping, limits=replace(grouping.limits, threshold=threshold))
+        groups = _groups(self._columns, self._reading, higher)
+        return replace(self, groups=groups)
+
+    def __repr__(self) -> str:
+        removed, every = self.groups.duplicates, len(self.groups.ids)
+        return f"<Deduplicated: {every - removed:,} kept, {removed:,} removed of {every:,}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table and a histogram of the similarities, for a notebook."""
+        by_distance = self.groups.grouping.by_distance
+        values = self.groups.value[self.groups.duplicate_rows]
+        counts, edges = np.histogram(values, _BINS)
+        most = max(1, counts.max())
+        bins = zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        rows = "".join(
+            f"<tr><td>{low:.2f} to {high:.2f}</td><td style='text-align:right'>{count:,}</td><td>"
+            f"<div style='background:#4878a8;height:0.8em;width:{12 * count / most:.1f}em'></div>"
+            "</td></tr>"
+            for count, low, high in bins
+        )
+        measure = "distance" if by_distance else "similarity"
+        head = f"<tr><th>{measure} to the original</th><th>removed</th><th></th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
+
+
+@accepts(Grouping)
+def dedup(
+    records: Any,
+    text: TextFields = "text",
+    *,
+    scheme: Scheme | None = None,
+    grouping: Grouping | None = None,
+    **options: Any,
+) -> Deduplicated:
+    """Remove the texts or records that duplicate others. Nothing is written to disk.
+
+    records: texts, mappings, a table or batch of Arrow, a frame of pandas or Polars, or a Dataset
+    of `datasets`. text: the field or fields of the text. A record without a text duplicates no
+    other. scheme: by default one whose bands reach the recall at the threshold. grouping: how to
+    group, in place of options. options: the settings of `Grouping` and its `Limits` by name; keep
+    as text, such as "longest"; "first" is the order of the records.
+
+    Raises UsageError for wrong arguments, and if no record has a text, RecordError for a text that
+    is no string.
+    """
+    grouping, names = from_settings(Grouping, options, grouping), names_of(text)
+    records, sources = _sources(records, [*names, *grouping.keep.paths([])], names[0])
+    reading = reading_of(grouping, _checked(scheme), names)
+    texts = [_text(source, names, row) for row, source in enumerate(sources)]
+    if texts and not any(texts):
+        raise UsageError(f"no record has text in {quoted(names)}")
+    columns = _columns(texts, reading, sources)
+    return Deduplicated(records, _groups(columns, reading, grouping), columns, reading)
+
+
+@accepts(Limits, "pairs")
+def pairs(
+    texts: Iterable[str],
+    *,
+    scheme: Scheme | None = None,
+    limits: Limits | None = None,
+    **options: Any,
+) -> SimilarPairs:
+    """Return all pairs of similar texts, the most similar first.
+
+    Its ids are the positions of the texts, from "0". limits, options: as in `Index.pairs`.
+    """
+    limits = from_settings(Limits, options, limits, "pairs")
+    check_list("texts", texts)
+    reading = reading_of(Grouping(limits=limits), _checked(scheme), ["text"])
+    given = [_text({"text": each}, ("text",), row) for row, each in enumerate(texts)]
+    columns = _columns(given, reading, [])
+    with WorkFolder.temporary() as folder:
+        return pairs_among(columns, reading, limits, folder.path, lambda *_: None)
+
+
+@accepts(Grouping)
+def group(
+    texts: Iterable[str],
+    *,
+    scheme: Scheme | None = None,
+    grouping: Grouping | None = None,
+    **options: Any,
+) -> Groups:
+    """Return the groups of similar texts, the largest first.
+
+    The ids of a group are the positions of the texts, from "0". grouping, options: as in
+    `Index.groups`.
+    """
+    check_list("texts", texts)
+    return dedup([*texts], scheme=scheme, grouping=grouping, **options).groups
+
+
+def _checked(scheme: Scheme | None) -> Scheme | None:
+    require_scheme(scheme)
+    return scheme
+
+
+def _sources(
+    records: Any, names: Sequence[str], text_field: str
+) -> tuple[Any, Sequence[Mapping[str, Any]]]:
+    """Return the records as something that `_taken` accepts, and some fields of each."""
+    if not any(hasattr(records, each) for each in ("iloc", "features", "__arrow_c_stream__")):
+        if not hasattr(records, "__arrow_c_array__"):
+            check_list("records", records)
+            records = [*records]
+            sources = ({text_field: each} if isinstance(each, str) else each for each in records)
+            return records, [*sources]
+        records = require_pyarrow().record_batch(records)
+    elif not hasattr(records, "__getitem__"):
+        records = require_pyarrow().table(records)
+    named = hasattr(records, "column_names")
+    there = [*map(str, records.column_names if named else records.columns)]
+    columns = {}
+    for name in names:
+        column = name if name in there else name.partition(".")[0]
+        if column not in there:
+            raise UsageError(f"there is no column {name!r}. There are: {', '.join(there)}")
+        columns[column] = _values(records[column])
+    rows = zip(*columns.values(), strict=True)
+    return records, [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _values(column: Any) -> list[Any]:
+    """Return the values of a column, None for missing ones."""
+    if hasattr(column, "notna"):
+        column = column.astype(object).where(column.notna(), None)
+    call = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
+    return [*(column if call is None else getattr(column, call)())]
+
+
+def _taken(records: Any, rows: I64) -> Any:
+    """Return some records, in what they came in."""
+    if isinstance(records, list):
+        return [records[row] for row in rows.tolist()]
+    if hasattr(records, "iloc"):
+        return records.iloc[rows]
+    if hasattr(records, "features"):
+        return records.select(rows)
+    return records.take(rows) if hasattr(records, "take") else records[rows.tolist()]
+
+
+def _text(source: Any, names: Sequence[str], row: int) -> str:
+    """Return the text of a record, an empty one if it is missing."""
+    if not isinstance(source, Mapping):
+        raise RecordError(f"record {row}: use a mapping or text, not {type(source).__name__}")
+    if all(value_at(source, name) is None for name in names):
+        return ""
+    try:
+        return text_of(source, names)
+    except RecordError as error:
+        raise RecordError(f"record {row}: {error}") from error
+
+
+def _columns(
+    texts: list[str], reading: Reading, sources: Sequence[Mapping[str, Any]]
+) -> ScanColumns:
+    keep, keys = reading.keep, Strings.of_bytes(())
+    if keep.by != "id":
+        documents = [Document(str(row), source) for row, source in enumerate(sources)]
+        keys = keep.keys(documents, reading.meta.text_fields)
+    part = sketched(Strings.of([]), texts, reading, keys)
+    order = keep.order(np.arange(len(texts)), keys)
+
+    def texts_of(rows: I64) -> Callable[[], list[str]]:
+        return lambda: [texts[row] for row in order[rows].tolist()]
+
+    return ScanColumns(
+        Numbers(order), part.digests[order], part.filled[order], part.values[order].T, texts_of
+    )
+
+
+def _groups(columns: ScanColumns, reading: Reading, grouping: Grouping) -> Groups:
+    with WorkFolder.temporary() as folder:
+        return groups_among(columns, reading, grouping, folder.path, lambda *_: None)

@@ -1,0 +1,110 @@
+"""`esdedup.dedup`: records of any kind in memory, without an index."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from tests.helpers.commands import words
+
+RECORDS = [
+    {"n": n, "body": words(n - n % 3 if n % 2 else n, 30) + f" {n % 4}", "rank": (7 * n) % 11}
+    for n in range(90)
+] + [{"n": 90, "body": "今天下午举行第三次读书会，欢迎大家参加。", "rank": 1}] * 2
+
+
+def in_index(records: list[dict[str, Any]], **options: Any) -> dict[int, tuple[int, float | None]]:
+    """Return by the number of a duplicate its original, as an index of the records has them."""
+    with esdedup.open(":memory:", text_field="body") as index:
+        index.add({**each, "id": row} for row, each in enumerate(records))
+        return {
+            int(each.id): (int(group.representative), each.similarity)
+            for group in index.groups(**options)
+            for each in group.members
+        }
+
+
+def of_kind(kind: str) -> Any:
+    if kind == "list":
+        return RECORDS
+    if kind == "generator":
+        return iter(RECORDS)
+    table = pytest.importorskip("pyarrow").Table.from_pylist(RECORDS)
+    frames = {"table": lambda: table, "batch": lambda: table.to_batches()[0]}
+    frames |= {
+        "pandas": lambda: table.to_pandas(),
+        "polars": lambda: pytest.importorskip("polars").from_arrow(table),
+    }
+    return frames[kind]()
+
+
+def rows_of(found: Any) -> list[int]:
+    """Return the numbers of records of any kind."""
+    if isinstance(found, list):
+        return [each["n"] for each in found]
+    column = found["n"]
+    return [*(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())]
+
+
+@pytest.mark.parametrize("kind", ["list", "generator", "table", "batch", "pandas", "polars"])
+def test_records_of_each_kind_are_those_of_an_index(kind: str) -> None:
+    for keep in ("first", "longest", "highest:rank"):
+        records = of_kind(kind)
+        expected = in_index(RECORDS, threshold=0.7, keep=keep)
+        found = esdedup.dedup(records, text="body", threshold=0.7, keep=keep)
+        assert {each.row: (each.original, each.similarity) for each in found.duplicates} == expected
+        assert len(expected) > 20
+        kept = [row for row in range(len(RECORDS)) if row not in expected]
+        assert rows_of(found.kept) == [RECORDS[row]["n"] for row in kept]
+        assert rows_of(found.removed) == [RECORDS[row]["n"] for row in sorted(expected)]
+        if kind != "generator":
+            assert type(found.kept) is type(found.removed) is type(records)
+        assert repr(found) == f"<Deduplicated: {len(kept)} kept, {len(expected)} removed of 92>"
+
+
+def test_a_higher_threshold_is_the_result_of_a_new_call() -> None:
+    first = esdedup.dedup(RECORDS, text="body", threshold=0.6)
+    for threshold in (0.6, 0.8, 1.0):
+        again = first.rethreshold(threshold)
+        fresh = esdedup.dedup(RECORDS, text="body", threshold=threshold)
+        assert again.duplicates == fresh.duplicates
+    with pytest.raises(esdedup.UsageError, match=r"threshold 0.5: use at least 0.6"):
+        first.rethreshold(0.5)
+
+
+def test_texts_and_missing_texts() -> None:
+    texts = ["one text of some words", "another text", "one text of some words", "", ""]
+    found = esdedup.dedup(texts)
+    assert (found.kept, found.removed) == ([*texts[:2], "", ""], texts[2:3])
+    for missing in (None, float("nan")):
+        frame = pytest.importorskip("pandas").DataFrame(
+            {"text": ["a b c", missing, "a b c", missing]}
+        )
+        assert esdedup.dedup(frame).kept["text"].isna().tolist() == [False, True, True]
+    assert (esdedup.dedup([]).kept, esdedup.dedup(["a"]).kept) == ([], ["a"])
+    assert esdedup.dedup([{"text": "a"}, {"text": None}, {}]).removed == []
+
+
+def test_wrong_arguments_are_named() -> None:
+    table = pytest.importorskip("pyarrow").table({"body": ["a"], "n": [1]})
+    for records, options, said in (
+        (table, {}, "there is no column 'text'. There are: body, n"),
+        (table, {"text": "n"}, "record 0: the field 'n' is not text but int"),
+        ([{"body": "a"}], {}, "no record has text in the field 'text'"),
+        (["a", 3], {}, "record 1: use a mapping or text, not int"),
+        ("a text", {}, "records: give a list, not a single str"),
+        (["a"], {"threshold": 2.0}, "threshold 2.0"),
+        (["a"], {"treshold": 0.5}, "did you mean 'threshold'"),
+    ):
+        with pytest.raises(esdedup.EsdedupError, match=said):
+            esdedup.dedup(records, **options)
+
+
+def test_a_notebook_shows_a_histogram() -> None:
+    found = esdedup.dedup(RECORDS, text="body", threshold=0.5)
+    shown = found._repr_html_()
+    values = [each.similarity for each in found.duplicates]
+    counts, _ = np.histogram(np.array(values, np.float64), 10)
+    assert "&lt;Deduplicated: " in shown
+    assert all(f">{count:,}</td>" in shown for count in counts)
