@@ -44,9 +44,15 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection; errors of sqlite3 become ours."""
+        """Yield a connection that sees the file as it is now; errors of sqlite3 become ours."""
         with self._turn, self._errors():
-            yield self._connect()
+            db = self._connect()
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                if db.in_transaction:
+                    db.execute("COMMIT")
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:

@@ -5,7 +5,8 @@ in as few bytes as they need. New entries become a run, together with the runs t
 larger, so that a search has few runs to look into, and an entry is seldom written again: O'Neil,
 Cheng, Gawlick, O'Neil, "The log-structured merge-tree", Acta Informatica 1996.
 
-An entry takes 6 bytes, and took 20 as a row. Larger pages take longer to read.
+An entry takes 6 bytes, and took 20 as a row. Larger pages take longer to read. Tokens are numbers
+below 2**63.
 """
 
 import itertools
@@ -15,7 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.tokens import digits_of, encode, number_of, token_length
 from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
+from esdedup.text.hashing import xxh3
 
 ENTRIES_A_PAGE = 64
 """Number after which a page ends, with the entries of the last token: each token is in one page."""
@@ -27,6 +31,9 @@ _MOST_RUNS = 16
 _PAGES_AT_ONCE = 4_096
 _LAST = (1 << 63) - 1
 """The highest token."""
+_MOST_DIGITS = 10
+_OTHERS = np.uint64(1 << 62)
+"""Added to the hashes of other strings than tokens, such as digests."""
 
 _MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
 """For each number of bytes, the largest value."""
@@ -37,7 +44,7 @@ those of a document's number; and the first token. All numbers are little-endian
 
 
 class Postings:
-    """One list, used within a transaction of the caller's. Tokens are numbers below 2**63."""
+    """One list, used within a transaction of the caller's."""
 
     def __init__(self, db: sqlite3.Connection, key: str, table_of: Callable[[str], str]) -> None:
         """key: the name of the list. table_of: returns the name of a table in SQL."""
@@ -208,3 +215,24 @@ def _written(tokens: U64, documents: U64, starts: I64) -> Iterator[tuple[int, by
             firsts[pages].tolist(), heads, itertools.pairwise(bounds), strict=True
         ):
             yield first, head + data[start:end]
+
+
+def numbers_of(tokens: Sequence[str], sketch: Sketch | None) -> U64:
+    """Return a number for each token: its digits, or a hash. sketch: None for digests."""
+    width = 0 if sketch is None else token_length(sketch.tokens, sketch.bits)
+    if 0 < width <= _MOST_DIGITS:
+        if {*map(len, tokens)} == {width}:
+            digits = digits_of(tokens, width)
+            if digits.max() < 64:
+                return number_of(digits)
+        if len(tokens) > 1:
+            return np.concatenate([numbers_of([each], sketch) for each in tokens])
+    return xxh3(tokens, 0) >> np.uint64(2) | _OTHERS
+
+
+def numbers_of_values(values: U64, sketch: Sketch) -> U64:
+    """Return the numbers of the tokens of values, shape (n, tokens), row after row."""
+    if token_length(sketch.tokens, sketch.bits) > _MOST_DIGITS:
+        return numbers_of([*itertools.chain.from_iterable(encode(values, sketch.bits))], sketch)
+    positions = np.arange(sketch.tokens, dtype=np.uint64)
+    return (positions << np.uint64(-(-sketch.bits // 6) * 6) | values).ravel()

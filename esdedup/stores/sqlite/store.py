@@ -291,7 +291,7 @@ class LocalStore:
         """Yield the tables after listing new documents, unless reading them takes less time."""
         # Another process may list documents at the same time. Without a snapshot for all reads, a
         # document could be counted twice.
-        with self._opened(self._reading_once()) as tables:
+        with self._reading() as tables:
             if not (waiting := tables.waiting()):
                 yield tables
                 return
@@ -304,17 +304,8 @@ class LocalStore:
                 with self._opened(self._database.transaction(wait)) as tables:
                     tables.list_more()
                     waiting = tables.waiting()
-        with self._opened(self._reading_once()) as tables:
+        with self._reading() as tables:
             yield tables
-
-    @contextmanager
-    def _reading_once(self) -> Iterator[sqlite3.Connection]:
-        with self._database.reading() as db:
-            db.execute("BEGIN")
-            try:
-                yield db
-            finally:
-                db.execute("COMMIT")
 
     def _meta(self, db: sqlite3.Connection) -> IndexMeta | None:
         # The layout is written together with the first index.

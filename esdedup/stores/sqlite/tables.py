@@ -31,9 +31,8 @@ from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.packed import DIGEST_BYTES, records
 from esdedup.sketch.sketch import written_digests
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.sqlite.pages import Postings
+from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
-from esdedup.stores.sqlite.token_numbers import numbers_of, numbers_of_values
 from esdedup.text.arrays import I64, U64, blocks, offsets_of, ranges
 from esdedup.text.characters import is_unicode
 
@@ -131,9 +130,7 @@ class Tables:
 
     def waiting(self) -> int:
         """Return the number of documents that are not listed yet, or a little more."""
-        last = f"SELECT max(number) FROM {self.documents}"
-        waiting = f"SELECT coalesce(({last}), 0) - number FROM {self._name('listed')}"
-        return max(0, int(self.one(waiting)))
+        return max(0, self.last() - self._listed())
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
         """Return the documents that exist, by id."""
