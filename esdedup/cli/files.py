@@ -13,7 +13,7 @@ from esdedup.cli.output import count, message
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
 from esdedup.records.paths import files_named
-from esdedup.records.streams import STDIN, check_encoding
+from esdedup.records.streams import STDIN, check_encoding, path_of
 from esdedup.stores.fields import quoted, value_at
 
 _SHOWN = 5
@@ -28,7 +28,7 @@ _ENOUGH = 1_000
 
 def total_bytes(files: list[str]) -> int | None:
     """Return the size of the files, or None if standard input is among them."""
-    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
+    return None if STDIN in files else sum(path_of(file).stat().st_size for file in files)
 
 
 @dataclass(frozen=True)

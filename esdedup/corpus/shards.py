@@ -17,7 +17,7 @@ from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
-from esdedup.records.streams import STDIN
+from esdedup.records.streams import STDIN, path_of
 
 
 def is_one_file(out: str) -> bool:
@@ -28,14 +28,14 @@ def is_one_file(out: str) -> bool:
         format_of(out)
     except UsageError:
         return False
-    return not Path(out).is_dir()
+    return not path_of(out).is_dir()
 
 
 def targets_of(arguments: Sequence[str], files: Sequence[str], out: str) -> list[str]:
     """Return the file to write for each file. arguments: those that named the files."""
     if is_one_file(out):
         return [out] * len(files)
-    folder = arguments[0] if len(arguments) == 1 and Path(arguments[0]).is_dir() else None
+    folder = arguments[0] if len(arguments) == 1 and path_of(arguments[0]).is_dir() else None
     base = folder or os.path.commonpath([str(Path(each).parent) for each in files])
     return [f"{out}/{PurePath(os.path.relpath(file, base)).as_posix()}" for file in files]
 
@@ -43,7 +43,7 @@ def targets_of(arguments: Sequence[str], files: Sequence[str], out: str) -> list
 def check_absent(targets: Sequence[str]) -> None:
     """Raise UsageError if a file or folder to write exists."""
     for each in targets:
-        if each != STDIN and Path(each).exists():
+        if each != STDIN and path_of(each).exists():
             raise UsageError(f"{each} exists: name another --output, or remove it")
 
 
@@ -54,7 +54,7 @@ def digest_of(value: object) -> str:
 
 def stamp(path: str) -> str:
     """Return what changes with a file: its size and its time of change."""
-    found = Path(path).stat()
+    found = path_of(path).stat()
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
@@ -77,15 +77,15 @@ def write_shards(
         for path, found, _, (starts, kept) in some:
             sources.append(KeptRecords(path, starts, kept))
             before[path] = found
-        if target == STDIN or not Path(target).exists():
-            if target != STDIN:
+        if target == STDIN or not path_of(target).exists():
+            if target != STDIN and "://" not in target:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
             _check(before)
             rewrite(sources, target, format, encoding)
             try:
                 _check(before)
             except InputError:
-                Path(target).unlink(missing_ok=True)
+                path_of(target).unlink(missing_ok=True)
                 raise
         yield sum(each.starts.size for each in sources)
 
@@ -93,14 +93,14 @@ def write_shards(
 def copy_about(files: Sequence[str], targets: Sequence[str], out: str) -> None:
     """Copy what `datasets.Dataset.save_to_disk` writes beside files, so that the new ones load."""
     folders = {
-        (Path(file).parent, Path(target).parent)
+        (path_of(file).parent, path_of(target).parent)
         for file, target in zip(files, targets, strict=True)
     }
     # A dictionary of datasets has a folder for each.
     folders |= {(folder.parent, target.parent) for folder, target in folders}
     for folder, target in folders:
         for name in ABOUT:
-            if (folder / name).is_file() and Path(out) in (target, *target.parents):
+            if (folder / name).is_file() and path_of(out) in (target, *target.parents):
                 about = (folder / name).read_bytes()
                 if name == "state.json":
                     # The library keeps results of functions under this name.

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate, repeat
-from pathlib import Path
 from types import NoneType
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
+from esdedup.records.streams import open_file
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 
@@ -199,10 +199,7 @@ def _codec_of(message: Any) -> str | None:
 def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batches]]:
     """Open a file: return it, its schema, and a function that yields batches and their bytes."""
     damage = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
-    try:
-        file = Path(path).open("rb")  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+    file = open_file(path)
     with file:
         try:
             schema, batches = _parquet(file) if kind == "parquet" else _arrow(file)

@@ -5,12 +5,12 @@ import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NoReturn
 
 from esdedup.exceptions import UsageError
 from esdedup.models import natural
 from esdedup.records.files import Format, format_of
-from esdedup.records.streams import STDIN
+from esdedup.records.streams import STDIN, path_of, reached
 
 ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
 """Files of the library `datasets` that describe the documents, and hold none."""
@@ -29,13 +29,13 @@ def files_named(
     files: list[str] = []
     left_out: list[str] = []
     for path in itertools.chain.from_iterable(map(_matching, arguments)):
-        if path != STDIN and Path(path).is_dir():
+        if path != STDIN and "://" not in path and Path(path).is_dir():
             files += _in_folder(path, format, left_out)
         else:
             files.append(path)
     seen: set[str] = set()
     for path in files:
-        real = path if path == STDIN else str(Path(path).resolve())
+        real = path if path == STDIN or "://" in path else str(Path(path).resolve())
         if real in seen:
             raise UsageError(f"{path}: name the same file, or standard input, only once")
         seen.add(real)
@@ -46,14 +46,32 @@ def files_named(
 
 def _matching(argument: str) -> list[str]:
     """Return the path that an argument is, or the files that it matches as a pattern."""
+    if "://" in argument:
+        return _at_address(argument)
     # `Path.glob` accepts no absolute patterns, and yields hidden files.
     if argument == STDIN or glob.glob(glob.escape(argument)):  # noqa: PTH207
         return [argument]
     found = glob.glob(argument, recursive=True)  # noqa: PTH207
     found = [path for path in found if Path(path).is_file() and _is_data(path)]
-    if not found:
-        raise UsageError(f"{argument[:200]}: there is no such file")
-    return sorted(found, key=_in_order)
+    return sorted(found, key=_in_order) or _none(argument)
+
+
+def _at_address(address: str) -> list[str]:
+    """Return the files of a folder or a pattern at an address, or the address of a file."""
+    with reached(address):
+        fs, inside = (found := path_of(address)).fs, found.path
+        if glob.has_magic(inside):
+            paths = fs.glob(inside)
+        elif address.endswith("/") or (not address.startswith("http") and fs.isdir(inside)):
+            paths = fs.find(inside)
+        else:
+            return [address] if fs.exists(inside) else _none(address)
+        named = [fs.unstrip_protocol(each) for each in paths if _is_data(each)]
+        return sorted(named, key=_in_order) or _none(address)
+
+
+def _none(argument: str) -> NoReturn:
+    raise UsageError(f"{argument[:200]}: there is no such file")
 
 
 def _in_order(path: str) -> list[Any]:

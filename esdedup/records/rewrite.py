@@ -16,7 +16,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import IO, Any, NamedTuple, cast
 
 import zstandard
@@ -24,7 +24,14 @@ import zstandard
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.columnar import copy_rows
 from esdedup.records.files import Format, format_of
-from esdedup.records.streams import COMPRESSED, STDIN, begins_with, opened
+from esdedup.records.streams import (
+    COMPRESSED,
+    STDIN,
+    begins_with,
+    open_file,
+    opened,
+    path_of,
+)
 from esdedup.stores.private_files import written_whole
 from esdedup.text.arrays import I64, Mask
 
@@ -71,7 +78,7 @@ def rewrite(
     (kind,) = kinds
     with _target(target, first) as out:
         if len(sources) == 1 and sources[0].kept.all() and _packing(first) == _packing(target):
-            with Path(first).open("rb") as file:
+            with open_file(first) as file:
                 shutil.copyfileobj(file, out)
         elif kind == "parquet" or kind == "arrow":
             copy_rows([(each.path, each.kept) for each in sources], kind, out)
@@ -86,7 +93,7 @@ def _target(target: str, like: str) -> Iterator[IO[bytes]]:
     if target == STDIN:
         yield sys.stdout.buffer
         return
-    with written_whole(Path(target), Path(like)) as file:
+    with written_whole(path_of(target), path_of(like)) as file:
         yield file
 
 

@@ -5,7 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from glob import glob
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 from typer import Exit
 
@@ -27,7 +28,7 @@ from esdedup.corpus.shards import (
     write_shards,
 )
 from esdedup.pairing.scan import WorkFolder
-from esdedup.records.streams import STDIN, name_of
+from esdedup.records.streams import STDIN, name_of, path_of
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,9 @@ def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
         with WorkFolder.temporary() as folder:
             yield folder
         return
-    with WorkFolder.at(corpus.work or Path(f"{str(out).rstrip('/')}.work")) as folder:
+    # The folder for an address is on this machine.
+    name = PurePath(out).name if "://" in (out := str(out)) else out.rstrip("/")
+    with WorkFolder.at(corpus.work or Path(f"{name}.work")) as folder:
         try:
             yield folder
         except UsageError:
@@ -181,11 +184,12 @@ def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
             raise
 
 
-def _list_of(corpus: CorpusOptions, out: str) -> Path | None:
+def _list_of(corpus: CorpusOptions, out: str) -> Any:
     """Return the file of the list of removed documents, by default beside the others."""
     if corpus.removed is not None or out == STDIN:
         return corpus.removed
-    return Path(f"{out}.removed.jsonl.zst" if is_one_file(out) else f"{out}/_removed.jsonl.zst")
+    end = ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
+    return path_of(out.rstrip("/") + end)
 
 
 def _show(report: CorpusReport, grouping: Grouping, out: str | None, as_json: bool) -> None:
