@@ -19,11 +19,13 @@ from esdedup.ingest.parallel import in_order
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import FileDocuments, read_chunk
 from esdedup.pairing.scan import OnStep, ScanColumns, WorkFolder
+from esdedup.pairing.strings import Numbers
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Chunk, Record
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import text_at
+from esdedup.stores.mapped import mapped
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, Mask, offsets_of
@@ -109,13 +111,14 @@ class Corpus:
                     on_read(documents.read)
             documents.finish()
             state = folder.save_state({"counts": [*counts.values()]})
-        lines = np.fromfile(folder.path / "records", np.int64)
+        file = folder.path / "records"
+        lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
         return Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
 
     @cached_property
     def rows(self) -> I64:
         """The records that are documents, ascending, shape (documents,)."""
-        return np.flatnonzero(self.lines > 0)
+        return mapped(self.folder.path, [np.flatnonzero(self.lines > 0)])
 
     @property
     def first(self) -> int:
@@ -231,7 +234,8 @@ def find_removed(
         reading = replace(reading, earlier=corpus.first)
         columns = folder.columns(reading)
         groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
-        order = np.array([*map(int, columns.ids)], np.int64)
+        assert isinstance(columns.ids, Numbers)
+        order = columns.ids.values
         original, value = np.empty_like(order), np.empty(order.size)
         original[order], value[order] = order[groups.representative], groups.value
         found = Removed(corpus, original, value, groups.grouping.by_distance)
@@ -249,9 +253,10 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
     corpus, first, removed = found.corpus, found.corpus.first, found.removed
     later = ~removed
     later[:first] = False
-    sizes = [
-        int(each[some].sum()) for each in corpus.folder.text_sizes() for some in (later, removed)
-    ]
+    sizes, start = np.zeros((2, 2), np.int64), 0
+    for each in corpus.folder.text_sizes():
+        share = slice(start, start := start + each.shape[1])
+        sizes += each @ np.stack([later[share], removed[share]]).T
     chosen = np.flatnonzero(removed)
     chosen = chosen[np.argsort(found.value[chosen], kind="stable")]
     if chosen.size:
@@ -279,10 +284,10 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         against=int(np.count_nonzero(found.original[removed] < first)),
         failed=corpus.failed,
         groups=len(groups),
-        bytes_kept=sizes[0],
-        bytes_removed=sizes[1],
-        words_kept=sizes[2],
-        words_removed=sizes[3],
+        bytes_kept=int(sizes[0, 0]),
+        bytes_removed=int(sizes[0, 1]),
+        words_kept=int(sizes[1, 0]),
+        words_removed=int(sizes[1, 1]),
         recall=groups.recall,
         capped=groups.capped,
         largest=[

@@ -37,6 +37,7 @@ from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
+_ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ def groups_among(
     folder: for buckets, which are mapped from files. leaders: the first so many rows are not
     compared with each other, so that each may represent later ones.
     """
-    job = _GroupRun(reading, grouping, columns, judgements, step)
+    job = _GroupRun(reading, grouping, columns, judgements, step, folder)
     candidates = CandidatePairs([])
     if not grouping.exact:
         rows, limits = job.classes.compared, grouping.limits
@@ -336,6 +337,7 @@ class _GroupRun:
         columns: ScanColumns,
         judgements: Judgements,
         step: OnStep,
+        folder: Path | None = None,
     ) -> None:
         self._reading, self._columns = reading, columns
         self._judgements, self._step = judgements, step
@@ -346,6 +348,8 @@ class _GroupRun:
         self.classes, self._constraints = constrained(
             judgements, columns.ids, columns.digests, columns.filled
         )
+        if folder is not None:
+            self.classes = self.classes.in_files(folder)
         filled = self.classes.filled
         self._apart = self._constraints.apart(filled)
         self._partition, self._partner = singletons(filled), singletons(filled)
@@ -361,7 +365,8 @@ class _GroupRun:
         for done, left, right in candidates.blocks:
             group(left, right)
             self._step("Comparing", done, rows.size)
-        partition, value = self._partition[self._partition], self._value
+        partition = self._partition = self._partition[self._partition]
+        value = self._value
         if self._grouping.split_templates:
             texts, scheme = self._columns.texts_of, self._reading.compared.scheme
             partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
@@ -430,11 +435,12 @@ class _GroupRun:
         partition[without_words[:, 1]] = partition[without_words[:, 0]]
         representative = np.arange(rows)
         values = np.full(rows, 0.0 if by_distance else 1.0)
-        classed = np.flatnonzero(classes.of >= 0)
-        of = classes.of[classed]
-        representative[classed] = classes.rows[partition[of]]
-        joined = partition[of] != of
-        values[classed[joined]] = np.abs(value[of[joined]])
+        for start in range(0, rows, _ROWS_AT_ONCE):
+            classed = start + np.flatnonzero(classes.of[start : start + _ROWS_AT_ONCE] >= 0)
+            of = classes.of[classed]
+            representative[classed] = classes.rows[partition[of]]
+            joined = partition[of] != of
+            values[classed[joined]] = np.abs(value[of[joined]])
         values[representative == np.arange(rows)] = np.nan
         return Groups(
             self._grouping,

@@ -284,7 +284,7 @@ class _Peers:
         for at in range(chosen.tokens if self.by_sets else 0):
             column = bucket_column(self._values[:, at])
             firsts = (column.first.astype(np.int64) * chosen.tokens + at).tolist()
-            for row, bucket in zip(column.ascending.tolist(), firsts, strict=True):
+            for row, bucket in zip(column.rows.tolist(), firsts, strict=True):
                 self._buckets[row].append(bucket)
 
     def __contains__(self, digest: str) -> bool:

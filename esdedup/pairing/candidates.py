@@ -14,10 +14,13 @@ from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import NO_TEXT, digest_words
+from esdedup.stores.mapped import mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Mask, Unsigned, blocks, run_starts
 from esdedup.text.jaccard import hamming
 
+_BYTES_A_ROW, _BYTES_A_PAIR = 128, 256
+"""Of the memory at once: a quarter is used while rows are sorted, and a tenth by pairs."""
 Block = tuple[int, I64, I64]
 """Rows done after the block, and its pairs of rows, left < right, by right and then left."""
 
@@ -34,6 +37,10 @@ class Classes(NamedTuple):
     of: I64
     filled: int
 
+    def in_files(self, folder: Path) -> "Classes":
+        """Return the same classes mapped from temporary files."""
+        return self._replace(rows=mapped(folder, [self.rows]), of=mapped(folder, [self.of]))
+
     @property
     def compared(self) -> I64:
         """The first rows of the classes with tokens, ascending, shape (filled,)."""
@@ -47,21 +54,26 @@ class Classes(NamedTuple):
 
 
 def classes_of(
-    digests: U64, filled: Mask, kinds: Mapping[int, int] = MappingProxyType({})
+    digests: U64,
+    filled: Mask,
+    kinds: Mapping[int, int] = MappingProxyType({}),
+    most: int = buckets.ROWS_A_PASS,
 ) -> Classes:
     """Return the classes of n rows.
 
     digests: of their texts, shape (n, 2). filled: False for texts without words, which are only
-    equal to others, shape (n,). kinds: by row, numbers that separate rows of equal text.
+    equal to others, shape (n,). kinds: by row, numbers that separate rows of equal text. most:
+    number of rows to sort at once.
     """
-    keys = np.zeros((len(digests), 3), np.uint64)
-    keys[:, :2] = digests
-    keys[list(kinds), 2] = list(kinds.values())
-    # The sort is stable: the first row of a class stays its first.
-    order = np.lexsort(keys.T)
-    fresh = np.logical_or.reduce([run_starts(word) for word in keys[order].T])
-    first = np.empty(len(keys), np.int64)
-    first[order] = order[fresh][np.cumsum(fresh) - 1]
+    first, kind = np.empty(len(digests), np.int64), np.zeros(len(digests), np.uint32)
+    kind[list(kinds)] = list(kinds.values())
+    for some in buckets.passes(digests[:, 0], most):
+        keys = [*digests[some].T, kind[some]]
+        # The sort is stable: the first row of a class stays its first.
+        order = np.lexsort(keys)
+        fresh = np.logical_or.reduce([run_starts(key[order]) for key in keys])
+        rows = some[order]
+        first[rows] = rows[fresh][np.cumsum(fresh) - 1]
     first[(digests == digest_words([NO_TEXT])).all(axis=1)] = -1
     rows = np.flatnonzero(first == np.arange(first.size))
     rows = np.concatenate([rows[filled[rows]], rows[~filled[rows]]])
@@ -98,9 +110,10 @@ def candidates_of(
         return _near_fingerprints(sketch, prints_of(values, compared), limits, stop)
     at, stopped = stop
     limits = replace(limits, swaps=0)
+    most = max(1, reading.memory // _BYTES_A_ROW)
     # Bands are mapped from a file too: one at a time is in memory.
     columns = [
-        buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
+        buckets.bucket_column(band[compared], stopped[at == position], most, folder)
         for position, band in enumerate(values)
     ]
     capped = buckets.capped(columns, limits.max_per_bucket)
@@ -108,7 +121,8 @@ def candidates_of(
     recall = None if stopped.size or capped.buckets else sketch.recall(limits, len(values), least)
 
     def blocks_of_bands() -> Iterator[Block]:
-        for rows in buckets.blocks_of_rows(columns, compared.size, limits.max_per_bucket):
+        pairs = max(1, reading.memory // _BYTES_A_PAIR)
+        for rows in buckets.blocks_of_rows(columns, compared.size, limits.max_per_bucket, pairs):
             left, right = buckets.earlier_pairs(columns, rows, limits.max_per_bucket)
             if least > 1:
                 enough = buckets.shared_bands(values, compared[left], compared[right]) >= least

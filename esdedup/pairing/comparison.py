@@ -27,7 +27,7 @@ class Reading:
     sketch: whose tokens are read; None for digests alone. sketching: the scheme of this sketch
     alone, to read and sketch texts; None to read tokens. first: ids that precede all others.
     numbered: documents keep their order and have numbers as ids, from 0. earlier: so many of these
-    precede all others.
+    precede all others. memory: bytes of what is sorted, or compared, at once.
     """
 
     meta: IndexMeta
@@ -37,6 +37,7 @@ class Reading:
     first: tuple[str, ...] = ()
     numbered: bool = False
     earlier: int = 0
+    memory: int = 2 << 30
 
     @property
     def paths(self) -> list[str]:

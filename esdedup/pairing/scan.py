@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import tempfile
 import zipfile
@@ -32,12 +31,13 @@ from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.stores.private_files import open_private, written_whole
+from esdedup.stores.mapped import mapped, room
+from esdedup.stores.private_files import written_whole
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.hashing import xxh3
 
-_JOB, _STATE, _VALUES, _LOCK = "job.json", "state.json", "values", "lock"
+_JOB, _STATE, _LOCK = "job.json", "state.json", "lock"
 _OURS = re.compile(
     r"\.?((job|state)\.json|values|records|decisions|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
@@ -98,6 +98,51 @@ class ScanColumns:
             return lambda: [texts[row] for row in rows.tolist()]
 
         return ScanColumns(part.ids, part.digests, part.filled, part.values.T, texts_of)
+
+
+@dataclass(frozen=True)
+class FolderTexts:
+    """The texts of rows, which are read in the order in which a folder's shares hold them.
+
+    order: for each row its document, in the order read, shape (n,). ends: of the documents of all
+    shares, shape (shares + 1,). offsets: of the texts of each share, one share after another.
+    """
+
+    folder: WorkFolder
+    order: I64
+    ends: I64
+    offsets: I64
+
+    def __call__(self, rows: I64) -> Callable[[], list[str]]:
+        """Return a function that returns the texts of rows, shape (m,)."""
+        return self.held(rows)(np.arange(rows.size))
+
+    def sizes(self, rows: I64) -> I64:
+        """Return the bytes of the texts of rows, shape (m,)."""
+        at = self._places(rows)
+        return self.offsets[at + 1] - self.offsets[at]
+
+    def held(self, rows: I64) -> TextsOf:
+        """Read texts into memory. The function has them by position among the rows."""
+        places = self._places(rows)
+        order = np.argsort(places)
+        places = places[order]
+        starts, sizes = self.offsets[places], self.sizes(rows[order])
+        texts = Strings(np.empty(int(sizes.sum()), np.uint8), offsets_of(sizes))
+        shares = np.searchsorted(places, self.ends + np.arange(self.ends.size))
+        for number, (first, end) in enumerate(itertools.pairwise(shares.tolist()), 1):
+            if first < end:
+                parts = zip(starts[first:end].tolist(), sizes[first:end].tolist(), strict=True)
+                read = self.folder.texts_at(number, parts)
+                texts.raw[slice(*texts.offsets[[first, end]])] = np.frombuffer(read, np.uint8)
+        position = np.empty_like(order)
+        position[order] = np.arange(order.size)
+        return lambda at: partial(list, texts.picked(position[at]))
+
+    def _places(self, rows: I64) -> I64:
+        """Return the positions of the texts in `offsets`."""
+        documents = self.order[rows]
+        return documents + np.searchsorted(self.ends, documents, "right") - 1
 
 
 def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
@@ -258,35 +303,53 @@ class WorkFolder:
         Numbered documents all stay. Raises UsageError if the keep rule names a field that no
         document has.
         """
-        parts: list[list[Any]] = []
+        paths = self._shares()
         with _naming(self.path):
-            for path in self._shares():
-                with _loaded(path) as share:
-                    keys = Strings(share["keys"], share["key_offsets"])
-                    rest = (share[name] for name in ("digests", "filled", "text_offsets"))
-                    parts.append([keys, *rest])
-            keys_of, digests, filled, texts = zip(*parts, strict=True)
-            ends = offsets_of(np.array([*map(len, filled)]))
+            of_shares = [self._arrays(path, "keys", "key_offsets", "filled") for path in paths]
+            keys = Strings.joined([Strings(*each[:2]) for each in of_shares])
+            ends = offsets_of(np.array([each[2].size for each in of_shares]))
             ids: Sequence[str]
             if reading.numbered:
-                order = reading.keep.order(np.arange(ends[-1]), Strings.joined(keys_of))
+                order = reading.keep.order(np.arange(ends[-1]), keys)
                 early = order < reading.earlier
                 order = np.concatenate([order[early], order[~early]])
+                order = mapped(self.path, [order])
                 ids = Numbers(order)
             else:
-                every = Strings.joined([_loaded_ids(path) for path in self._shares()])
+                every = Strings.joined([_loaded_ids(path) for path in paths])
                 by_id, first = natural_order(every)
                 last = np.append(first[1:], True)[: first.size]
-                order = reading.keep.order(by_id[last], Strings.joined(keys_of))
+                order = reading.keep.order(by_id[last], keys)
                 order = before_others(order, every, reading.first)
                 ids = every.picked(order)
-            return ScanColumns(
-                ids,
-                np.concatenate(digests)[order],
-                np.concatenate(filled)[order],
-                self._values(order, ends, reading),
-                partial(self._texts_of, order, ends, texts),
-            )
+            offsets = mapped(self.path, (self._arrays(path, "text_offsets")[0] for path in paths))
+            texts = FolderTexts(self, order, ends, offsets)
+            return ScanColumns(ids, *self._ordered(order, ends, reading), texts)
+
+    def _ordered(self, order: I64, ends: I64, reading: Reading) -> tuple[U64, Mask, NDArray[Any]]:
+        """Return the digests, `filled` and values of rows in an order. ends: of all shares.
+
+        Rows are in several ranges, so that one fits into memory where a file is written at random.
+        """
+        rows = order.size
+        digests: U64 = room(self.path, (rows, 2), np.uint64)
+        filled = np.empty(rows, np.bool_)
+        values = room(self.path, (reading.width, rows), reading.dtype)
+        place = np.full(ends[-1], -1, np.int64)
+        place[order] = np.arange(rows)
+        most = max(1, reading.memory // (32 + 2 * values.itemsize * reading.width))
+        for low in range(0, rows, most):
+            for path, (start, end) in zip(self._shares(), itertools.pairwise(ends), strict=True):
+                kept = (place[start:end] >= low) & (place[start:end] < low + most)
+                if kept.any():
+                    here = place[start:end][kept]
+                    of = self._arrays(path, "digests", "filled", "values")
+                    digests[here], filled[here], values[:, here] = (
+                        of[0][kept],
+                        of[1][kept],
+                        of[2][:, kept],
+                    )
+        return digests, filled, values
 
     def ids_of(self, documents: I64) -> list[str]:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""
@@ -300,15 +363,17 @@ class WorkFolder:
                 start += len(ids)
         return found
 
-    def text_sizes(self) -> tuple[I64, I64]:
-        """Return the bytes and the words of all texts, in the order read, shape (n,) each."""
-        sizes, words = [], []
+    def text_sizes(self) -> Iterator[I64]:
+        """Yield the bytes and the words of the texts of each share, shape (2, n)."""
         with _naming(self.path):
             for path in self._shares():
-                with _loaded(path) as share:
-                    sizes.append(np.diff(share["text_offsets"]))
-                    words.append(share["words"])
-        return np.concatenate(sizes), np.concatenate(words)
+                offsets, words = self._arrays(path, "text_offsets", "words")
+                yield np.stack([np.diff(offsets), words])
+
+    def texts_at(self, number: int, parts: Iterable[tuple[int, int]]) -> bytes:
+        """Return texts of a share, joined. parts: (position, bytes) of each, ascending."""
+        with _naming(self.path), self._texts(number).open("rb") as file:
+            return b"".join([file.read(size) for at, size in parts if file.seek(at) >= 0])
 
     def state(self) -> dict[str, Any] | None:
         """Return what `save_state` saved last, None at first."""
@@ -328,38 +393,9 @@ class WorkFolder:
         with _naming(self.path), written_whole(self.path / name) as out:
             yield out
 
-    def _values(self, order: I64, ends: I64, reading: Reading) -> NDArray[Any]:
-        """Return the values of rows in an order, shape (width, n), mapped from a file."""
-        values: NDArray[Any] = np.empty((reading.width, order.size), reading.dtype)
-        if not values.size:
-            return values
-        (self.path / _VALUES).unlink(missing_ok=True)
-        with open_private(self.path / _VALUES, "x+b") as out:
-            if hasattr(os, "posix_fallocate"):
-                # Else a full disk ends the process when a page is written.
-                os.posix_fallocate(out.fileno(), 0, values.nbytes)
-            values = np.memmap(out, values.dtype, "r+", shape=values.shape)
-        place = np.full(ends[-1], -1, np.int64)
-        place[order] = np.arange(order.size)
-        for path, (start, end) in zip(self._shares(), itertools.pairwise(ends), strict=True):
-            kept = place[start:end] >= 0
-            with _loaded(path) as share:
-                values[:, place[start:end][kept]] = share["values"][:, kept]
-        return values
-
-    def _texts_of(
-        self, order: I64, ends: I64, offsets: Sequence[I64], rows: I64
-    ) -> Callable[[], list[str]]:
-        """Read texts of rows in an order. ends, offsets: of documents and texts of all shares."""
-        read = order[rows]
-        share_of = np.searchsorted(ends, read, "right") - 1
-        places = []
-        for share in np.unique(share_of).tolist():
-            at = np.flatnonzero(share_of == share)
-            inside = read[at] - ends[share]
-            starts, stops = offsets[share][inside], offsets[share][inside + 1]
-            places.append((self._texts(share + 1), at, starts, stops))
-        return partial(_texts_at, self.path, places)
+    def _arrays(self, path: Path, *names: str) -> list[NDArray[Any]]:
+        with _loaded(path) as share:
+            return [share[name] for name in names]
 
     def _share(self, number: int) -> Path:
         return self.path / f"share-{number:04d}.npz"
@@ -429,18 +465,6 @@ def _naming(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
     except OSError as error:
         raise StoreError(f"work folder {path}: {error.strerror or error}") from error
-
-
-def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> list[str]:
-    """Read the texts at places: of each file, their positions in the list, starts and ends."""
-    texts = [""] * sum(at.size for _, at, _, _ in places)
-    with _naming(folder):
-        for path, *columns in places:
-            with path.open("rb") as file:
-                for row, start, stop in zip(*(each.tolist() for each in columns), strict=True):
-                    file.seek(start)
-                    texts[row] = file.read(stop - start).decode("utf-8", "surrogatepass")
-    return texts
 
 
 def _parts(

@@ -10,11 +10,11 @@ import numpy as np
 from esdedup.ingest.parallel import in_order
 from esdedup.pairing.candidates import Block, prints_of
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.scan import ScanColumns, TextsOf
+from esdedup.pairing.scan import FolderTexts, ScanColumns, TextsOf
 from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.text.arrays import F64, I64, U64, Ragged
+from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, run_starts
 from esdedup.text.jaccard import hamming, jaccard
 
 _SHINGLES_A_BLOCK = 4_000_000
@@ -22,6 +22,8 @@ _MOST_DOCUMENTS = 20_000
 _FETCHED_AT_ONCE = 2_000
 _PAIRS_AT_ONCE = 1 << 18
 """Limits of memory of one process: 230 MB to compare sets, and the texts of one fetch."""
+_OF_TEXTS = 8
+"""Texts of a work folder are this part of the memory at once."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,11 @@ class ByFingerprints:
 class ByTexts:
     """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone."""
 
-    def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64) -> None:
+    def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64, memory: int) -> None:
         self._texts_of = texts_of
         self._scheme = scheme
         self._compared = compared
+        self._memory = memory
         self._shingles = 0
         self._documents = 0
 
@@ -95,24 +98,41 @@ class ByTexts:
 
     def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
         """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
-        # Connected pairs are together, so that few texts come twice.
-        numbers, one, other = _renumbered(left, right)
-        groups = singletons(numbers.size)
-        join(groups, one, other)
-        order = np.lexsort((right, left, groups[one]))
-        while order.size:
-            block = order[:_PAIRS_AT_ONCE]
-            # As many documents as fit, by the mean length of the earlier ones.
-            known = self._documents > 0
-            mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
-            most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
-            block = block[: _fitting(left[block], right[block], most)]
-            rows, one, other = _renumbered(left[block], right[block])
-            read = self._compared[rows]
-            firsts = range(0, read.size, _FETCHED_AT_ONCE)
-            texts = [self._texts_of(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
-            yield block, _Task(texts, one, other, self._scheme)
-            order = order[block.size :]
+        for some in self._held_at_once(left, right):
+            numbers, one, other = _renumbered(left[some], right[some])
+            texts_at = self._held(self._compared[numbers])
+            # Connected pairs are together, so that few texts come twice.
+            groups = singletons(numbers.size)
+            join(groups, one, other)
+            order = np.lexsort((other, one, groups[one]))
+            while order.size:
+                block = order[:_PAIRS_AT_ONCE]
+                # As many documents as fit, by the mean length of the earlier ones.
+                known = self._documents > 0
+                mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
+                most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
+                block = block[: _fitting(one[block], other[block], most)]
+                read, a, b = _renumbered(one[block], other[block])
+                firsts = range(0, read.size, _FETCHED_AT_ONCE)
+                texts = [texts_at(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
+                yield some.start + block, _Task(texts, a, b, self._scheme)
+                order = order[block.size :]
+
+    def _held_at_once(self, left: I64, right: I64) -> Iterator[slice]:
+        """Yield slices of pairs, sorted by right, whose texts fit into memory if they are read."""
+        sizes = np.zeros(left.size, np.int64)
+        if isinstance(self._texts_of, FolderTexts):
+            numbers, one, other = _renumbered(left, right)
+            of = self._texts_of.sizes(self._compared[numbers])
+            sizes = of[one] + of[other] * run_starts(right)
+        return blocks(sizes, max(1, self._memory // _OF_TEXTS))
+
+    def _held(self, rows: I64) -> TextsOf:
+        """Return a function that returns the texts of positions among rows, ascending."""
+        texts_of = self._texts_of
+        if isinstance(texts_of, FolderTexts):
+            return texts_of.held(rows)
+        return lambda at: texts_of(rows[at])
 
     def _taken(self, verified: tuple[F64, int, int]) -> F64:
         """The similarities. Counts their documents and shingles."""
@@ -148,4 +168,4 @@ def nearness_of(reading: Reading, columns: ScanColumns, compared: I64) -> ByFing
     """Return the nearness of pairs of positions among the compared rows."""
     if reading.metric == "hamming":
         return ByFingerprints(prints_of(columns.values, compared))
-    return ByTexts(columns.texts_of, reading.compared.scheme, compared)
+    return ByTexts(columns.texts_of, reading.compared.scheme, compared, reading.memory)

@@ -5,7 +5,7 @@ A bucket holds the rows that have the same value in one column: a band, or a seg
 
 from __future__ import annotations
 
-import tempfile
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.exceptions import StoreError
+from esdedup.stores.mapped import mapped
 from esdedup.text.arrays import I64, U32, U64, Unsigned, blocks, ranges, run_starts
 
 Pairs = tuple[I64, I64]
 """Left and right rows, shape (pairs,) each."""
 PAIRS_A_BLOCK = 1 << 22
 """Pairs within buckets that are handled together: keeps the arrays near 200 MB."""
+ROWS_A_PASS = 1 << 24
+_ROWS_AT_ONCE, _ROWS_COUNTED = 1 << 20, 16
 
 
 @dataclass(frozen=True)
@@ -27,33 +29,21 @@ class Column:
     """The buckets of one column that hold two rows or more, of k rows together.
 
     rows: bucket after bucket, ascending in each, shape (k,).
-    ascending: the same rows, ascending, shape (k,).
-    at: for each of these its position in `rows`, shape (k,).
     first: for each of these the position in `rows` at which its bucket begins, shape (k,).
     """
 
     rows: U32
-    ascending: U32
-    at: U32
     first: U32
 
-    def in_file(self, folder: Path) -> Column:
-        """Return the column mapped from a temporary file. Raises StoreError if it can't be."""
-        table = np.stack([self.rows, self.ascending, self.at, self.first])
-        if table.size:
-            try:
-                with tempfile.TemporaryFile(dir=folder) as file:
-                    file.write(table.data)
-                    file.flush()
-                    table = np.memmap(file, table.dtype, "r", shape=table.shape)
-            except OSError as error:
-                raise StoreError(f"work folder {folder}: {error.strerror}") from error
-        return Column(*table)
+    def earlier(self, rows: range, cap: int) -> Iterator[tuple[I64, I64]]:
+        """Yield the positions of rows, and how many earlier rows of its bucket each is paired with.
 
-    def among(self, rows: range) -> slice:
-        """Return the part of `ascending`, `at` and `first` whose rows are in a range."""
-        ends = np.searchsorted(self.ascending, np.array([rows.start, rows.stop], np.uint32))
-        return slice(*ends.tolist())
+        Positions ascend, so that a file is read from its beginning to its end.
+        """
+        for start in range(0, self.rows.size, _ROWS_AT_ONCE):
+            some = self.rows[start : start + _ROWS_AT_ONCE]
+            at = start + np.flatnonzero((some >= rows.start) & (some < rows.stop))
+            yield at, np.minimum(at - self.first[at], cap)
 
 
 @dataclass(frozen=True)
@@ -67,20 +57,47 @@ class Capped:
         return Capped(self.buckets + other.buckets, max(self.largest, other.largest))
 
 
-def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
-    """Return the buckets of a column of values, shape (n,). stopped: values without a bucket."""
-    order, ordered = _ascending(values)
-    equal = ordered[1:] == ordered[:-1]
-    kept = np.zeros(values.size, np.bool_)
-    kept[1:] = equal
-    kept[:-1] |= equal
-    if stopped is not None and stopped.size:
-        kept &= ~np.isin(ordered, stopped)
-    rows, ordered = order[kept].astype(np.uint32), ordered[kept]
-    fresh = run_starts(ordered)
-    first = np.flatnonzero(fresh)[np.cumsum(fresh) - 1].astype(np.uint32)
-    at, ascending = _ascending(rows)
-    return Column(rows, ascending.astype(np.uint32), at.astype(np.uint32), first[at])
+def bucket_column(
+    values: Unsigned,
+    stopped: U64 | None = None,
+    most: int = ROWS_A_PASS,
+    folder: Path | None = None,
+) -> Column:
+    """Return the buckets of a column of values, shape (n,).
+
+    stopped: values without a bucket. most: number of rows to sort at once. folder: to map the
+    buckets from a temporary file. Raises StoreError if they can't be.
+    """
+
+    def parts() -> Iterator[U32]:
+        begin = 0
+        for some in passes(values, most):
+            order, ordered = _ascending(values[some])
+            equal = ordered[1:] == ordered[:-1]
+            kept = np.zeros(ordered.size, np.bool_)
+            kept[1:] = equal
+            kept[:-1] |= equal
+            if stopped is not None and stopped.size:
+                kept &= ~np.isin(ordered, stopped)
+            rows, fresh = some[order[kept]], run_starts(ordered[kept])
+            first = begin + np.flatnonzero(fresh)[np.cumsum(fresh) - 1]
+            begin += rows.size
+            yield np.stack([rows, first], axis=1).astype(np.uint32)
+
+    table = np.concatenate([*parts()]) if folder is None else mapped(folder, parts())
+    return Column(table[:, 0], table[:, 1])
+
+
+def passes(values: Unsigned, most: int) -> Iterator[I64]:
+    """Yield the rows of each of several ranges of values, ascending: about `most` at once.
+
+    Values are hashes: ranges of equal width hold about as many. Sorting one range after the other
+    sorts all, and reads the values in their order once for each.
+    """
+    count = max(1, -(-values.size // most))
+    top = int(values.max(initial=0)) + 1
+    for low, high in itertools.pairwise(top * step // count for step in range(count + 1)):
+        yield np.flatnonzero((values >= low) & (values <= high - 1))
 
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
@@ -90,15 +107,17 @@ def capped(columns: Sequence[Column], cap: int) -> Capped:
     return Capped(over.size, int(over.max(initial=0)))
 
 
-def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int) -> Iterator[range]:
-    """Yield ranges of rows with about PAIRS_A_BLOCK pairs with earlier rows each."""
-    meetings = np.zeros(rows, np.int64)
+def blocks_of_rows(
+    columns: Sequence[Column], rows: int, cap: int, most: int = PAIRS_A_BLOCK
+) -> Iterator[range]:
+    """Yield ranges of rows with about `most` pairs with earlier rows each."""
+    meetings = np.zeros(-(-rows // _ROWS_COUNTED), np.int64)
     for column in columns:
-        # No row comes twice: it is in at most one bucket of a column.
-        meetings[column.ascending] += _earlier(column, slice(None), cap)
+        for at, many in column.earlier(range(rows), cap):
+            np.add.at(meetings, column.rows[at] // _ROWS_COUNTED, many)
     if meetings.any():
-        for block in blocks(meetings, PAIRS_A_BLOCK):
-            yield range(block.start, block.stop)
+        for block in blocks(meetings, most):
+            yield range(block.start * _ROWS_COUNTED, min(rows, block.stop * _ROWS_COUNTED))
 
 
 def earlier_pairs(columns: Sequence[Column], rows: range, cap: int) -> Pairs:
@@ -106,22 +125,18 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int) -> Pairs:
 
     cap: a row is paired with at most this many rows of each bucket, the first ones.
     """
-    pairs = []
+    pairs = [np.empty(0, np.int64)]
     for column in columns:
-        some = column.among(rows)
-        many = _earlier(column, some, cap)
-        right = np.repeat(column.ascending[some].astype(np.int64), many)
-        pairs.append(right << 32 | column.rows[ranges(column.first[some].astype(np.int64), many)])
+        for at, many in column.earlier(rows, cap):
+            left = column.rows[ranges(column.first[at].astype(np.int64), many)]
+            right = np.repeat(column.rows[at].astype(np.int64), many)
+            pairs.append(right << 32 | left)
     both = np.concatenate(pairs)
+    pairs.clear()
     # Sorting is many times as fast as `np.unique`, which fills a hash table.
     both.sort()
     both = both[run_starts(both)]
     return both & 0xFFFFFFFF, both >> 32
-
-
-def _earlier(column: Column, some: slice, cap: int) -> I64:
-    """Return the number of earlier rows of its bucket that each of some rows is paired with."""
-    return np.minimum((column.at[some] - column.first[some]).astype(np.int64), cap)
 
 
 def shared_bands(bands: Unsigned, left: I64, right: I64) -> NDArray[np.int16]:

@@ -18,7 +18,7 @@ from esdedup.stores.place import Place
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 
-FILES = ["job.json", "share-0001.npz", "texts-0001", "values"]
+FILES = ["job.json", "share-0001.npz", "texts-0001"]
 GROUP = ("group", "--db", "a.db", "--work", "work")
 
 

@@ -1,0 +1,52 @@
+"""Arrays mapped from temporary files, which the system can drop from memory and read again."""
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from esdedup.exceptions import StoreError
+
+
+def mapped(folder: Path, arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays joined to one, at least one array, mapped from a temporary file.
+
+    Raises StoreError if they can't be written.
+    """
+    with _temporary(folder) as file:
+        rows = 0
+        for each in arrays:
+            file.write(np.ascontiguousarray(each).data)
+            rows += len(each)
+        file.flush()
+        return _of_file(file, (rows, *each.shape[1:]), each.dtype)
+
+
+def room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Return zeros mapped from a temporary file. Raises StoreError if the disk has no room."""
+    with _temporary(folder) as file:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size and hasattr(os, "posix_fallocate"):
+            # Else a full disk ends the process when a page is written.
+            os.posix_fallocate(file.fileno(), 0, size)
+        return _of_file(file, shape, dtype)
+
+
+def _of_file(file: IO[bytes], shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    # An empty file can't be mapped.
+    return np.memmap(file, dtype, "r+", shape=shape) if all(shape) else np.empty(shape, dtype)
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[IO[bytes]]:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            yield file
+    except OSError as error:
+        raise StoreError(f"work folder {folder}: {error.strerror or error}") from error
