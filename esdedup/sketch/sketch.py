@@ -76,7 +76,7 @@ def sketch(
     limits: Limits | None = None,
 ) -> Sketches:
     """Return the sketches of texts. limits: of queries, if the texts are queries."""
-    some = [texts[block] for block in _blocks(texts)] or [[]]
+    some = (texts[block] for block in _blocks(texts))
     parts = [_sketch_block(each, scheme, with_shingles, limits) for each in some]
     first = parts[0]
     if len(parts) == 1:

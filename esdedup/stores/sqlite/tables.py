@@ -24,7 +24,6 @@ from esdedup.models import (
     Candidate,
     CandidateQuery,
     Candidates,
-    Document,
     tokens_in,
 )
 from esdedup.sketch.kinds.base import Sketch
@@ -148,23 +147,28 @@ class Tables:
                 f"SELECT {selected} FROM {self.marked} WHERE id IN ({marks})", some
             ).fetchall()
 
+    def _by_number(
+        self, numbers: Sequence[int], selected: str = COLUMNS, where: str = "", *values: Any
+    ) -> dict[int, Columns]:
+        """Return the documents that exist, by number. where: parameters from ?2 on are values."""
+        rows = self.db.execute(
+            f"SELECT {self.documents}.number, {selected} FROM {self.marked}"
+            f" WHERE {self.documents}.number IN {_GIVEN} {where}",
+            (json.dumps(numbers), *values),
+        )
+        return {number: Columns._make(row) for number, *row in rows}
+
     def sample(self, selected: str, meta: IndexMeta, count: int, seed: int) -> list[Columns]:
         """Return at most `count` random documents of a scheme. selected: of `columns_for`."""
         # Only numbers, because ordering a whole table at random would read all of it.
         query = f"SELECT number FROM {self.documents} ORDER BY number"
         numbers = [number for (number,) in self.db.execute(query)]
         random.Random(seed).shuffle(numbers)
-        found: list[Columns] = []
+        found, scheme = list[Columns](), self.value_of(meta.field, "scheme")
         for first in range(0, len(numbers), _VARIABLES):
             some = numbers[first : first + _VARIABLES]
-            rows = self.db.execute(
-                f"SELECT number, {selected} FROM {self.marked} WHERE"
-                f" {self.value_of(meta.field, 'scheme')} = ?"
-                " AND number IN (SELECT value FROM json_each(?))",
-                (meta.scheme.id, json.dumps(some)),
-            )
-            by_number = {number: Columns(*row) for number, *row in rows}
-            found += [by_number[number] for number in some if number in by_number]
+            known = self._by_number(some, selected, f"AND {scheme} = ?2", meta.scheme.id)
+            found += [known[number] for number in some if number in known]
             if len(found) >= count:
                 break
         return found[:count]
@@ -310,10 +314,11 @@ class Tables:
             best = [*self._best(name, some, marks_in, limit)]
             # Queries of similar texts find the same documents.
             chosen = {number for numbers, _, _ in best for number in numbers}
-            documents = self._documents(sorted(chosen), kept)
+            stored = self._by_number(sorted(chosen))
+            every = self.rows.documents([*stored.values()], kept)
+            documents = dict(zip(stored, every, strict=True))
             for numbers, met, truncated in best:
-                every = zip(numbers, met, strict=True)
-                found = [Candidate(documents[number], matched) for number, matched in every]
+                found = [*map(Candidate, map(documents.__getitem__, numbers), met)]
                 answers.append(Candidates(found, truncated))
         return answers
 
@@ -367,16 +372,6 @@ class Tables:
         order = np.flatnonzero(enough)
         order = order[np.lexsort((-met[order], of[order]))]
         return of[order], numbers[order], met[order]
-
-    def _documents(self, numbers: list[int], kept: str) -> dict[int, Document]:
-        """Return documents by number. kept: as in `Rows.documents`."""
-        rows = self.db.execute(
-            f"SELECT {self.documents}.number, {COLUMNS} FROM {self.marked}"
-            f" WHERE {self.documents}.number IN {_GIVEN}",
-            (json.dumps(numbers),),
-        ).fetchall()
-        found = self.rows.documents([Columns._make(row[1:]) for row in rows], kept)
-        return {row[0]: document for row, document in zip(rows, found, strict=True)}
 
     def value_of(self, field: str, name: str) -> str:
         """Return the scheme or a mark below a field of ours, in SQL."""
