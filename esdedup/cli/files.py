@@ -11,7 +11,15 @@ from esdedup.arguments import setting
 from esdedup.cli import options
 from esdedup.cli.output import count, message
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
-from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
+from esdedup.records.files import (
+    BadRecord,
+    Chunk,
+    Format,
+    Record,
+    check_file,
+    chunks_in,
+    chunks_of_files,
+)
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding, path_of
 from esdedup.stores.fields import quoted, value_at
@@ -36,7 +44,7 @@ class FileOptions:
     """The options of a command that reads files of documents."""
 
     format: Format | None = setting(
-        None, "Format of the files.", show_default="by the file's ending"
+        None, "Format; file: each file is one document.", show_default="by the file's ending"
     )
     encoding: str | None = setting(
         None, "Encoding of the files, such as utf-16 or gb18030.", show_default="UTF-8"
@@ -73,14 +81,17 @@ class FileOptions:
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
-        read = partial(
-            chunks_in,
-            format=self.format,
-            on_bytes=advance,
-            encoding=self.encoding,
-            columns=columns,
-        )
-        chunks = itertools.chain.from_iterable(map(read, files))
+        if self.format == "file":
+            chunks = chunks_of_files(files, advance, self.encoding)
+        else:
+            read = partial(
+                chunks_in,
+                format=self.format,
+                on_bytes=advance,
+                encoding=self.encoding,
+                columns=columns,
+            )
+            chunks = itertools.chain.from_iterable(map(read, files))
         return checked(chunks, text_fields, self.id_field)
 
 

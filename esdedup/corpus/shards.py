@@ -31,9 +31,20 @@ def is_one_file(out: str) -> bool:
     return not path_of(out).is_dir()
 
 
-def targets_of(arguments: Sequence[str], files: Sequence[str], out: str) -> list[str]:
-    """Return the file to write for each file. arguments: those that named the files."""
+def targets_of(
+    arguments: Sequence[str], files: Sequence[str], out: str, format: Format | None
+) -> list[str]:
+    """Return the file to write for each file. arguments: those that named the files.
+
+    Raises UsageError if the output is one file that can't hold the records of all.
+    """
     if is_one_file(out):
+        kinds = {format or format_of(each) for each in files}
+        if format is None and out != STDIN:
+            kinds.add(format_of(out))
+        if format == "file" or len(kinds) > 1:
+            of = " and ".join(sorted(kinds))
+            raise UsageError(f"--output {out}: name a folder; one file can't hold {of}")
         return [out] * len(files)
     folder = arguments[0] if len(arguments) == 1 and path_of(arguments[0]).is_dir() else None
     base = folder or os.path.commonpath([str(Path(each).parent) for each in files])
@@ -77,7 +88,8 @@ def write_shards(
         for path, found, _, (starts, kept) in some:
             sources.append(KeptRecords(path, starts, kept))
             before[path] = found
-        if target == STDIN or not path_of(target).exists():
+        # After a power cut, files that were not synced may be there and empty.
+        if target == STDIN or format == "file" or not path_of(target).exists():
             if target != STDIN and "://" not in target:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
             _check(before)
@@ -88,6 +100,8 @@ def write_shards(
                 path_of(target).unlink(missing_ok=True)
                 raise
         yield sum(each.starts.size for each in sources)
+    if format == "file" and hasattr(os, "sync"):
+        os.sync()
 
 
 def copy_about(files: Sequence[str], targets: Sequence[str], out: str) -> None:

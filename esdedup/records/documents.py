@@ -151,7 +151,7 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
         return own, True  # Nearly every id is so.
     if value_at(record.source, id_field or "id") is None:
         if record.spare_id is not None:
-            return record.spare_id, True
+            return _checked_id(record.spare_id), True
         if id_field is None:
             return _checked_id(f"{record.file}:{record.line}"), False
     return id_at(record.source, id_field or "id"), True

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
 import orjson
 
-from esdedup.exceptions import InputError, RecordError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import grouped
 from esdedup.records import streams
 from esdedup.records.columnar import check_columns, rows_in
@@ -31,12 +31,14 @@ from esdedup.records.streams import (
     lines_of,
     name_of,
     opened,
+    path_of,
 )
 from esdedup.stores.to_json import ENCODER, check_depth, json_fault
 from esdedup.tabular import TableFormat
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
-Format = Literal[TextFormat, TableFormat]
+Format = Literal[TextFormat, TableFormat, "file"]
+"""The format of a file. "file": the whole file is the text of one document."""
 BATCH_DOCUMENTS = 2_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 1 << 20
@@ -53,6 +55,8 @@ _PLAIN = {str, int, bool, NoneType}
 _DIGITS = bytes(ord("0") if chr(code) in "0123456789" else code for code in range(256))
 _LINES_A_PART = 50
 """Of a chunk with a line that is not exact: the lines around it are left to `_object` in parts."""
+_HEAD = 1_000
+"""Characters of a file that is a bad record."""
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
 
 
@@ -101,7 +105,7 @@ def format_of(path: str) -> Format:
     if suffix not in _FORMATS:
         raise UsageError(
             f"{path}: unknown ending {suffix!r}; name the format: --format jsonl, csv, tsv, text,"
-            " parquet or arrow"
+            " parquet, arrow or file"
         )
     return _FORMATS[suffix]
 
@@ -171,6 +175,9 @@ def chunks_in(
         )
         yield from chunked(records, CHUNK_BYTES, names)
         return
+    if kind == "file":
+        yield from chunks_of_files([path], on_bytes, encoding)
+        return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
         for chunk in _chunks(name_of(path), kind, stream, lines or BATCH_DOCUMENTS):
@@ -178,6 +185,40 @@ def chunks_in(
                 on_bytes(file.tell() - done)
                 done = file.tell()
             yield chunk
+
+
+def chunks_of_files(
+    paths: Iterable[str],
+    on_bytes: Callable[[int], None] | None = None,
+    encoding: str | None = None,
+) -> Iterator[Chunk]:
+    """Yield files as one record each, small ones in one chunk, as `chunks_in` does."""
+
+    def size(path: str) -> int:
+        try:
+            return int(path_of(path).stat().st_size)
+        except OSError:
+            return 0  # Standard input, or a file that `_read_files` rejects.
+
+    for some in grouped(paths, size, CHUNK_BYTES, BATCH_DOCUMENTS):
+        if on_bytes is not None:
+            on_bytes(sum(map(size, some)))
+        yield Chunk(partial(_read_files, some, encoding))
+
+
+def _read_files(paths: Sequence[str], encoding: str | None) -> Iterator[Record | BadRecord]:
+    """Yield each file as a record with its path as id; as a bad one if it can't be read."""
+    for path in paths:
+        name, text = name_of(path), ""
+        try:
+            with opened(path, encoding) as (_, stream):
+                text = stream.read(LONGEST + 1)
+            if len(text) > LONGEST:
+                raise RecordError(_TOO_LONG)
+            source = {"text": text}
+            yield Record(name, 1, source, name, _written(source))
+        except EsdedupError as error:
+            yield BadRecord(name, 1, text[:_HEAD], str(error).removeprefix(f"{path}: "))
 
 
 def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) -> Iterator[Chunk]:

@@ -28,7 +28,7 @@ def files_named(
     """
     files: list[str] = []
     left_out: list[str] = []
-    for path in itertools.chain.from_iterable(map(_matching, arguments)):
+    for path in itertools.chain.from_iterable(_matching(each, format) for each in arguments):
         if path != STDIN and "://" not in path and Path(path).is_dir():
             files += _in_folder(path, format, left_out)
         else:
@@ -44,19 +44,19 @@ def files_named(
     return files, sorted(left_out)
 
 
-def _matching(argument: str) -> list[str]:
+def _matching(argument: str, format: Format | None) -> list[str]:
     """Return the path that an argument is, or the files that it matches as a pattern."""
     if "://" in argument:
-        return _at_address(argument)
+        return _at_address(argument, format)
     # `Path.glob` accepts no absolute patterns, and yields hidden files.
     if argument == STDIN or glob.glob(glob.escape(argument)):  # noqa: PTH207
         return [argument]
     found = glob.glob(argument, recursive=True)  # noqa: PTH207
-    found = [path for path in found if Path(path).is_file() and _is_data(path)]
+    found = [path for path in found if Path(path).is_file() and _is_data(path, format)]
     return sorted(found, key=_in_order) or _none(argument)
 
 
-def _at_address(address: str) -> list[str]:
+def _at_address(address: str, format: Format | None) -> list[str]:
     """Return the files of a folder or a pattern at an address, or the address of a file."""
     with reached(address):
         fs, inside = (found := path_of(address)).fs, found.path
@@ -66,7 +66,7 @@ def _at_address(address: str) -> list[str]:
             paths = fs.find(inside)
         else:
             return [address] if fs.exists(inside) else _none(address)
-        named = [fs.unstrip_protocol(each) for each in paths if _is_data(each)]
+        named = [fs.unstrip_protocol(each) for each in paths if _is_data(each, format)]
         return sorted(named, key=_in_order) or _none(address)
 
 
@@ -87,10 +87,12 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
 
     formats: dict[Format, list[str]] = {}
     for parent, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = filter(_is_data, folders)
+        folders[:] = (each for each in folders if _is_data(each, format))
         # Links may lead back to where they are.
         left_out += filter(os.path.islink, (str(PurePath(parent, name)) for name in folders))
-        for name in filter(_is_data, names):
+        for name in names:
+            if not _is_data(name, format):
+                continue
             path = str(PurePath(parent, name))
             try:
                 formats.setdefault(format or format_of(path), []).append(path)
@@ -104,9 +106,12 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
     return sorted(*formats.values(), key=_in_order)
 
 
-def _is_data(path: str) -> bool:
+def _is_data(path: str, format: Format | None) -> bool:
     """Return whether a file holds data; programs such as Spark put other files beside it."""
     name = PurePath(path).name
+    if format == "file":
+        # Any name may be that of a text; one is that of a list of ours.
+        return not name.startswith((".", "_removed."))
     about = name in ABOUT or name.partition(".")[0].upper() == "README"
     cache = name.startswith("cache-") and name.endswith(".arrow")
     ending = (".crc", ".dead-letter.jsonl")

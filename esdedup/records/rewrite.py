@@ -67,16 +67,16 @@ def rewrite(
 
     The file is packed as its ending requests, and has its name when it is whole. Of several files
     with a header or a byte order mark only the first keeps it, and a last line without a line feed
-    gets one. Raises UsageError if the formats, headers or columns of the files differ, or if one of
-    several is a JSON array; InputError if a file can't be read or lacks a record, or its encoding
-    doesn't allow removing lines; StoreError if the target can't be written.
+    gets one. Of the format "file" there is one source, which is written if it stays, and then not
+    synced to the disk. Raises UsageError if the headers or columns of the files differ, or if one
+    of several is a JSON array; InputError if a file can't be read or lacks a record, or its
+    encoding doesn't allow removing lines; StoreError if the target can't be written.
     """
     first = sources[0].path
-    kinds = {format or format_of(each.path) for each in sources}
-    if len(kinds) > 1:
-        raise UsageError(f"{target}: one file can't hold {' and '.join(sorted(kinds))}")
-    (kind,) = kinds
-    with _target(target, first) as out:
+    kind = format or format_of(first)
+    if kind == "file" and not sources[0].kept.all():
+        return
+    with _target(target, first, sync=kind != "file") as out:
         if len(sources) == 1 and sources[0].kept.all() and _packing(first) == _packing(target):
             with open_file(first) as file:
                 shutil.copyfileobj(file, out)
@@ -88,12 +88,12 @@ def rewrite(
 
 
 @contextmanager
-def _target(target: str, like: str) -> Iterator[IO[bytes]]:
+def _target(target: str, like: str, sync: bool) -> Iterator[IO[bytes]]:
     """Open the file to write, with the permissions of another, or standard output."""
     if target == STDIN:
         yield sys.stdout.buffer
         return
-    with written_whole(path_of(target), path_of(like)) as file:
+    with written_whole(path_of(target), path_of(like), sync=sync) as file:
         yield file
 
 

@@ -41,11 +41,14 @@ class _Written(io.BufferedWriter):
 
 
 @contextmanager
-def written_whole(path: Path, mode_of: Path | None = None) -> Iterator[IO[bytes]]:
+def written_whole(
+    path: Path, mode_of: Path | None = None, *, sync: bool = True
+) -> Iterator[IO[bytes]]:
     """Open a private file to write, which gets its name when all of it is on the disk.
 
     path: also at an address (`records.streams.path_of`). mode_of: a file whose permissions it gets;
-    by default those of the one that it replaces. Raises StoreError if it can't be written.
+    by default those of the one that it replaces. sync: if False, `os.sync` must follow, which takes
+    less time for many files. Raises StoreError if it can't be written.
     """
     if hasattr(path, "fs"):
         with _uploaded(path) as file:
@@ -60,9 +63,11 @@ def written_whole(path: Path, mode_of: Path | None = None) -> Iterator[IO[bytes]
                 shutil.copymode(like, beside)
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         beside.replace(path)
-        sync_folder(path.parent)
+        if sync:
+            sync_folder(path.parent)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
     finally:

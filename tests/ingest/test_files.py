@@ -173,3 +173,55 @@ def test_a_failed_first_try_leaves_the_index_free(place: Place) -> None:
         assert [match.id for match in index.similar(SAME)] == ["a"]
         with pytest.raises(esdedup.SchemeMismatch):
             esdedup.open(place.target, place.index, text_field="title").create()
+
+
+def test_each_file_is_one_document() -> None:
+    contents = {
+        "in/README": b"what these files are, and where they are from",
+        "in/a/_10.py": f"{SAME}\n\r\n{SAME}".encode(),
+        "in/a/_9.py": f"{SAME}\n\n{SAME}".encode(),
+        "in/b.gz": gzip.compress(CHINESE.encode()),
+        "in/c.text": CHINESE.encode(),
+        "in/empty": b"",
+        "in/latin.txt": "les élèves".encode("latin-1"),
+        "in/wide.txt": CHINESE.encode("utf-16"),
+        "in/.hidden": SAME.encode(),
+    }
+    Path("in/a").mkdir(parents=True)
+    for name, content in contents.items():
+        Path(name).write_bytes(content)
+    for workers in ("1", "2"):
+        done = run_command("pairs", "in", "--format", "file", "--workers", workers, "--json")
+        found = {(pair["left"], pair["right"]) for pair in done.json}
+        assert (done.status, found) == (
+            1,
+            {("in/a/_9.py", "in/a/_10.py"), ("in/b.gz", "in/c.text")},
+        )
+    bad = {each["file"]: each["reason"] for each in letters()}
+    assert bad == {
+        "in/latin.txt": "byte 0xe9 is not valid UTF-8; name another encoding by --encoding, such as"
+        " latin-1 or gb18030",
+        "in/wide.txt": "it is UTF-16, not UTF-8: --encoding utf-16",
+    }
+    for change in ("", "!"):
+        # A file that has changed is its document anew.
+        Path("in/c.text").write_text(CHINESE + change, "utf-8")
+        done = run_command("index", "in", "--format", "file", "--json")
+        assert (done.json[0]["failed"], done.json[0]["read"]) == (2, 8)
+        with esdedup.open() as index:
+            assert index.get("in/c.text").source["text"] == CHINESE + change
+            assert index.statistics().documents == 6
+    done = run_command("dedup", "in", "--format", "file", "-o", "out", "--json")
+    assert (done.status, done.json[0]["removed"]) == (1, 2)
+    names = sorted(
+        str(each.relative_to("out")) for each in Path("out").rglob("*") if each.is_file()
+    )
+    assert names == ["README", "_removed.jsonl.zst", "a/_9.py", "b.gz", "empty"]
+    assert all(
+        Path("out", each).read_bytes() == contents[f"in/{each}"] for each in names if each[0] != "_"
+    )
+    again = run_command("dedup", "out", "--format", "file", "--dry-run", "--json")
+    assert (again.json[0]["documents"], again.json[0]["removed"]) == (4, 0)
+    for out in ("one.jsonl", "-"):
+        wrong = run_command("dedup", "in", "--format", "file", "-o", out)
+        assert (wrong.status, "name a folder" in wrong.err) == (2, True)

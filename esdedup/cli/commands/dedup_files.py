@@ -84,13 +84,15 @@ def dedup_files(
             raise UsageError(f"{both[0]}: it is named in --against too")
         if corpus.update and len(indices) != 1:
             raise UsageError("--update requires one index in --against")
-        targets = [] if out is None else targets_of(arguments, files, out)
+        targets = [] if out is None else targets_of(arguments, files, out, of.format)
         stamps = [*map(stamp, files)]
         reading = reading_of(grouping, scheme_in(of.scheme), text_fields)
         job = {
             **grouping.to_json(),
             "scheme": reading.meta.scheme.id,
             "text fields": [*reading.meta.text_fields],
+            "format": of.format,
+            "encoding": of.encoding,
             "output": out,
             "against": corpus.against,
             "state of files": digest_of([files, stamps, [*map(stamp, others)]]),
@@ -130,7 +132,8 @@ def dedup_files(
                 write_table(path, found)
         if corpus.update and out is not None:
             index = indices[0]
-            chunks = of.chunks(targets, text_fields, lambda _: None)
+            written = [each for each in dict.fromkeys(targets) if Path(each).exists()]
+            chunks = of.chunks(written, text_fields, lambda _: None)
             added = index.ingest(chunks, letters, workers=of.workers, id_field=of.id_field)
             index.store.refresh()
             message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")

@@ -196,8 +196,6 @@ def test_several_files_become_one(
     ]
     with pytest.raises(UsageError, match="its encoding differs"):
         rewrite(wide, str(tmp_path / "two"), None, "utf-16")
-    with pytest.raises(UsageError, match="one file can't hold csv and text"):
-        rewrite([some[0], wide[0]], str(tmp_path / "two"))
     assert not (tmp_path / "two").exists()
 
 
