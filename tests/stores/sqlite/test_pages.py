@@ -9,11 +9,29 @@ from esdedup.stores.sqlite import pages
 from esdedup.stores.sqlite.pages import Postings
 
 
-def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "_PAGES_AT_ONCE", 7)
+def new_list() -> Postings:
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute('CREATE TABLE "runs"(list TEXT, run INT, entries INT, PRIMARY KEY(list, run))')
-    chance, postings = np.random.default_rng(4), Postings(db, "minhash", '"{}"'.format)
+    return Postings(db, "minhash", '"{}"'.format)
+
+
+def test_merged_runs_leave_few_free_pages() -> None:
+    chance, postings = np.random.default_rng(4), new_list()
+    for step in range(9):
+        tokens = chance.integers(0, 1 << 34, 50_000, np.uint64)
+        documents = np.arange(tokens.size, dtype=np.uint64) + np.uint64(step * tokens.size)
+        postings.add([(tokens, documents)], more=step < 8)
+    assert len(postings._filled()) == 1
+    free, pages = (
+        postings.db.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("freelist_count", "page_count")
+    )
+    assert free < pages / 4
+
+
+def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_PAGES_AT_ONCE", 7)
+    chance, postings = np.random.default_rng(4), new_list()
     held = np.empty((0, 2), np.uint64)
     for step in range(60):
         # One token of all documents, few of many, and others of any width.
