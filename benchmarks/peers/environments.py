@@ -22,6 +22,15 @@ PACKAGES = {
     "lance": ("pylance==14.0.2",),
     # Apart, because it holds many packages back.
     "text-dedup": ("text-dedup==0.4.0",),
+    # xxhash 4 refuses the strings that it hashes.
+    "datatrove": (
+        "datatrove[io]==0.10.1",
+        "nltk==3.10.4",
+        "regex==2026.11.19",
+        "spacy==3.8.18",
+        "tokenizers==0.23.3",
+        "xxhash==3.8.2",
+    ),
 }
 
 

@@ -1,0 +1,64 @@
+"""Peers of corpus.py, in environments of their own.
+
+    python inside/peer_corpus.py datatrove SHARDS OUT WORKERS
+    python inside/peer_corpus.py read-text-dedup OUT KEPT
+
+datatrove: its pipeline of MinHash, on this machine, shards to shards. read-text-dedup: write the
+ids that its command kept, one a line.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+
+def by_datatrove(shards: str, out: str, workers: str) -> None:
+    from datatrove.executor import LocalPipelineExecutor
+    from datatrove.pipeline.dedup import (
+        MinhashDedupBuckets,
+        MinhashDedupCluster,
+        MinhashDedupFilter,
+        MinhashDedupSignature,
+    )
+    from datatrove.pipeline.dedup.minhash import MinhashConfig
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.writers import JsonlWriter
+
+    # As wide as esdedup's bands: 1 - (1 - 0.8 ** 6) ** 25 = 0.9995.
+    config = MinhashConfig(n_grams=3, num_buckets=25, hashes_per_bucket=6)
+    tasks, work = len([*Path(shards).iterdir()]), f"{out}.work"
+    stages = [
+        (tasks, [JsonlReader(shards), MinhashDedupSignature(f"{work}/sigs", config)]),
+        (25, [MinhashDedupBuckets(f"{work}/sigs", f"{work}/buckets", config=config)]),
+        (1, [MinhashDedupCluster(f"{work}/buckets", f"{work}/remove", config=config)]),
+        (
+            tasks,
+            [
+                JsonlReader(shards),
+                MinhashDedupFilter(f"{work}/remove"),
+                JsonlWriter(out, "${rank}.jsonl", compression=None),
+            ],
+        ),
+    ]
+    for number, (count, pipeline) in enumerate(stages):
+        LocalPipelineExecutor(
+            pipeline,
+            tasks=count,
+            workers=min(count, int(workers)),
+            logging_dir=f"{work}/logs{number}",
+        ).run()
+
+
+def read_text_dedup(out: str, kept: str) -> None:
+    from datasets import load_from_disk
+
+    ids = load_from_disk(out)["id"]
+    Path(kept).write_text("".join(f"{id}\n" for id in ids), "utf-8")
+
+
+if __name__ == "__main__":
+    calls: dict[str, Callable[..., None]] = {
+        "datatrove": by_datatrove,
+        "read-text-dedup": read_text_dedup,
+    }
+    calls[sys.argv[1]](*sys.argv[2:])
