@@ -4,6 +4,7 @@ import difflib
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import UnionType
@@ -24,6 +25,8 @@ _PLAIN: dict[str, tuple[type, str]] = {
     "Path": (os.PathLike, "a path"),
 }
 """Plain types by their annotation, with their names in messages."""
+_SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def check_type(name: str, value: object, annotation: str) -> None:
@@ -85,6 +88,14 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
             near = difflib.get_close_matches(name, known, 1)
             listed = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
             raise UsageError(f"there is no argument {name!r}: {listed}")
+
+
+def size(text: str | int) -> int:
+    """Return the bytes of a size such as 256MB; a KB is 1024 bytes. Raises UsageError."""
+    found = _SIZE.fullmatch(str(text).strip())
+    if found is None or not int(found[1]):
+        raise UsageError(f"{text!r} is not a size such as 256MB or 1GB")
+    return int(found[1]) << _UNITS[found[2].upper()]
 
 
 def check_list(name: str, values: object) -> None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.index import Index
 from esdedup.ingest.parallel import in_order
@@ -35,6 +36,8 @@ _SAMPLES = 10
 _EXCERPT = 1_000
 """Characters of a text in a sample."""
 _ROWS_AT_ONCE = 1 << 18
+_BYTES, _BYTES_A_DOCUMENT = 192 << 20, 60
+"""Memory, and more for each document, besides what is sorted and compared at once."""
 
 
 def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[str]) -> Reading:
@@ -226,10 +229,24 @@ class CorpusReport:
 
 
 def find_removed(
-    corpus: Corpus, reading: Reading, grouping: Grouping, step: OnStep
+    corpus: Corpus,
+    reading: Reading,
+    grouping: Grouping,
+    step: OnStep,
+    max_memory: int | None = None,
 ) -> tuple[Removed, CorpusReport]:
-    """Find the duplicates, unless an earlier run has found them."""
+    """Find the duplicates, unless an earlier run has found them.
+
+    max_memory: in bytes; the result does not depend on it. Raises UsageError if it is too small for
+    the number of documents.
+    """
     folder, state = corpus.folder, corpus.folder.state() or {}
+    if max_memory is not None:
+        taken = _BYTES + _BYTES_A_DOCUMENT * corpus.rows.size
+        if max_memory <= taken:
+            least = f"{(taken >> 20) + 1}MB"
+            raise UsageError(f"--max-memory: {corpus.rows.size:,} documents require {least}")
+        reading = replace(reading, memory=max_memory - taken)
     if "report" not in state:
         reading = replace(reading, earlier=corpus.first)
         columns = folder.columns(reading)

@@ -1,23 +1,10 @@
 """The settings of a proxy, which are the options of `esdedup proxy`."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from esdedup.arguments import setting
-from esdedup.exceptions import UsageError
-
-_SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
-
-
-def size(text: str | int) -> int:
-    """Return the bytes of a size such as 256MB; a KB is 1024 bytes. Raises UsageError."""
-    found = _SIZE.fullmatch(str(text).strip())
-    if found is None or not int(found[1]):
-        raise UsageError(f"{text!r} is not a size such as 256MB or 1GB")
-    return int(found[1]) << _UNITS[found[2].upper()]
+from esdedup.arguments import setting, size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE
@@ -111,6 +112,28 @@ def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
     assert "similarity" in done.out
     assert {path.name for path in Path().iterdir()} == {"in"}
     assert run_command("dedup", "in").status == 2
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--keep", "longest"], ["--keep", "last", "--method", "components"]]
+)
+def test_the_result_does_not_depend_on_memory(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 50)
+    monkeypatch.setattr("esdedup.corpus.corpus._BYTES", 0)
+    files = [Path("out", *file.parts[1:]) for file in shards()]
+    files.append(Path("out/_removed.jsonl.zst"))
+    # A dozen rows are sorted at once, five pairs are compared, and two texts are read.
+    found = []
+    for memory in ([], ["--max-memory", "12KB"]):
+        assert run_command("dedup", "in", "-o", "out", *options, *memory).status == 0
+        found.append(lines_in(files))
+        shutil.rmtree("out")
+    assert found[0] == found[1]
+    assert len(found[0][-1]) > 50
+    few = run_command("dedup", "in", "-o", "out", "--max-memory", "10KB")
+    assert (few.status, "180 documents require" in few.err) == (2, True)
 
 
 def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from typer import Exit
 
 from esdedup import Connection, Grouping, Index, UsageError, open
-from esdedup.arguments import setting
+from esdedup.arguments import setting, size
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target, scheme_in
@@ -57,6 +57,14 @@ class CorpusOptions:
         None, "Folder to resume from.", rare=True, show_default="OUTPUT.work"
     )
     dry_run: bool = options.dry_run()
+    max_memory: int | None = setting(
+        None,
+        "Memory to stay within; more is faster.",
+        parser=size,
+        metavar="SIZE",
+        rare=True,
+        show_default="2GB, and 60 bytes a document",
+    )
 
 
 def dedup_files(
@@ -121,7 +129,7 @@ def dedup_files(
             workers=of.workers,
             on_read=progress.show,
         )
-        found, report = find_removed(read, reading, grouping, progress.step)
+        found, report = find_removed(read, reading, grouping, progress.step, corpus.max_memory)
         if out is not None:
             done, total = 0, int(read.counts[read.earlier :].sum())
             for records in write_shards(found, files, targets, stamps, of.format, of.encoding):
