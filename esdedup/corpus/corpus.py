@@ -224,8 +224,8 @@ class CorpusReport:
     words_removed: int
     recall: float | None
     capped: Capped
-    largest: list[dict[str, Any]]
-    samples: list[dict[str, Any]]
+    largest: Sequence[dict[str, Any]] = ()
+    samples: Sequence[dict[str, Any]] = ()
 
 
 def find_removed(

@@ -7,17 +7,17 @@ that is missing.
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 import xxhash
 
-from esdedup.corpus.corpus import Removed
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN, path_of
+from esdedup.text.arrays import I64, Mask
 
 
 def is_one_file(out: str) -> bool:
@@ -70,7 +70,7 @@ def stamp(path: str) -> str:
 
 
 def write_shards(
-    removed: Removed,
+    shares: Iterable[tuple[I64, Mask]],
     files: Sequence[str],
     targets: Sequence[str],
     stamps: Sequence[str],
@@ -79,9 +79,9 @@ def write_shards(
 ) -> Iterator[int]:
     """Write the files that are missing, and yield the number of records of each when it is there.
 
+    shares: of each file, the lines of its records and which of these stay, as of `Corpus.shares`.
     stamps: of the files before they were read. Raises InputError if a file has changed since.
     """
-    shares = removed.corpus.shares(removed.removed)
     every = zip(files, stamps, targets, shares, strict=True)
     for target, some in itertools.groupby(every, lambda each: each[2]):
         sources, before = [], {}

@@ -95,7 +95,7 @@ def rows_in(
             # Each row may refer to a value that is nearly as long as the batch.
             rows = min(most, max(_FEW_ROWS, _SLICE_BYTES // max(1, batch.get_total_buffer_size())))
             for first in range(0, len(batch), rows):
-                yield from _rows(batch[first : first + rows])
+                yield from rows_of(batch[first : first + rows])
             on_bytes(int(read))
 
 
@@ -295,7 +295,7 @@ def _column(schema: Any, path: str) -> str | None:
     return next((name for name in ends if name in schema.names), None)
 
 
-def _rows(batch: Any) -> Iterator[_Row]:
+def rows_of(batch: Any) -> Iterator[_Row]:
     """Yield rows, of which bad ones are found one by one."""
     names = batch.schema.names
     try:

@@ -66,7 +66,9 @@ def _at_address(address: str, format: Format | None) -> list[str]:
             paths = fs.find(inside)
         else:
             return [address] if fs.exists(inside) else _none(address)
-        named = [fs.unstrip_protocol(each) for each in paths if _is_data(each, format)]
+        scheme = address.partition("://")[0]  # A file system may have several: s3 and s3a.
+        every = [fs.unstrip_protocol(each) for each in paths if _is_data(each, format)]
+        named = [f"{scheme}://{each.partition('://')[2]}" for each in every]
         return sorted(named, key=_in_order) or _none(address)
 
 

@@ -1,4 +1,4 @@
-"""All pairs and groups on Spark, from DataFrame to DataFrame: the extra `esdedup[spark]`."""
+"""All pairs and groups on Spark, of DataFrames and of files: the extra `esdedup[spark]`."""
 
 from esdedup.exceptions import MissingExtra
 
@@ -6,10 +6,13 @@ try:
     # PySpark requires pandas for mapInArrow.
     import pandas as _  # noqa: F401
 
+    from esdedup.spark.clean import dedup
     from esdedup.spark.cluster import read_index, write_groups
     from esdedup.spark.groups import groups
     from esdedup.spark.pairs import SparkReport, report_of, similar_pairs
 except ModuleNotFoundError as error:
     raise MissingExtra(f"Spark needs {error.name}: pip install 'esdedup[spark]'") from error
 
-__all__ = ["SparkReport", "groups", "read_index", "report_of", "similar_pairs", "write_groups"]
+__all__ = [
+    "SparkReport", "dedup", "groups", "read_index", "report_of", "similar_pairs", "write_groups",
+]  # fmt: skip

@@ -3,15 +3,13 @@
 A number takes 8 bytes where ids would be shuffled.
 """
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,13 +17,15 @@ from pyspark.sql.window import Window
 
 from esdedup.exceptions import UsageError
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.keep_rule import ABSENT, KeepRule, sort_key, sort_keys
+from esdedup.pairing.file_pairs import ReadChunk, read_chunk
+from esdedup.pairing.keep_rule import ABSENT, KeepRule, sort_keys
 from esdedup.pairing.strings import Strings
-from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
+from esdedup.records.columnar import rows_of
+from esdedup.records.files import BadRecord, Chunk, Record
+from esdedup.sketch.sketch import NO_TEXT, written_digests
 from esdedup.spark.tables import Batches, JobTables, mapped
-from esdedup.stores.fields import text_at
 
-_SKETCHED = pa.schema(
+SKETCHED = pa.schema(
     {
         "key": pa.binary(),
         "keyed": pa.bool_(),
@@ -34,8 +34,17 @@ _SKETCHED = pa.schema(
         "digest": pa.string(),
         "filled": pa.bool_(),
         "bands": pa.binary(),
+        "words": pa.int64(),
+        "file": pa.int64(),
+        "line": pa.int64(),
+        "own_id": pa.string(),
+        "bad": pa.string(),
     }
 )
+"""Documents, and records that are none, of which the last column has the reason and the record.
+
+Of files, the id is the number of the file and the line, and own_id is that of the record.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,11 +54,13 @@ class Documents:
     table: number (bigint), id, text, digest (strings), filled (boolean: it has words), bands
     (binary: its band hashes, 4 or 8 bytes each).
     copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
+    whole: the table with the rows that are no documents, whose digest is null.
     counts: of `SparkReport`, by name.
     """
 
     table: DataFrame
     copies: DataFrame
+    whole: DataFrame
     counts: dict[str, int]
 
     @property
@@ -69,34 +80,50 @@ def numbered(
     own = {"id": id_field, **{f"text {at}": name for at, name in enumerate(text_fields)}}
     if keep.field is not None:
         own["keep"] = keep.field
-    chosen = df.select(*(df[f"`{name.replace('`', '``')}`"].alias(to) for to, name in own.items()))
-    made = partial(_sketched, reading, [name for name in own if name.startswith("text")])
-    # Written before the sort: Spark samples the rows that it sorts, and would sketch them twice.
-    sketches = tables.kept("sketched", mapped(chosen, made, from_arrow_schema(_SKETCHED)))
-    # Rows of one id and key come in the order of their texts, whatever the order they were read in.
-    ordered = sketches.sort("key", "digest").drop("key")
-    whole = tables.kept("documents", ordered.withColumn("number", F.monotonically_increasing_id()))
-    tables.remove("tables/sketched")
+    chosen = [_column(df, name).alias(to) for to, name in own.items()]
+    meta = replace(reading.meta, text_fields=(*(name for name in own if name.startswith("text")),))
+    named = replace(reading, meta=meta, keep=replace(keep, field=keep.field and "keep"))
+    rows = mapped(df.select(*chosen), partial(_sketched, named), from_arrow_schema(SKETCHED))
+    return in_precedence(rows, keep, tables)
+
+
+def _column(df: DataFrame, name: str) -> Column:
+    """Return a column. Times become numbers, since their texts do not sort by time."""
+    column = df[f"`{name.replace('`', '``')}`"]
+    return (
+        F.unix_micros(column) if isinstance(df.schema[name].dataType, T.TimestampType) else column
+    )
+
+
+def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Documents:
+    """Number documents. sketches: columns of `SKETCHED`, and any others."""
+    if (whole := tables.saved("documents")) is None:
+        # Written before the sort: Spark samples the rows that it sorts, and would sketch them
+        # twice.
+        sketches = tables.kept("sketched", sketches)
+        # Rows of one id and key come in the order of their texts, whatever order they are read in.
+        rows = sketches.sort("key", "digest").drop("key")
+        whole = tables.kept("documents", rows.withColumn("number", F.monotonically_increasing_id()))
+        tables.remove("tables/sketched")
     wordless = F.count_if(F.expr("not filled"))
     figures = [F.count("*"), F.count("digest"), F.countDistinct("id"), wordless, F.max("keyed")]
     counted = whole.agg(*figures).first()
     assert counted is not None
-    rows, found, count, without_words, keyed = counted
+    rows_read, found, count, without_words, keyed = counted
     if count and keep.by == "field" and not keyed:
         raise UsageError(f"keep {keep}: no document has a number or a text in that field")
     usable = whole.where("digest is not null")
     if found > count:
         by_id = Window.partitionBy("id").orderBy(F.desc("number"))
         usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
-        usable = tables.kept("once", usable)
+        usable = tables.kept("once", usable.drop("place"))
     # Documents whose text an earlier one has, except for texts without a character.
     texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest")
     several = texts.groupBy("digest").agg(F.min("number").alias("first"), F.count("*").alias("of"))
     both = texts.join(several.where("of > 1").drop("of"), "digest")
     copies = tables.kept("copies", both.where("number != first").select("number", "first"))
-    table = usable.select("number", "id", "text", "digest", "filled", "bands")
-    counts = {"documents": count, "left_out": rows - found, "repeated": found - count}
-    return Documents(table, copies, {**counts, "without_words": without_words})
+    counts = {"documents": count, "left_out": rows_read - found, "repeated": found - count}
+    return Documents(usable, copies, whole, {**counts, "without_words": without_words})
 
 
 def _check_columns(
@@ -115,51 +142,40 @@ def _check_columns(
             raise UsageError(f"column {name!r} is {kinds[name].simpleString()}: use strings")
 
 
-def _sketched(
-    reading: Reading, text_fields: Sequence[str], batches: Iterable[pa.RecordBatch]
-) -> Batches:
-    """Sketch the documents of record batches; those without id or text become nulls."""
+def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Sketch the rows of record batches."""
     for batch in batches:
-        rows = batch.to_pylist()
-        found = [text_at(row, text_fields) for row in rows]
-        usable = [
-            (str(row["id"]), text, row)
-            for row, text in zip(rows, found, strict=True)
-            if text is not None and row["id"] not in (None, "")
+        records = [
+            Record("", line, row) if isinstance(row, dict) else BadRecord("", line, *row)
+            for line, row in enumerate(rows_of(batch), 1)
         ]
-        ids, texts = [id for id, _, _ in usable], [text for _, text, _ in usable]
-        keys = [_keep_key(reading.keep, row.get("keep"), text) for _, text, row in usable]
-        scheme = reading.compared.scheme
-        if reading.sketch is None:
-            digests = normalised_digests(texts, scheme.normalisation)[1]
-            filled, bands = [True] * len(texts), [b""] * len(texts)
-        else:
-            sketches = sketch(texts, scheme)
-            digests, filled = sketches.digests, sketches.filled.tolist()
-            values = sketches.values[reading.sketch.name].astype(reading.dtype)
-            bands = [row.tobytes() for row in values]
-        columns = {
-            "key": sort_keys(reading.keep, Strings.of(ids), keys),
-            "keyed": [key != ABSENT for key in keys],
-            "id": ids,
-            "text": texts,
-            "digest": digests,
-            "filled": filled,
-            "bands": bands,
-        }
-        yield pa.RecordBatch.from_pydict(columns, schema=_SKETCHED)
-        lost = [pa.nulls(len(rows) - len(usable), field.type) for field in _SKETCHED]
-        yield pa.RecordBatch.from_arrays(lost, schema=_SKETCHED)
+        found = read_chunk(reading, "id", Chunk(partial(list, records)))
+        yield from sketched_records(found, reading.keep)
 
 
-def _keep_key(keep: KeepRule, value: Any, text: str) -> bytes:
-    """Return the bytes to order a document by. value: of the rule's field."""
-    if keep.by == "length":
-        value = len(text)
-    elif isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC).isoformat()
-    elif isinstance(value, date):
-        value = value.isoformat()
-    elif isinstance(value, Decimal):
-        value = float(value)
-    return sort_key(value, keep.last)
+def sketched_records(
+    found: ReadChunk, keep: KeepRule, file: int | None = None, first: bytes = b""
+) -> Batches:
+    """Yield records as `SKETCHED`. file: their number. first: begins the keys of the keep rule."""
+    part, lines = found.part, found.lines[found.lines > 0]
+    assert part.texts is not None
+    keys = [*part.keys.encoded()] or [ABSENT] * lines.size
+    ids = part.ids if file is None else Strings.of(f"{file}:{line}" for line in lines.tolist())
+    columns = {
+        "key": [first + key for key in sort_keys(keep, ids, keys)],
+        "keyed": [key != ABSENT for key in keys],
+        "id": [*ids],
+        "text": [*part.texts],
+        "digest": written_digests([row.tobytes() for row in part.digests]),
+        "filled": part.filled,
+        "bands": [row.tobytes() for row in part.values],
+        "words": part.words,
+        "file": [file] * lines.size,
+        "line": lines,
+        "own_id": [None if file is None else id for id in part.ids],
+        "bad": pa.nulls(lines.size),
+    }
+    yield pa.RecordBatch.from_pydict(columns, schema=SKETCHED)
+    bad = ((each.line, json.dumps([each.reason, each.raw])) for each in found.bad)
+    rows = [{"file": file, "line": line, "bad": written} for line, written in bad]
+    yield pa.RecordBatch.from_pylist(rows, schema=SKETCHED)

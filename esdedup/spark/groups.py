@@ -52,33 +52,54 @@ def groups(
         raise UsageError("Spark does not support split templates")
     names = names_of(text_field)
     scheme = scheme or index_of(df, names)
+    if grouping.exact:
+        meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
+        cheap = meta.scheme.only(meta.scheme.sketches[0])
+        reading = Reading(meta, None, grouping.keep, sketching=cheap)
+    else:
+        reading = reading_of(scheme, grouping.limits, grouping.keep)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
-        if grouping.exact:
-            meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
-            reading = Reading(meta, None, grouping.keep)
-            documents = numbered(df, reading, tables, id_field, names)
-            joined = df.sparkSession.createDataFrame([], _JOINED)
-            report = SparkReport(
-                **documents.counts, capped=Capped(), recall=1.0, basis=reading.basis
+        documents = numbered(df, reading, tables, id_field, names)
+        members, report = members_of(documents, reading, grouping, tables)
+        found = _groups(documents, members, tables)
+    return with_report(found, report, grouping.limits)
+
+
+def members_of(
+    documents: Documents, reading: Reading, grouping: Grouping, tables: JobTables, first: int = 0
+) -> tuple[DataFrame, SparkReport]:
+    """Return the documents that another one represents, and counts.
+
+    Columns: number, head (bigint), similarity (double). first: documents before this number are not
+    compared with each other, so that each may represent later ones.
+    """
+    if grouping.exact:
+        joined = tables.spark.createDataFrame([], _JOINED)
+        report = SparkReport(**documents.counts, capped=Capped(), recall=1.0, basis=reading.basis)
+    else:
+        edges, report = compare(documents, reading, grouping.limits, tables, first)
+        roots = _components(edges)
+        if grouping.method == "components":
+            # The first one of a chain may be less similar than the threshold.
+            pairs = roots.where("number != root").toDF("right", "left")
+            joined = verified(pairs, documents.table, reading.compared.scheme, 0.0)
+            joined = joined.select(
+                F.col("right").alias("number"), F.col("left").alias("head"), "similarity"
             )
         else:
-            reading = reading_of(scheme, grouping.limits, grouping.keep)
-            documents, edges, report = compare(
-                df, reading, grouping.limits, tables, id_field, names
-            )
-            roots = _components(edges)
-            if grouping.method == "components":
-                compared = reading.compared.scheme
-                joined = _by_component(roots, edges, documents.table, compared, tables)
-            else:
-                # Whether a document leads depends on earlier ones of its component, so each
-                # component is processed by one task.
-                roots = roots.withColumnRenamed("number", "left")
-                whole = edges.join(roots, "left").repartition("root")
-                whole = whole.select("left", "right", "similarity")
-                joined = mapped(whole, _followers, _JOINED)
-        found = _groups(documents, joined, tables)
-    return with_report(found, report, grouping.limits)
+            # Whether a document leads depends on earlier ones of its component, so each component
+            # is processed by one task.
+            roots = roots.withColumnRenamed("number", "left")
+            whole = edges.join(roots, "left").repartition("root")
+            joined = mapped(whole.select("left", "right", "similarity"), _followers, _JOINED)
+    joined = tables.kept("members", joined)
+    of_first = joined.withColumnRenamed("number", "first")
+    copies = documents.copies.join(of_first, "first", "left").select(
+        "number",
+        F.coalesce("head", "first").alias("head"),
+        F.coalesce("similarity", F.lit(1.0)).alias("similarity"),
+    )
+    return joined.unionByName(copies), report
 
 
 def _components(edges: DataFrame) -> DataFrame:
@@ -90,21 +111,6 @@ def _components(edges: DataFrame) -> DataFrame:
     join(partition, one, other)
     table = pa.table({"number": vertices, "root": vertices[partition]})
     return edges.sparkSession.createDataFrame(table)
-
-
-def _by_component(
-    roots: DataFrame, edges: DataFrame, documents: DataFrame, scheme: Scheme, tables: JobTables
-) -> DataFrame:
-    """Return the documents that are not the first of their component: number, head, similarity."""
-    joined = roots.where("number != root").withColumnRenamed("root", "head")
-    known = edges.withColumnsRenamed({"left": "head", "right": "number"})
-    joined = tables.kept("joined", joined.join(known, ["head", "number"], "left"))
-    # The first one of a chain may be less similar than the threshold.
-    unknown = joined.where("similarity is null").drop("similarity")
-    pairs = unknown.withColumnsRenamed({"head": "left", "number": "right"})
-    others = verified(pairs, documents, scheme, 0.0)
-    others = others.withColumnsRenamed({"left": "head", "right": "number"})
-    return joined.where("similarity is not null").unionByName(others)
 
 
 def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -122,16 +128,8 @@ def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _groups(documents: Documents, joined: DataFrame, tables: JobTables) -> DataFrame:
-    """Return the documents with their groups. joined: first documents of their text, with heads."""
-    joined = tables.kept("members", joined)
-    of_first = joined.withColumnRenamed("number", "first")
-    copies = documents.copies.join(of_first, "first", "left").select(
-        "number",
-        F.coalesce("head", "first").alias("head"),
-        F.coalesce("similarity", F.lit(1.0)).alias("similarity"),
-    )
-    members = joined.unionByName(copies)
+def _groups(documents: Documents, members: DataFrame, tables: JobTables) -> DataFrame:
+    """Return the documents with their groups. members: of `members_of`."""
     heads = members.select("head").distinct()
     alone = F.lit(None).cast("double").alias("similarity")
     marked = members.unionByName(heads.select(F.col("head").alias("number"), "head", alone))

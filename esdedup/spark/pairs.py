@@ -77,7 +77,8 @@ def similar_pairs(
     names = names_of(text_field)
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
-        documents, edges, report = compare(df, reading, limits, tables, id_field, names)
+        documents = numbered(df, reading, tables, id_field, names)
+        edges, report = compare(documents, reading, limits, tables)
         copies = documents.copies.select(
             F.col("first").alias("left"), F.col("number").alias("right"),
             F.lit(1.0).alias("similarity"), F.lit(True).alias("equal"),
@@ -119,31 +120,25 @@ def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule
 
 
 def compare(
-    df: DataFrame,
-    reading: Reading,
-    limits: Limits,
-    tables: JobTables,
-    id_field: str,
-    text_fields: Sequence[str],
-) -> tuple[Documents, DataFrame, SparkReport]:
-    """Return documents, their similar pairs, and counts.
+    documents: Documents, reading: Reading, limits: Limits, tables: JobTables, first: int = 0
+) -> tuple[DataFrame, SparkReport]:
+    """Return the similar pairs of documents, and counts.
 
     The pairs, left, right (bigint), similarity (double), are of different texts, left < right, by
-    the first document of each text. Raises UsageError for columns that can't be used.
+    the first document of each text. first: number of the first right one.
     """
-    documents = numbered(df, reading, tables, id_field, text_fields)
     sketch = reading.sketch
     assert sketch is not None
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
     pairs, capped = candidate_pairs(documents.compared, reading, limits.max_per_bucket, tables)
-    pairs = sharing(pairs, documents.table, Buckets.of(reading), least)
+    pairs = sharing(pairs.where(f"right >= {first}"), documents.table, Buckets.of(reading), least)
     edges = verified(pairs, documents.table, reading.compared.scheme, limits.least_similarity)
     recall = sketch.recall(unswapped, sketch.tokens, least)
     if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
         recall = None
     report = SparkReport(**documents.counts, capped=capped, recall=recall, basis=reading.basis)
-    return documents, tables.kept("edges", edges), report
+    return tables.kept("edges", edges), report
 
 
 def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from glob import glob
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 from typer import Exit
 
@@ -28,7 +28,10 @@ from esdedup.corpus.shards import (
     write_shards,
 )
 from esdedup.pairing.scan import WorkFolder
+from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.streams import STDIN, name_of, path_of
+
+Engine = Literal["local", "spark"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,11 @@ class CorpusOptions:
         rare=True,
         show_default="OUTPUT/_removed.jsonl.zst",
     )
-    work: Path | None = setting(
+    work: str | None = setting(
         None, "Folder to resume from.", rare=True, show_default="OUTPUT.work"
+    )
+    engine: Engine = setting(
+        "local", "spark: the tasks of a cluster read, compare and write the files.", rare=True
     )
     dry_run: bool = options.dry_run()
     max_memory: int | None = setting(
@@ -84,6 +90,11 @@ def dedup_files(
         raise UsageError("FILES require --output, a folder or a file to write, or --dry-run")
     files = of.named(arguments)
     text_fields = of.text_field or ["text"]
+    if corpus.engine == "spark":
+        with dead_letters(of.dead_letter, "dedup") as letters:
+            report = _on_spark(arguments, files, of, corpus, grouping, out, letters)
+        _finish(report, letters, grouping, out, as_json)
+        return
     with ExitStack() as opened:
         others, indices = _against(corpus, of, target, opened)
         if STDIN in files + others:
@@ -132,7 +143,8 @@ def dedup_files(
         found, report = find_removed(read, reading, grouping, progress.step, corpus.max_memory)
         if out is not None:
             done, total = 0, int(read.counts[read.earlier :].sum())
-            for records in write_shards(found, files, targets, stamps, of.format, of.encoding):
+            shares = found.corpus.shares(found.removed)
+            for records in write_shards(shares, files, targets, stamps, of.format, of.encoding):
                 done += records
                 progress.step("Writing", done, total)
             copy_about(files, targets, out)
@@ -146,6 +158,51 @@ def dedup_files(
             index.store.refresh()
             message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
         folder.remove()
+    _finish(report, letters, grouping, out, as_json)
+
+
+def _on_spark(
+    arguments: list[str],
+    files: list[str],
+    of: FileOptions,
+    corpus: CorpusOptions,
+    grouping: Grouping,
+    out: str | None,
+    letters: DeadLetterFile,
+) -> CorpusReport:
+    """Clean the files in the tasks of Spark."""
+    from esdedup.spark import dedup
+
+    options.refuse(["update", "removed", "workers"], "can't be combined with --engine spark")
+    text_fields, others = of.text_field or ["text"], corpus.against or []
+    if index := next((each for each in others if each.endswith(".db")), None):
+        raise UsageError(f"--against {index}: --engine spark compares with files only")
+    # Checks the names of the fields.
+    of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
+    return dedup(
+        None,
+        arguments,
+        out,
+        against=others,
+        format=of.format,
+        encoding=of.encoding,
+        text_field=text_fields,
+        id_field=of.id_field,
+        scheme=scheme_in(of.scheme),
+        work=corpus.work,
+        dead_letter=letters,
+        grouping=grouping,
+    )
+
+
+def _finish(
+    report: CorpusReport,
+    letters: DeadLetterFile,
+    grouping: Grouping,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Show the report. The exit status is 1 if records were skipped."""
     output.warn_after(report.recall, report.capped, grouping.limits)
     _show(report, grouping, out, as_json)
     if report.failed:
@@ -186,7 +243,7 @@ def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
         return
     # The folder for an address is on this machine.
     name = PurePath(out).name if "://" in (out := str(out)) else out.rstrip("/")
-    with WorkFolder.at(corpus.work or Path(f"{name}.work")) as folder:
+    with WorkFolder.at(Path(corpus.work or f"{name}.work")) as folder:
         try:
             yield folder
         except UsageError:

@@ -1,0 +1,248 @@
+"""Remove duplicates from files on Spark, as `esdedup dedup FILES` does on one machine.
+
+Each file is read by one task and written by another, with the reader and the writer of one machine,
+so that the shards are the same. Only pairs and groups are found by Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from esdedup import exceptions
+from esdedup.arguments import accepts, from_settings
+from esdedup.corpus.corpus import CorpusReport, Removed, reading_of
+from esdedup.corpus.shards import (
+    check_absent,
+    copy_about,
+    digest_of,
+    is_one_file,
+    stamp,
+    targets_of,
+    write_shards,
+)
+from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.file_pairs import read_chunk
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.files import BadRecord, Format, chunks_in
+from esdedup.records.paths import files_named
+from esdedup.records.streams import name_of
+from esdedup.sketch.scheme import Scheme
+from esdedup.spark.documents import SKETCHED, Documents, in_precedence, sketched_records
+from esdedup.spark.groups import members_of
+from esdedup.spark.tables import Batches, JobTables, mapped
+from esdedup.stores.mapping import TextFields, names_of
+
+_OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """The files of a job, and how its tasks read and write them.
+
+    earlier: so many of the files are only compared with. targets, stamps: of all files.
+    """
+
+    files: Sequence[str]
+    earlier: int
+    targets: Sequence[str]
+    stamps: Sequence[str]
+    reading: Reading
+    id_field: str | None
+    format: Format | None
+    encoding: str | None
+
+    def numbers(self, spark: SparkSession, start: int = 0) -> DataFrame:
+        """Return the numbers of the files from `start`, as `file`, each in a task of its own."""
+        numbers = spark.range(start, len(self.files), 1, len(self.files) - start)
+        return numbers.withColumnRenamed("id", "file")
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Yield the records of the files of some numbers, as `_READ`."""
+        columns = [*self.reading.meta.text_fields, self.id_field or "id"]
+        columns += self.reading.keep.paths([])
+        for batch in batches:
+            for number in batch.column("file").to_pylist():
+                path = self.files[number]
+                # Documents to compare with precede all others.
+                first = bytes([number >= self.earlier])
+                for chunk in chunks_in(path, self.format, None, self.encoding, columns):
+                    found = read_chunk(self.reading, self.id_field, chunk)
+                    yield from sketched_records(found, self.reading.keep, number, first)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Write files, and yield their numbers. batches: file, and signed lines of its records."""
+        for batch in batches:
+            numbers = batch.column("file").to_pylist()
+            for file, given in zip(numbers, batch.column("lines"), strict=True):
+                lines = np.array(given.values if given.is_valid else [], np.int64)
+                lines = lines[np.argsort(np.abs(lines))]
+                share = (np.abs(lines), lines > 0)
+                path, target = [self.files[file]], [self.targets[file]]
+                how = self.format, self.encoding
+                for _ in write_shards([share], path, target, [self.stamps[file]], *how):
+                    yield batch.select(["file"])
+
+
+@accepts(Grouping)
+def dedup(
+    spark: SparkSession | None,
+    inputs: Sequence[str],
+    out: str | None,
+    *,
+    against: Sequence[str] = (),
+    format: Format | None = None,
+    encoding: str | None = None,
+    text_field: TextFields = "text",
+    id_field: str | None = None,
+    scheme: Scheme | None = None,
+    work: str | None = None,
+    dead_letter: DeadLetter = lambda record: None,
+    grouping: Grouping | None = None,
+    **options: Any,
+) -> CorpusReport:
+    """Write files again without duplicates, each under its name in the folder `out`.
+
+    The documents that are removed are in `out`/_removed.parquet. The same call again resumes one
+    that failed. All executors must reach the files.
+
+    spark: None for the session of `spark-submit`. inputs: files, folders and patterns. out: None to
+    write nothing. against: files to compare with. work: the folder of the intermediate tables'
+    folder, by default that of `out`. dead_letter: called on the driver with each record that can't
+    be used. grouping, options: as of `groups`.
+
+    Raises UsageError for wrong arguments and for files that exist, InputError for files that can't
+    be read or that change meanwhile, and the errors of Spark.
+    """
+    grouping, texts = from_settings(Grouping, options, grouping), names_of(text_field)
+    reading = reading_of(grouping, scheme, texts)
+    if grouping.split_templates or reading.metric != "jaccard":
+        raise UsageError("Spark does not support split templates and Hamming distance")
+    spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()
+    if spark.conf.get("spark.speculation", "false") == "true":
+        raise UsageError("two tasks may write one file: set spark.speculation to false")
+    if out is not None and is_one_file(out):
+        raise UsageError(f"{out}: Spark writes a file for each file: name a folder")
+    inputs, others = [*map(_absolute, inputs)], [*map(_absolute, against)]
+    files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
+    if both := sorted({*files} & {*others}):
+        raise UsageError(f"{both[0]}: it is named in against too")
+    targets = [] if out is None else targets_of(inputs, files, out := _absolute(out))
+    stamps = [*map(stamp, others + files)]
+    shards = _Shards(
+        others + files, len(others), others + targets, stamps, reading, id_field, format, encoding
+    )
+    name = None
+    if out is not None:
+        folder, _, last = out.rstrip("/").rpartition("/")
+        job = [grouping.to_json(), reading.meta.scheme.id, texts, id_field, encoding, format]
+        name = f"{last}.work-{digest_of([*job, targets, len(others), shards.files, stamps])}"
+        work = folder if work is None else work
+    with _naming(), JobTables.of(spark, work and _address(work), "removed", name) as tables:
+        if tables.saved("shards") is None:
+            check_absent(targets)
+        read = mapped(shards.numbers(spark), shards.read, from_arrow_schema(SKETCHED))
+        documents, is_own = in_precedence(read, reading.keep, tables), F.col("file") >= len(others)
+        first = _first(documents.table.where(is_own).agg(F.min("number")))[0] or 0
+        members, found = members_of(documents, reading, grouping, tables, first)
+        members = tables.kept("grouped", members)
+        every = documents.whole.join(members.select("number", "head"), "number", "left")
+        by_file = tables.kept("shards", every.groupBy("file").agg(*_figures()))
+        removed = members.where(F.col("number") >= first)
+        if out is not None:
+            own = shards.numbers(spark, len(others)).join(by_file, "file", "left")
+            own = own.select("file", "lines").repartition(len(files))
+            mapped(own, shards.write, "file bigint").collect()
+            copy_about(files, targets, out)
+            listed = _listed(removed, documents, shards.files)
+            listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
+        bad = documents.whole.where("bad is not null").select("file", "line", "bad")
+        for file, line, written in bad.sort("file", "line").toLocalIterator():
+            reason, raw = json.loads(written)
+            dead_letter(BadRecord(name_of(shards.files[file]), line, raw, reason))
+        sums = [F.sum(F.col(each) * is_own.cast("int")).alias(each) for each in by_file.columns[3:]]
+        counts = _first(by_file.agg(F.sum("failed").alias("failed"), *sums)).asDict()
+        earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
+        report = CorpusReport(
+            documents=counts["kept"] + counts["removed"],
+            **counts,
+            against=removed.join(earlier, "head").count(),
+            groups=members.select("head").distinct().count(),
+            recall=found.recall,
+            capped=found.capped,
+        )
+        tables.remove("")
+    return report
+
+
+def _figures() -> list[Column]:
+    """Return the signed lines of the records of a file, and what is counted of them."""
+    document, gone = F.col("digest").isNotNull(), F.col("head").isNotNull()
+    line, stays = F.col("line"), document & ~gone
+    found = [F.collect_list(F.when(stays, line).otherwise(-line)).alias("lines")]
+    found.append(F.count_if(~document).alias("failed"))
+    for name, some in (("kept", stays), ("removed", gone)):
+        sizes = {"": F.lit(1), "bytes_": F.octet_length("text"), "words_": F.col("words")}
+        found += [F.sum(F.when(some, n).otherwise(0)).alias(of + name) for of, n in sizes.items()]
+    return found
+
+
+def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> DataFrame:
+    """Return the columns of `Removed`. removed: number, head, similarity."""
+    names = removed.sparkSession.createDataFrame(
+        [*enumerate(map(name_of, files))], ["file", "name"]
+    )
+    named = documents.table.join(names, "file")
+    for key, prefix in (("number", ""), ("head", "original_")):
+        own = {
+            "number": key,
+            "file": f"{prefix}at",
+            "name": f"{prefix}file",
+            "line": f"{prefix}line",
+        }
+        own |= {"own_id": f"{prefix}id"}
+        columns = [F.col(name).alias(to) for name, to in own.items()]
+        removed = removed.join(named.select(*columns), key)
+    removed = removed.withColumn("distance", F.lit(None).cast("bigint"))
+    return removed.sort("at", "line").select(*Removed.columns)
+
+
+def _first(table: DataFrame) -> Row:
+    row = table.first()
+    assert row is not None
+    return row
+
+
+def _absolute(path: str) -> str:
+    """Return a path that is valid in other folders."""
+    return path if "://" in path else str(Path(path).absolute())
+
+
+def _address(path: str) -> str:
+    """Return a path that is valid whatever file system Spark uses by default."""
+    return path if "://" in path else f"file://{_absolute(path)}"
+
+
+@contextmanager
+def _naming() -> Iterator[None]:
+    """Raise the error of ours that ended a task."""
+    try:
+        yield
+    except PySparkException as error:
+        if found := _OF_A_TASK.search(str(error)):
+            raise getattr(exceptions, found[1])(found[2]) from error
+        raise

@@ -1,0 +1,154 @@
+"""Files that Spark cleans are those of one machine, byte for byte."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrameWriter, SparkSession
+
+import esdedup.spark
+from benchmarks.lib.planted import planted
+from esdedup import StoreError, UsageError
+from esdedup.records.files import BadRecord
+from tests.helpers.commands import run_command, write_lines
+
+# One process starts Spark.
+pytestmark = pytest.mark.xdist_group("spark")
+
+Row = dict[str, Any]
+
+
+def rows(count: int) -> list[Row]:
+    """Documents of which some are similar, some equal, and some have no words or id."""
+    texts = [*planted(count)[0], "🎉", "🎉", "", ""]
+    made: list[Row] = [{"id": f"d{n}", "text": text, "size": n % 7} for n, text in enumerate(texts)]
+    for row in made[::5]:
+        del row["id"]
+    # The same document in several files.
+    return [*made, *made[:40]]
+
+
+def in_thirds(every: Sequence[Row]) -> list[list[Row]]:
+    return [[*every[at::3]] for at in range(3)]
+
+
+def lines(folder: Path) -> list[str]:
+    """Three files of JSON lines, one packed, one without records, and one with bad records."""
+    for number, some in enumerate(in_thirds(rows(300))):
+        # In natural order the last one is third.
+        write_lines(folder / f"{(1, 2, 10)[number]}.jsonl", some)
+    file = folder / "2.jsonl"
+    file.with_suffix(".jsonl.gz").write_bytes(gzip.compress(file.read_bytes()))
+    file.unlink()
+    (folder / "3.jsonl").write_text("\n")
+    write_lines(folder / "4.jsonl", [{"text": "a b c"}, "no JSON \udcff", {"id": "b"}, {"text": 1}])
+    return [str(folder)]
+
+
+def tables(folder: Path) -> list[str]:
+    """Three Parquet files of several row groups."""
+    for number, some in enumerate(in_thirds(rows(300))):
+        pq.write_table(pa.Table.from_pylist(some), folder / f"{number}.parquet", row_group_size=40)
+    return [str(folder / "*.parquet")]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "_removed" not in str(path)
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "options"),
+    [
+        (lines, []),
+        (lines, ["--keep", "highest:size", "--against", "held"]),
+        (tables, ["--keep", "longest", "--method", "components", "-t", "0.6"]),
+        (tables, ["--keep", "last", "--exact"]),
+    ],
+    ids=str,
+)
+def test_shards_are_those_of_one_machine(
+    spark: SparkSession, made: Any, options: list[str], tmp_path: Path
+) -> None:
+    options = [str(tmp_path / each) if each == "held" else each for each in options] + ["--json"]
+    for name in ("in", "held"):
+        Path(name).mkdir()
+    inputs = made(tmp_path / "in")
+    texts = planted(300)[0]
+    held = [{"text": f"{text} more"} for text in texts[::10]]
+    write_lines(Path("held/a.jsonl"), [*held, *held[:3]])
+    local = run_command("dedup", *inputs, "-o", "local", *options)
+    there = run_command("dedup", *inputs, "-o", "there", *options, "--engine", "spark")
+    assert there.status == local.status
+    assert contents(Path("there")) == contents(Path("local"))
+    assert len(contents(Path("there"))) == len([*(tmp_path / "in").iterdir()])
+    no_texts = {"output": "local", "largest": [], "samples": []}
+    assert {**there.json[0], "output": "local"} == {**local.json[0], **no_texts}
+    assert 30 < local.json[0]["removed"] < 300
+    if "--against" in options:
+        assert local.json[0]["against"] > 10
+    # Read by pyarrow, as the name tells other programs that it is no data.
+    (tmp_path / "there/_removed.parquet").rename("removed")
+    listed = pq.read_table("removed").to_pylist()
+    run_command("dedup", *inputs, "-o", "again", *options, "--removed", "removed.parquet")
+    assert listed == pq.read_table("removed.parquet").to_pylist()
+    if made is lines:
+        once = Path("dedup.dead-letter.jsonl").read_text("utf-8").splitlines()
+        assert once[:3] == once[3:6] == once[6:]
+    assert not [*Path().glob("*.work*")]
+
+
+def test_a_run_that_fails_resumes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("in").mkdir()
+    inputs = lines(tmp_path / "in")
+    bad: list[BadRecord] = []
+    whole = esdedup.spark.dedup(spark, inputs, "whole", dead_letter=bad.append)
+    assert len(bad) == whole.failed == 3
+    # A folder where one file is written fails its tasks.
+    Path("out/.10.jsonl.tmp").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"out/10\.jsonl"):
+        esdedup.spark.dedup(spark, inputs, "out")
+    with pytest.raises(UsageError, match="exists: name another"):
+        esdedup.spark.dedup(spark, inputs, "out", threshold=0.7)
+    shutil.rmtree("out/.10.jsonl.tmp")
+    written: list[str] = []
+
+    def noting(self: DataFrameWriter, path: str) -> None:
+        written.append(Path(path).name)
+        self.format("parquet").save(path)
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", noting)
+    assert esdedup.spark.dedup(spark, inputs, "out") == whole
+    # All tables but the last were there.
+    assert written == ["_removed.parquet"]
+    assert contents(Path("out")) == contents(Path("whole"))
+    assert {path.name for path in Path().iterdir()} == {"in", "whole", "out"}
+
+
+def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:
+    write_lines(Path("a.jsonl"), [{"text": "a b c d"}])
+    for options, reason in (
+        (["-o", "b.jsonl"], "b.jsonl: Spark writes a file for each file: name a folder"),
+        (["-o", "-"], "name a folder"),
+        (["-o", "out", "--split-templates"], "does not support split templates"),
+        (["-o", "out", "--against", "all.db"], "compares with files only"),
+        (["-o", "out", "--workers", "2"], "--workers can't be combined with --engine spark"),
+        (["-o", "out", "--text-field", "body"], "name the field of the text by --text-field"),
+    ):
+        done = run_command("dedup", "a.jsonl", "--engine", "spark", *options)
+        assert (done.status, reason in done.err) == (2, True), done.err
+    assert json.loads(Path("a.jsonl").read_text()) == {"text": "a b c d"}
+    done = run_command("dedup", "a.jsonl", "--engine", "spark", "--dry-run", "--json")
+    assert (done.status, done.json[0]["kept"]) == (0, 1)
+    assert {path.name for path in Path().iterdir()} == {"a.jsonl"}
