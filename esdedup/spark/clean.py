@@ -141,7 +141,7 @@ def dedup(
     files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
     if both := sorted({*files} & {*others}):
         raise UsageError(f"{both[0]}: it is named in against too")
-    targets = [] if out is None else targets_of(inputs, files, out := _absolute(out))
+    targets = [] if out is None else targets_of(inputs, files, out := _absolute(out), format)
     stamps = [*map(stamp, others + files)]
     shards = _Shards(
         others + files, len(others), others + targets, stamps, reading, id_field, format, encoding

@@ -173,7 +173,9 @@ def _on_spark(
     """Clean the files in the tasks of Spark."""
     from esdedup.spark import dedup
 
-    options.refuse(["update", "removed", "workers"], "can't be combined with --engine spark")
+    options.refuse(
+        ["update", "removed", "workers", "max_memory"], "can't be combined with --engine spark"
+    )
     text_fields, others = of.text_field or ["text"], corpus.against or []
     if index := next((each for each in others if each.endswith(".db")), None):
         raise UsageError(f"--against {index}: --engine spark compares with files only")
