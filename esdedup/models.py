@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
@@ -121,18 +121,15 @@ class CandidateQuery:
     marks_in: str = FIELD
 
 
-class Candidate(NamedTuple):
-    """A document that shares tokens with a query, and the number of groups it shares."""
-
-    document: Document
-    matched: int
-
-
 @dataclass(frozen=True)
 class Candidates:
-    """Documents, most shared groups first. truncated: there were more than were fetched."""
+    """Documents that share tokens with a query, most shared groups first.
 
-    found: list[Candidate]
+    matched: the number of groups that each shares. truncated: there were more than were fetched.
+    """
+
+    documents: list[Document]
+    matched: list[int]
     truncated: bool
 
 

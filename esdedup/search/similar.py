@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.models import Candidate, CandidateQuery, Candidates, Document, Match, Query, Result
+from esdedup.models import CandidateQuery, Candidates, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
     with_least,
@@ -79,7 +79,7 @@ class _Answer:
     ) -> None:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
-        self.seen.update(each.document.id for each in found.found)
+        self.seen.update(each.id for each in found.documents)
         self.truncated = found.truncated
         kept = self.limits.k if self.limits.threshold is None else None
         every = {each.id: each for each in (*self.near, *matches)}.values()
@@ -87,7 +87,7 @@ class _Answer:
         least = query.least
         if found.truncated:
             # Some that share as many tokens as the last candidate were not fetched.
-            least = found.found[-1].matched + 1
+            least = found.matched[-1] + 1
         # How many similar documents share only stopped tokens depends on the texts.
         if not query.stopped and (kept is None or self.farthest is not None):
             recall = level.recall(self.limits, level.tokens, least, self.farthest)
@@ -128,7 +128,7 @@ def _answers(
         if not asked:
             continue
         found = store.candidates([*asked.values()], limits.candidates)
-        matches = _matches(meta, level, sketches, [*asked], [each.found for each in found], limits)
+        matches = _matches(meta, level, sketches, [*asked], found, limits)
         for row, each, near in zip(asked, found, matches, strict=True):
             answers[row].add(asked[row], level, each, near)
         # Free the candidates before the next level fetches its own.
@@ -144,36 +144,40 @@ def _matches(
     level: Sketch,
     sketches: Sketches,
     rows: Sequence[int],
-    candidates: Sequence[Sequence[Candidate]],
+    candidates: Sequence[Candidates],
     limits: Limits,
 ) -> list[list[Match]]:
     """Return the verified candidates of each query of `rows` within the limits, unordered."""
     matches: list[list[Match]] = [[] for _ in rows]
-    every = [(at, each) for at, some in enumerate(candidates) for each in some]
+    documents = [each for some in candidates for each in some.documents]
     if (sets := sketches.shingles) is None:
-        ours = [each.document.tokens_in(meta.field) for _, each in every]
+        owners = [at for at, some in enumerate(candidates) for _ in some.documents]
+        matched = [each for some in candidates for each in some.matched]
+        ours = [each.tokens_in(meta.field) for each in documents]
         # Another client may have written other tokens.
         stored, whole = stored_values([tokens.get(level.key) for tokens in ours], level)
         kept = np.flatnonzero(whole).tolist()
-        own = sketches.values[level.name][[rows[every[row][0]] for row in kept]]
+        own = sketches.values[level.name][[rows[owners[row]] for row in kept]]
         for row, distance in zip(kept, hamming(stored, own).tolist(), strict=True):
             if distance <= level.distance(limits):
-                at, each = every[row]
+                each = documents[row]
                 others = {name: value for name, value in ours[row].items() if name != level.key}
-                source = {**each.document.source, meta.field: others}
-                matches[at].append(Match(each.document.id, None, distance, each.matched, source))
+                source = {**each.source, meta.field: others}
+                found = Match(each.id, None, distance, matched[row], source)
+                matches[owners[row]].append(found)
         return matches
     # Without a threshold, any shared shingle counts.
     least = limits.threshold or np.finfo(np.float64).tiny
     # Other clients may have removed a text and left its tokens.
-    texts = [text_at(each.document.source, meta.text_fields) or "" for _, each in every]
-    found, first = known_sets(texts, meta.scheme), 0
-    for at, some in enumerate(candidates):
-        similarities = jaccard_with(sets[rows[at]], found.slice(first, first + len(some))).tolist()
-        first += len(some)
-        matches[at] = [
-            Match(each.document.id, value, None, each.matched, each.document.source)
-            for each, value in zip(some, similarities, strict=True)
+    texts = [text_at(each.source, meta.text_fields) or "" for each in documents]
+    theirs, last = known_sets(texts, meta.scheme), 0
+    for row, some, near in zip(rows, candidates, matches, strict=True):
+        first, last = last, last + len(some.documents)
+        similarities = jaccard_with(sets[row], theirs.slice(first, last)).tolist()
+        every = zip(some.documents, similarities, some.matched, strict=True)
+        near += [
+            Match(each.id, value, None, shared, each.source)
+            for each, value, shared in every
             if value >= least
         ]
     return matches
@@ -196,7 +200,7 @@ def _of_equal_text(
     ]
     near, total = sorted(matches, key=_order)[: limits.k], len(matches)
     recall = None if found.truncated else similarity
-    return Result(near, len(found.found), found.truncated, recall, total=total)
+    return Result(near, len(found.documents), found.truncated, recall, total=total)
 
 
 def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:
@@ -204,9 +208,8 @@ def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]
 
     Other clients may have changed or removed a text and left its tokens.
     """
-    documents = [candidate.document for candidate in found.found]
-    texts = [text_at(document.source, meta.text_fields) or "" for document in documents]
-    return [*zip(documents, normalise(texts, meta.scheme.normalisation), strict=True)]
+    texts = [text_at(document.source, meta.text_fields) or "" for document in found.documents]
+    return [*zip(found.documents, normalise(texts, meta.scheme.normalisation), strict=True)]
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:

@@ -93,11 +93,11 @@ def ask(store: Store, wanted: CandidateQuery, limit: int = 100) -> Candidates:
 
 
 def ranked(found: Candidates) -> list[tuple[str, int]]:
-    return [(candidate.document.id, candidate.matched) for candidate in found.found]
+    return [*zip((each.id for each in found.documents), found.matched, strict=True)]
 
 
 def ids_of(found: Candidates) -> list[str]:
-    return sorted(candidate.document.id for candidate in found.found)
+    return sorted(each.id for each in found.documents)
 
 
 def scanned(

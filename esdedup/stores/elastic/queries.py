@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from esdedup.models import MOST_SLICES, Candidate, CandidateQuery, Candidates, Document, Held, Share
+from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, Held, Share
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _SLICES = 4
@@ -150,11 +150,8 @@ def candidates_of(answer: Mapping[str, Any]) -> Candidates:
     """Return the candidates in the answer to a search of `candidates_body`."""
     # OpenSearch leaves out the empty list when it filters the answer.
     hits, total = answer["hits"].get("hits", ()), answer["hits"]["total"]
-    found = [
-        Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
-        for hit in hits
-    ]
-    return Candidates(found, total["relation"] != "eq" or total["value"] > len(found))
+    truncated = total["relation"] != "eq" or total["value"] > len(hits)
+    return Candidates(documents_of(hits), [round(hit["_score"]) for hit in hits], truncated)
 
 
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:

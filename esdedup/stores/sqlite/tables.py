@@ -21,7 +21,6 @@ import numpy as np
 from esdedup.models import (
     FIELD,
     MARKS,
-    Candidate,
     CandidateQuery,
     Candidates,
     tokens_in,
@@ -318,8 +317,7 @@ class Tables:
             every = self.rows.documents([*stored.values()], kept)
             documents = dict(zip(stored, every, strict=True))
             for numbers, met, truncated in best:
-                found = [*map(Candidate, map(documents.__getitem__, numbers), met)]
-                answers.append(Candidates(found, truncated))
+                answers.append(Candidates([documents[each] for each in numbers], met, truncated))
         return answers
 
     def _best(

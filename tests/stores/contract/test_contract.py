@@ -204,7 +204,7 @@ SOURCES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: next(iter(source)))
 def test_fields_come_back_as_they_were(store: Store, source: dict[str, Any]) -> None:
     write(store, [document("1", ["a"], **source)])
-    found = [*store.get(["1"]), ask(store, query("a")).found[0].document]
+    found = [*store.get(["1"]), ask(store, query("a")).documents[0]]
     for each in found:
         # By their text, because 1 == 1.0 == True.
         given = {"text": "text of 1", **source}
@@ -218,7 +218,7 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
     kept = {name: value for name, value in made.tokens.items() if name not in tokens}
     assert set(kept) == {"scheme", "digest"}
     found = ask(store, query(*made.tokens["minhash"]))
-    for each in (*store.get(["1"]), found.found[0].document):
+    for each in (*store.get(["1"]), found.documents[0]):
         assert each.tokens == kept
     paths = [f"{FIELD}.{name}" for name in made.tokens]
     (stored,) = scanned(store, *paths)
@@ -296,13 +296,13 @@ def test_most_groups_come_first_and_as_many_must_meet_as_are_asked_for(store: St
     assert not ask(store, query(*tokens, least=6), limit=3).truncated
     assert ask(store, query(*tokens, least=5), limit=3).truncated
     mixed = [query(*tokens, least=8), query(*tokens), query("0x", "absent", least=2)]
-    assert [len(found.found) for found in store.candidates(mixed, 100)] == [1, 8, 0]
+    assert [len(found.documents) for found in store.candidates(mixed, 100)] == [1, 8, 0]
 
 
 def test_truncation_is_told_exactly(store: Store) -> None:
     write(store, [document(f"d{n}", ["a"]) for n in range(7)])
     found = {limit: ask(store, query("a"), limit) for limit in (100, 8, 7, 6, 1)}
-    assert [len(each.found) for each in found.values()] == [7, 7, 7, 6, 1]
+    assert [len(each.documents) for each in found.values()] == [7, 7, 7, 6, 1]
     assert {limit for limit, each in found.items() if each.truncated} == {1, 6}
     assert not ask(store, query("absent"), 1).truncated
     # The same question has the same answer, where ranks are equal too.
@@ -313,7 +313,7 @@ def test_truncation_is_told_exactly(store: Store) -> None:
     assert (ids_of(others), others.truncated) == ([f"d{n}" for n in (0, 2, 3, 4, 5, 6)], False)
     assert ask(store, query("a", exclude="d1"), limit=5).truncated
     for none in ("absent", ""):
-        assert len(ask(store, query("a", exclude=none)).found) == 7
+        assert len(ask(store, query("a", exclude=none)).documents) == 7
 
 
 def test_a_group_counts_once_whatever_its_token(store: Store) -> None:
@@ -346,14 +346,14 @@ def test_only_originals_where_they_are_asked_for(store: Store) -> None:
     assert ask(store, wanted, limit=2).truncated
     others = CandidateQuery("minhash", [["a"]], exclude="x", originals=True)
     assert ids_of(ask(store, others)) == ["n", "plain"]
-    assert len(ask(store, query("a")).found) == 23
+    assert len(ask(store, query("a")).documents) == 23
 
 
 def test_many_queries_are_answered_in_their_order(store: Store) -> None:
     write(store, [document(f"d{n}", [f"t{n}", "all"]) for n in range(130)])
     mixed = [query("all"), query("absent"), query("t7", "all", exclude="d7"), query("t7")] * 30
     answers = store.candidates(mixed, 130)
-    assert [len(answer.found) for answer in answers] == [130, 0, 129, 1] * 30
+    assert [len(answer.documents) for answer in answers] == [130, 0, 129, 1] * 30
     assert not any(answer.truncated for answer in answers)
     assert store.candidates([], 5) == []
 
@@ -479,7 +479,7 @@ def test_two_that_write_lose_nothing(open_store: OpenStore) -> None:
         expected = sorted(f"{name}-{n}" for n in range(600))
         assert ids_of(ask(stores[0], query(f"of-{name}"), 1_000)) == expected
     assert stores[0].statistics(META).documents == 1_212
-    assert len(ask(stores[0], query("all"), 2_000).found) == 1_212
+    assert len(ask(stores[0], query("all"), 2_000).documents) == 1_212
 
 
 # Buckets
@@ -573,7 +573,7 @@ def test_indices_of_one_file_do_not_meet(open_store: OpenStore) -> None:
         meta = store.meta()
         assert meta is not None
         assert meta.scheme.seed == number
-        assert len(ask(store, query("a")).found) == number + 1
+        assert len(ask(store, query("a")).documents) == number + 1
         assert store.statistics(META).documents == number + 1
 
 
@@ -583,7 +583,7 @@ def test_an_id_that_is_no_unicode(store: Store) -> None:
         (lambda: store.write([document("\ud800")]), None),
         (lambda: store.get(["\ud800"]), []),
         (lambda: delete(store, ["\ud800"]), 0),
-        (lambda: store.candidates([query("a", exclude="\ud800")], 5), [Candidates([], False)]),
+        (lambda: store.candidates([query("a", exclude="\ud800")], 5), [Candidates([], [], False)]),
     ]
     for work, none in works:
         with contextlib.suppress(esdedup.EsdedupError):

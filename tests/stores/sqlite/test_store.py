@@ -171,7 +171,7 @@ def test_queries_are_answered_alike_in_small_blocks(
     store.write([document(str(number), TOKENS[: number % 4]) for number in range(20)])
     queries = [query(*TOKENS), query("foreign"), query(TOKENS[0], exclude="5"), query(*TOKENS)]
     together = store.candidates(queries, 7)
-    assert [len(each.found) for each in together] == [7, 0, 7, 7]
+    assert [len(each.documents) for each in together] == [7, 0, 7, 7]
     monkeypatch.setattr(tables, "_MET_AT_ONCE", 1)
     assert store.candidates(queries, 7) == together
 
