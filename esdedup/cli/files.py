@@ -20,8 +20,9 @@ from esdedup.records.files import (
     chunks_in,
     chunks_of_files,
 )
+from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
-from esdedup.records.streams import STDIN, check_encoding, path_of
+from esdedup.records.streams import STDIN, check_encoding
 from esdedup.stores.fields import quoted, value_at
 
 _SHOWN = 5
@@ -35,8 +36,10 @@ _ENOUGH = 1_000
 
 
 def total_bytes(files: list[str]) -> int | None:
-    """Return the size of the files, or None if standard input is among them."""
-    return None if STDIN in files else sum(path_of(file).stat().st_size for file in files)
+    """Return the size of the files, or None if that of one is not known."""
+    found = [None if file == STDIN else look_up(file) for file in files]
+    sizes = [each.size for each in found if each is not None and each.size is not None]
+    return sum(sizes) if len(sizes) == len(files) else None
 
 
 @dataclass(frozen=True)

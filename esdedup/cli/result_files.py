@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import zstandard
@@ -10,7 +10,7 @@ import zstandard
 from esdedup import UsageError
 from esdedup.arguments import setting
 from esdedup.cli.output import check_page, json_line
-from esdedup.stores.private_files import written_whole
+from esdedup.records.locations import is_address, written
 from esdedup.tabular import Tabular, require_pyarrow
 
 
@@ -39,17 +39,18 @@ class ResultFile:
     def write(self, table: Tabular) -> None:
         """Write a table to the file as a whole, or not at all."""
         assert self.output is not None
-        write_table(self.output, table)
+        write_table(str(self.output), table)
 
 
-def write_table(given: Path, table: Tabular) -> None:
+def write_table(path: str, table: Tabular) -> None:
     """Write a table to a file as a whole, or not at all: .parquet, .arrow, .jsonl, .jsonl.zst."""
-    with written_whole(given.resolve()) as file:
-        if given.suffix == ".zst":
+    suffix = PurePath(path).suffix
+    with written(path if is_address(path) else str(Path(path).resolve())) as file:
+        if suffix == ".zst":
             with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
                 _write(packed, ".jsonl", table)
         else:
-            _write(file, given.suffix, table)
+            _write(file, suffix, table)
 
 
 def _write(file: Any, ending: str, table: Tabular) -> None:

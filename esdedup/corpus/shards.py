@@ -8,15 +8,17 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 
 import xxhash
 
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
+from esdedup.records.locations import folder_of, is_address, look_up, open_file, stamp, written
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
-from esdedup.records.streams import STDIN, path_of
+from esdedup.records.streams import STDIN, name_of
 from esdedup.text.arrays import I64, Mask
 
 
@@ -28,7 +30,7 @@ def is_one_file(out: str) -> bool:
         format_of(out)
     except UsageError:
         return False
-    return not path_of(out).is_dir()
+    return not _is_folder(out)
 
 
 def targets_of(
@@ -46,27 +48,28 @@ def targets_of(
             of = " and ".join(sorted(kinds))
             raise UsageError(f"--output {out}: name a folder; one file can't hold {of}")
         return [out] * len(files)
-    folder = arguments[0] if len(arguments) == 1 and path_of(arguments[0]).is_dir() else None
-    base = folder or os.path.commonpath([str(Path(each).parent) for each in files])
-    return [f"{out}/{PurePath(os.path.relpath(file, base)).as_posix()}" for file in files]
+    names = [name_of(each) if is_address(each) else each for each in files]
+    folder = arguments[0] if len(arguments) == 1 and _is_folder(arguments[0]) else None
+    base = folder or os.path.commonpath([str(Path(each).absolute().parent) for each in names])
+    out = out.rstrip("/") or out
+    return [f"{out}/{PurePath(os.path.relpath(name, base)).as_posix()}" for name in names]
+
+
+def _is_folder(path: str) -> bool:
+    found = look_up(path)
+    return found is not None and found.is_folder
 
 
 def check_absent(targets: Sequence[str]) -> None:
     """Raise UsageError if a file or folder to write exists."""
     for each in targets:
-        if each != STDIN and path_of(each).exists():
+        if each != STDIN and look_up(each) is not None:
             raise UsageError(f"{each} exists: name another --output, or remove it")
 
 
 def digest_of(value: object) -> str:
     """Return a short name of a value of JSON, such as the stamps of many files."""
     return xxhash.xxh3_64_hexdigest(json.dumps(value).encode())
-
-
-def stamp(path: str) -> str:
-    """Return what changes with a file: its size and its time of change."""
-    found = path_of(path).stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def write_shards(
@@ -89,16 +92,11 @@ def write_shards(
             sources.append(KeptRecords(path, starts, kept))
             before[path] = found
         # After a power cut, files that were not synced may be there and empty.
-        if target == STDIN or format == "file" or not path_of(target).exists():
-            if target != STDIN and "://" not in target:
+        if target == STDIN or format == "file" or look_up(target) is None:
+            if target != STDIN and not is_address(target):
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
             _check(before)
-            rewrite(sources, target, format, encoding)
-            try:
-                _check(before)
-            except InputError:
-                path_of(target).unlink(missing_ok=True)
-                raise
+            rewrite(sources, target, format, encoding, partial(_check, before))
         yield sum(each.starts.size for each in sources)
     if format == "file" and hasattr(os, "sync"):
         os.sync()
@@ -107,21 +105,26 @@ def write_shards(
 def copy_about(files: Sequence[str], targets: Sequence[str], out: str) -> None:
     """Copy what `datasets.Dataset.save_to_disk` writes beside files, so that the new ones load."""
     folders = {
-        (path_of(file).parent, path_of(target).parent)
+        (folder_of(file), folder_of(target))
         for file, target in zip(files, targets, strict=True)
+        if file.endswith(".arrow")
     }
     # A dictionary of datasets has a folder for each.
-    folders |= {(folder.parent, target.parent) for folder, target in folders}
+    folders |= {(folder_of(folder), folder_of(target)) for folder, target in folders}
     for folder, target in folders:
         for name in ABOUT:
-            if (folder / name).is_file() and path_of(out) in (target, *target.parents):
-                about = (folder / name).read_bytes()
+            described = f"{folder}/{name}"
+            is_within = f"{target}/".startswith(folder_of(f"{out}/any") + "/")
+            if is_within and look_up(described) is not None:
+                with open_file(described) as file:
+                    about = file.read()
                 if name == "state.json":
                     # The library keeps results of functions under this name.
                     state = json.loads(about)
                     state["_fingerprint"] = digest_of([state, [*map(stamp, targets)]])
                     about = json.dumps(state, indent=2).encode()
-                (target / name).write_bytes(about)
+                with written(f"{target}/{name}", described) as copied:
+                    copied.write(about)
 
 
 def _check(stamps: Mapping[str, str]) -> None:

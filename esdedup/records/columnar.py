@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
-from esdedup.records.streams import open_file
+from esdedup.records.locations import open_file
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 
@@ -199,8 +199,8 @@ def _codec_of(message: Any) -> str | None:
 def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batches]]:
     """Open a file: return it, its schema, and a function that yields batches and their bytes."""
     damage = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
-    file = open_file(path)
-    with file:
+    # Of Parquet, the columns that are read are apart.
+    with open_file(path, in_order=kind == "arrow") as file:
         try:
             schema, batches = _parquet(file) if kind == "parquet" else _arrow(file)
             names = schema.names

@@ -22,6 +22,7 @@ from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import grouped
 from esdedup.records import streams
 from esdedup.records.columnar import check_columns, rows_in
+from esdedup.records.locations import look_up
 from esdedup.records.streams import (
     COMPRESSED,
     LONGEST,
@@ -31,7 +32,6 @@ from esdedup.records.streams import (
     lines_of,
     name_of,
     opened,
-    path_of,
 )
 from esdedup.stores.to_json import ENCODER, check_depth, json_fault
 from esdedup.tabular import TableFormat
@@ -100,7 +100,7 @@ def format_of(path: str) -> Format:
     """Return the format by a file's ending. Raises UsageError for an unknown one."""
     if path == STDIN:
         return "jsonl"
-    name = PurePath(path.lower())
+    name = PurePath(name_of(path).lower())
     suffix = PurePath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
     if suffix not in _FORMATS:
         raise UsageError(
@@ -128,7 +128,7 @@ def check_file(
         return ()
     if path == STDIN:
         raise UsageError("standard input can't be Parquet or Arrow: name a file")
-    if PurePath(path.lower()).suffix in COMPRESSED:
+    if PurePath(name_of(path).lower()).suffix in COMPRESSED:
         raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:
         raise UsageError(f"{path}: --encoding requires text files")
@@ -195,10 +195,9 @@ def chunks_of_files(
     """Yield files as one record each, small ones in one chunk, as `chunks_in` does."""
 
     def size(path: str) -> int:
-        try:
-            return int(path_of(path).stat().st_size)
-        except OSError:
-            return 0  # Standard input, or a file that `_read_files` rejects.
+        # Standard input has no size, and a file that `_read_files` rejects may have none.
+        found = look_up(path)
+        return found.size or 0 if found else 0
 
     for some in grouped(paths, size, CHUNK_BYTES, BATCH_DOCUMENTS):
         if on_bytes is not None:

@@ -14,7 +14,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import IO, Any, NamedTuple, cast
@@ -24,15 +24,8 @@ import zstandard
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.columnar import copy_rows
 from esdedup.records.files import Format, format_of
-from esdedup.records.streams import (
-    COMPRESSED,
-    STDIN,
-    begins_with,
-    open_file,
-    opened,
-    path_of,
-)
-from esdedup.stores.private_files import written_whole
+from esdedup.records.locations import open_file, written
+from esdedup.records.streams import COMPRESSED, STDIN, begins_with, name_of, opened
 from esdedup.text.arrays import I64, Mask
 
 _BLOCK = 1 << 20
@@ -62,8 +55,11 @@ def rewrite(
     target: str,
     format: Format | None = None,
     encoding: str | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the records that stay of one or several files to one file, or "-", standard output.
+
+    check: called when all is written, before the file has its name. If it raises, there is none.
 
     The file is packed as its ending requests, and has its name when it is whole. Of several files
     with a header or a byte order mark only the first keeps it, and a last line without a line feed
@@ -85,6 +81,7 @@ def rewrite(
         else:
             with _packed(out, _packing(target)) as packed:
                 _copy_texts(sources, kind, encoding, packed)
+        check()
 
 
 @contextmanager
@@ -93,12 +90,12 @@ def _target(target: str, like: str, sync: bool) -> Iterator[IO[bytes]]:
     if target == STDIN:
         yield sys.stdout.buffer
         return
-    with written_whole(path_of(target), path_of(like), sync=sync) as file:
+    with written(target, like, sync) as file:
         yield file
 
 
 def _packing(path: str) -> str | None:
-    suffix = PurePath(path).suffix.lower()
+    suffix = PurePath(name_of(path)).suffix.lower()
     return suffix if suffix in COMPRESSED else None
 
 

@@ -11,12 +11,13 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 import zstandard
 
-from esdedup.exceptions import EsdedupError, InputError, MissingExtra, UsageError
+from esdedup.exceptions import InputError, UsageError
+from esdedup.records.locations import is_address, open_file
 
 STDIN = "-"
 COMPRESSED = (".gz", ".zst")
@@ -28,47 +29,12 @@ _HEAD = 1_000
 """Bytes that show the encoding, and characters that are kept of a line that is too long."""
 _PACKED_BYTES = 2 << 10
 """Bytes of a .zst that are unpacked at a time. They may become 64 MB."""
-_BLOCK = 1 << 23
-"""Bytes to fetch at a time from an address."""
 _INVALID = "esdedup.invalid"
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
 class Head(str):
     """The beginning of a line of more than LONGEST characters."""
-
-
-def path_of(path: str) -> Any:
-    """Return a path on this machine, or one like it at an address such as s3://bucket/key.
-
-    Raises MissingExtra or UsageError if there is nothing installed for an address.
-    """
-    if "://" not in path:
-        return Path(path)
-    try:
-        from upath import UPath
-
-        found = UPath(path)
-        _ = found.fs
-    except ImportError as error:
-        raise MissingExtra(f"{path}: {error}: pip install 'esdedup[remote]'") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error
-    return found
-
-
-@contextmanager
-def reached(path: str, error_kind: type[EsdedupError] = UsageError) -> Iterator[None]:
-    """Raise an error that names an address if it can't be used, as there are errors of any kind."""
-    try:
-        yield
-    except EsdedupError:
-        raise
-    except Exception as error:
-        if "://" not in path:
-            raise
-        reason = str(error) or type(error).__name__
-        raise error_kind(path + ("" if path in reason else f": {reason}")) from error
 
 
 @contextmanager
@@ -81,7 +47,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     """
     check_encoding(encoding)
     file: Any = standard_input() if path == STDIN else open_file(path)
-    suffix = PurePath(path).suffix.lower()
+    suffix = PurePath(name_of(path)).suffix.lower()
     stream, text = file, None
     try:
         if suffix in COMPRESSED and not file.peek(1):
@@ -96,8 +62,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
             raise UsageError(f"{path}: it is {found.upper()}, not UTF-8: --encoding {found}")
         errors = "surrogateescape" if encoding is None else _INVALID
         text = io.TextIOWrapper(stream, encoding or "utf-8-sig", errors, newline="\n")
-        with reached(path, InputError):
-            yield file, text
+        yield file, text
     except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
@@ -105,17 +70,6 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
             text.detach()  # It would close standard input.
         if path != STDIN:
             file.close()
-
-
-def open_file(path: str) -> Any:
-    """Open a file, also at an address, to read. Raises UsageError if it can't be opened."""
-    try:
-        with reached(path):
-            if "://" not in path:
-                return Path(path).open("rb")
-            return io.BufferedReader(path_of(path).open("rb", block_size=_BLOCK))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def standard_input() -> BinaryIO:
@@ -126,10 +80,13 @@ def standard_input() -> BinaryIO:
 
 
 def name_of(path: str) -> str:
-    """Return a path as records have it: with forward slashes, and valid Unicode."""
+    """Return a path as records have it: with forward slashes, and valid Unicode.
+
+    An address is without its query, which may be a signature.
+    """
     if path == STDIN:
         return "stdin"
-    path = path if "://" in path else PurePath(path).as_posix()
+    path = path.partition("?")[0] if is_address(path) else PurePath(path).as_posix()
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

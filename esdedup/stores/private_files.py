@@ -12,10 +12,8 @@ from typing import IO, Any
 
 import xxhash
 
-from esdedup.exceptions import EsdedupError, StoreError
+from esdedup.exceptions import StoreError
 
-_PART_BYTES = 5 << 20
-"""Bytes of a part of an upload; S3 takes no smaller ones."""
 _MOST_BYTES = 150
 """The longest part of a file's name; systems allow 255 bytes for a whole one."""
 
@@ -46,14 +44,10 @@ def written_whole(
 ) -> Iterator[IO[bytes]]:
     """Open a private file to write, which gets its name when all of it is on the disk.
 
-    path: also at an address (`records.streams.path_of`). mode_of: a file whose permissions it gets;
-    by default those of the one that it replaces. sync: if False, `os.sync` must follow, which takes
-    less time for many files. Raises StoreError if it can't be written.
+    mode_of: a file whose permissions it gets; by default those of the one that it replaces. sync:
+    if False, `os.sync` must follow, which takes less time for many files. Raises StoreError if it
+    can't be written.
     """
-    if hasattr(path, "fs"):
-        with _uploaded(path) as file:
-            yield file
-        return
     beside = path.with_name(f".{path.name}.tmp")
     try:
         beside.unlink(missing_ok=True)
@@ -73,26 +67,6 @@ def written_whole(
     finally:
         with suppress(OSError):
             beside.unlink()
-
-
-@contextmanager
-def _uploaded(path: Any) -> Iterator[Any]:
-    """Open a file at an address to write, which is there when all of it is sent."""
-    try:
-        file = path.fs.open(path.path, "wb", autocommit=False, block_size=_PART_BYTES)
-        try:
-            yield file
-            file.close()
-            file.commit()
-        except BaseException:
-            file.discard()
-            file.closed = True
-            raise
-    except EsdedupError:
-        raise
-    except Exception as error:
-        # Each kind of address has errors of its own.
-        raise StoreError(f"{path}: {error}") from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,115 +1,291 @@
-"""Files at addresses: an S3 server on this machine gives and takes what a folder does."""
+"""Files at addresses: an S3 server on this machine, also one that fails, is read as a folder is."""
 
-import contextlib
+import io
 import itertools
-from collections.abc import Iterator
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fsspec
+import numpy as np
 import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
 
-import esdedup.stores.private_files
-from esdedup.records.streams import path_of
+import esdedup
+from esdedup.records import locations
+from esdedup.records.files import read_records
+from esdedup.records.locations import open_file, stamp
+from esdedup.records.paths import files_named
 from esdedup.tabular import require_pyarrow
 from tests.corpus.test_dedup_files import shards
 from tests.helpers.commands import run_command
+from tests.helpers.processes import start_command
 
-pytest.importorskip("s3fs")
-server = pytest.importorskip("moto.server")
+ERROR = "<Error><Code>{0}</Code><Message>{0}</Message></Error>"
+Answer = Iterable[bytes]
+
+
+@dataclass
+class Faulty:
+    """A WSGI application with faults. It counts the bytes that GET sends."""
+
+    app: Any
+    faults: list[Callable[[dict[str, Any], Any], Answer | None]] = field(default_factory=list)
+    sent: int = 0
+
+    def __call__(self, environ: dict[str, Any], start: Any) -> Answer:
+        for fault in [*self.faults]:
+            if (answer := fault(environ, start)) is not None:
+                return answer
+        body = b"".join(self.app(environ, start))
+        self.sent += len(body) if environ["REQUEST_METHOD"] == "GET" else 0
+        return [body]
+
+    def fail(self, times: int, method: str, status: str, part: str = "") -> None:
+        """Answer the next requests with an error."""
+        left = itertools.count(times, -1)
+
+        def fault(environ: dict[str, Any], start: Any) -> Answer | None:
+            named = environ["PATH_INFO"] + "?" + environ["QUERY_STRING"]
+            if environ["REQUEST_METHOD"] != method or part not in named or next(left) <= 0:
+                return None
+            start(status, [("Content-Type", "application/xml")])
+            return [ERROR.format(status.partition(" ")[2]).encode()]
+
+        self.faults.append(fault)
+
+    def cut(self, times: int) -> None:
+        """Break the connection in the middle of the next objects."""
+        left = itertools.count(times, -1)
+
+        def fault(environ: dict[str, Any], start: Any) -> Answer | None:
+            if environ["REQUEST_METHOD"] != "GET" or "." not in environ["PATH_INFO"]:
+                return None
+            if next(left) <= 0:
+                return None
+            body = b"".join(self.app(environ, start))
+            return iter([body[: len(body) // 2]])
+
+        self.faults.append(fault)
+
+
+class Silent(WSGIRequestHandler):
+    """Logs no requests."""
+
+    def log_request(self, *_: Any) -> None:
+        pass
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """A bucket with the files of `shards` below in/."""
-    running = server.ThreadedMotoServer(port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
+def running() -> Iterator[tuple[Faulty, str]]:
+    """A server with a bucket, and its URL."""
+    app = Faulty(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Silent)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ENDPOINT_URL", url)
         patch.setenv("AWS_ACCESS_KEY_ID", "a")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "b")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        path_of("s3://bucket/x").fs.mkdir("bucket")
-        yield "s3://bucket"
-    running.stop()
+        fsspec.filesystem("s3").mkdir("bucket")
+        yield app, url
+    server.shutdown()
+    thread.join()
 
 
 @pytest.fixture
-def files(bucket: str) -> list[Path]:
-    """The same files on this machine."""
+def server(running: tuple[Faulty, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
+    """The server, without faults at first and at last. Requests are repeated without a pause."""
+    monkeypatch.setattr(locations, "_WAITS", (0, 0))
+    app = running[0]
+    app.sent = 0
+    yield app
+    app.faults.clear()
+    s3 = fsspec.filesystem("s3")
+    s3.invalidate_cache()
+    for name in s3.find("bucket"):
+        s3.rm(name)
+
+
+@pytest.fixture
+def files(server: Faulty) -> list[Path]:
+    """The same files on this machine and at s3://bucket/in/."""
     made = shards()
     for file in made:
-        path_of(f"{bucket}/{file}").write_bytes(file.read_bytes())
+        put(f"s3://bucket/{file}", file.read_bytes())
     return made
 
 
-def test_shards_in_and_out_are_those_of_this_machine(bucket: str, files: list[Path]) -> None:
+def put(address: str, content: bytes) -> None:
+    """Write a file at an address."""
+    options = {"ACL": "public-read"} if address.startswith("s3:") else {}
+    fsspec.url_to_fs(address)[0].pipe_file(address, content, **options)
+
+
+def get(address: str) -> bytes:
+    """Return the content of a file at an address."""
+    with fsspec.open(address) as file:
+        return bytes(file.read())
+
+
+def names(paths: Sequence[str]) -> list[str]:
+    return [path.rpartition("/")[2] for path in paths]
+
+
+def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
     assert run_command("dedup", "in", "-o", "out", "--json").status == 0
-    for number, named in enumerate((f"{bucket}/in/", f"{bucket}/in")):
-        done = run_command("dedup", named, "-o", f"{bucket}/out{number}", "--json")
-        assert done.status == 0
-        for file in [*(file.relative_to("in") for file in files), Path("_removed.jsonl.zst")]:
-            made = path_of(f"{bucket}/out{number}/{file}").read_bytes()
-            if file.name.startswith("_"):
-                assert len(made) > 1_000
-            else:
-                assert made == Path("out", file).read_bytes()
-    refused = run_command("dedup", "in", "-o", f"{bucket}/out0")
+    for scheme in ("s3://bucket", "memory:/"):
+        for number, named in enumerate(("s3://bucket/in/", "s3://bucket/in")):
+            done = run_command("dedup", named, "-o", f"{scheme}/out{number}", "--json")
+            assert done.status == 0
+            for file in [file.relative_to("in") for file in files]:
+                assert get(f"{scheme}/out{number}/{file}") == Path("out", file).read_bytes()
+            assert len(get(f"{scheme}/out{number}/_removed.jsonl.zst")) > 1_000
+    assert sorted(fsspec.filesystem("memory").find("/out0")) == [
+        *("/out0/_removed.jsonl.zst", "/out0/a.jsonl"),
+        *("/out0/more/b.jsonl.gz", "/out0/more/c.jsonl.zst"),
+    ]
+    refused = run_command("dedup", "in", "-o", "s3://bucket/out0")
     assert (refused.status, "out0/a.jsonl exists" in refused.err) == (2, True)
     assert not Path("out0.work").exists()
 
 
-def test_each_command_reads_addresses(bucket: str, files: list[Path]) -> None:
-    pattern = f"{bucket}/in/more/*.jsonl*"
+def test_each_command_reads_addresses(
+    files: list[Path], running: tuple[Faulty, str], server: Faulty
+) -> None:
+    pattern = "s3://bucket/in/more/*.jsonl*"
     near = run_command("pairs", pattern, "--json").json
     here = run_command("pairs", "in/more/*.jsonl*", "--json").json
     assert [each["similarity"] for each in near] == [each["similarity"] for each in here]
     assert near[0]["left"].startswith("s3://bucket/in/more/b.jsonl.gz:")
-    (report,) = run_command("index", f"{bucket}/in/a.jsonl", "--json").json
-    assert (report["created"], report["failed"]) == (60, 0)
-    pa = require_pyarrow()
-    table = pa.table({"id": ["a", "b"], "text": ["one text of words", "another text of words"]})
-    with path_of(f"{bucket}/t.parquet").open("wb") as out:
-        pa.parquet.write_table(table, out)
-    (report,) = run_command("index", f"{bucket}/t.parquet", "-i", "t", "--json").json
-    assert report["created"] == 2
+    groups = []
+    for index, where in (("near", "s3://bucket/in"), ("here", "in")):
+        options = ["--db", f"{index}.db", "-i", "all"]
+        assert run_command("index", where, *options).status == 0
+        assert run_command("group", *options, "--dry-run", "-o", f"{index}.jsonl").status == 0
+        groups.append(Path(f"{index}.jsonl").read_text("utf-8").replace("s3://bucket/", ""))
+    assert groups[0] == groups[1] != ""
+    # By HTTP, with a signature that does not get into ids.
+    url = f"{running[1]}/bucket/in/more/b.jsonl.gz"
+    server.fail(1, "GET", "503 SlowDown", "b.jsonl.gz")
+    server.cut(1)
+    signed = list(read_records(f"{url}?X-Signature=secret"))
+    assert [each.line for each in signed] == [*range(1, 61)]
+    assert {each.file for each in signed} == {url}
 
 
-def test_an_upload_that_breaks_off_leaves_no_file(
-    bucket: str, files: list[Path], monkeypatch: pytest.MonkeyPatch
+def test_folders_and_patterns_are_as_on_this_machine(server: Faulty) -> None:
+    for name in (
+        "a10.jsonl",
+        "a2.jsonl",
+        "_temporary/a1.jsonl",
+        ".a.jsonl",
+        "notes.pdf",
+        "c/b.jsonl",
+    ):
+        put(f"s3://bucket/some/{name}", b'{"text": "a"}\n')
+        put(f"memory://some/{name}", b'{"text": "a"}\n')
+    for scheme in ("s3://bucket/some", "memory://some"):
+        found, left_out = files_named([scheme])
+        assert found == [f"{scheme}/{name}" for name in ("a2.jsonl", "a10.jsonl", "c/b.jsonl")]
+        assert left_out == [f"{scheme}/notes.pdf"]
+        assert names(files_named([f"{scheme}/a*.jsonl"])[0]) == ["a2.jsonl", "a10.jsonl"]
+        assert len(files_named([f"{scheme}/a?.jsonl"])[0]) == 1
+        with pytest.raises(esdedup.UsageError, match="only once"):
+            files_named([f"{scheme}/a2.jsonl", f"{scheme}/a*.jsonl"])
+    put("s3://bucket/some/t.csv", b"text\na\n")
+    with pytest.raises(esdedup.UsageError, match="several formats"):
+        files_named(["s3://bucket/some/"])
+
+
+@pytest.mark.parametrize("times", [2, 100])
+@pytest.mark.parametrize("scheme", ["s3", "http"])
+def test_a_broken_connection_is_never_a_short_file(
+    server: Faulty, running: tuple[Faulty, str], scheme: str, times: int
 ) -> None:
-    large = "".join(f'{{"text": "text {n} {"of words " * 900}"}}\n' for n in range(900))
-    Path("large.jsonl").write_text(large + '{"text": ""}\nno JSON\n', "utf-8")
-    size, written = 2 * 5 * 2**20, 0
-    write = esdedup.stores.private_files._uploaded
+    content = os.urandom(1 << 20)
+    put("s3://bucket/random.jsonl", content)
+    address = {"s3": "s3://bucket", "http": f"{running[1]}/bucket"}[scheme] + "/random.jsonl"
+    server.cut(times)
+    with open_file(address) as file:
+        if times == 2:
+            assert file.read() == content
+            return
+        with pytest.raises(OSError, match=r"\w"):
+            file.read()
+    done = run_command("index", address)
+    assert (done.status, f"{address} can't be read to its end" in done.err) == (1, True)
+    assert "Traceback" not in done.err
 
-    class Breaks:
-        def __init__(self, file: Any) -> None:
-            self._file = file
 
-        def write(self, data: Any) -> Any:
-            nonlocal written
-            written += len(data)
-            if written > size // 2:
-                raise KeyboardInterrupt
-            return self._file.write(data)
+def test_a_server_that_is_busy_is_asked_again(server: Faulty, files: list[Path]) -> None:
+    server.fail(3, "GET", "503 SlowDown")
+    server.fail(2, "PUT", "503 SlowDown", "out")
+    assert run_command("dedup", "s3://bucket/in", "-o", "s3://bucket/out").status == 0
+    assert run_command("dedup", "in", "-o", "out").status == 0
+    assert get("s3://bucket/out/a.jsonl") == Path("out/a.jsonl").read_bytes()
 
-    @contextlib.contextmanager
-    def breaking(path: Any) -> Iterator[Any]:
-        with write(path) as file:
-            yield Breaks(file)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(esdedup.stores.private_files, "_uploaded", breaking)
-        done = run_command("dedup", "large.jsonl", "-o", f"{bucket}/broken")
-    assert done.status == 130
-    fs = path_of(bucket).fs
-    assert fs.find("bucket/broken") == []
-    uploads = fs.call_s3("list_multipart_uploads", Bucket="bucket")
-    assert not uploads.get("Uploads")
-    assert run_command("dedup", "large.jsonl", "-o", f"{bucket}/broken").status == 1
-    made = path_of(f"{bucket}/broken/large.jsonl").read_bytes()
-    assert made == (large + '{"text": ""}\n').encode()
+def test_only_the_columns_of_a_table_are_fetched(server: Faulty) -> None:
+    pa = require_pyarrow()
+    noise = np.random.default_rng(1).integers(0, 1 << 62, 300_000).astype(str)
+    table = pa.table({"before": noise, "text": noise[::-1][: noise.size], "after": noise})
+    table = table.set_column(1, "text", pa.array([f"some text {n % 9}" for n in range(noise.size)]))
+    file = io.BytesIO()
+    pa.parquet.write_table(table, file, row_group_size=100_000)
+    put("s3://bucket/t.parquet", file.getvalue())
+    server.sent = 0
+    read = list(read_records("s3://bucket/t.parquet", columns=["text"]))
+    assert [each.source["text"] for each in read[:2]] == ["some text 0", "some text 1"]  # type: ignore[union-attr]
+    assert len(read) == noise.size
+    assert 0 < server.sent < len(file.getvalue()) / 10
+
+
+def test_a_change_is_seen_though_the_size_is_the_same(
+    server: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("s3://bucket/a.jsonl", b'{"text": "one"}\n')
+    before = stamp("s3://bucket/a.jsonl")
+    assert files_named(["s3://bucket/"])[0] == ["s3://bucket/a.jsonl"]
+    assert stamp("s3://bucket/a.jsonl") == before
+    s3 = fsspec.filesystem("s3", skip_instance_cache=True)
+    s3.pipe("bucket/a.jsonl", b'{"text": "two"}\n')
+    assert stamp("s3://bucket/a.jsonl") != before
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_upload_that_breaks_off_leaves_no_file(server: Faulty, killed: bool) -> None:
+    large = "".join(f'{{"text": "text {n} {"of words " * 900}"}}\n' for n in range(4_000))
+    Path("large.jsonl").write_text(large, "utf-8")
+    command = ["dedup", "large.jsonl", "-o", "s3://bucket/broken", "--exact"]
+    if killed:
+        started = start_command(*command)
+
+        def kill(environ: dict[str, Any], start: Any) -> Answer | None:
+            if "partNumber=2" in environ["QUERY_STRING"]:
+                os.kill(started.pid, signal.SIGKILL)
+            return None
+
+        server.faults.append(kill)
+        assert started.wait() == -signal.SIGKILL
+    else:
+        server.fail(100, "PUT", "403 AccessDenied", "partNumber=2")
+        done = run_command(*command)
+        assert done.status == 1
+        assert "s3://bucket/broken/large.jsonl: access was denied" in done.err
+        uploads = fsspec.filesystem("s3").call_s3("list_multipart_uploads", Bucket="bucket")
+        assert not uploads.get("Uploads")
+    server.faults.clear()
+    assert fsspec.filesystem("s3", skip_instance_cache=True).find("bucket/broken") == []
+    assert run_command(*command).status == 0
+    assert get("s3://bucket/broken/large.jsonl") == large.encode()
 
 
 @pytest.mark.parametrize(
@@ -117,23 +293,46 @@ def test_an_upload_that_breaks_off_leaves_no_file(
     [
         ("s3://bucket/absent.jsonl", "s3://bucket/absent.jsonl: there is no such file"),
         ("s3://bucket/none/*.jsonl", "there is no such file"),
-        ("s3://no-bucket/a.jsonl", "s3://no-bucket/a.jsonl"),
-        ("unknown://bucket/a.jsonl", "unknown://bucket/a.jsonl: Unsupported filesystem: 'unknown'"),
-        ("gs://bucket/a.jsonl", "gs://bucket/a.jsonl: Please install gcsfs"),
-        ("https://127.0.0.1:1/a.jsonl", "https://127.0.0.1:1/a.jsonl"),
+        ("s3://no-bucket/a.jsonl", "s3://no-bucket/a.jsonl: there is no such file"),
+        ("s3://no-bucket/*.jsonl", "s3://no-bucket/*.jsonl: there is no such file"),
+        ("unknown://bucket/a.jsonl", "unknown://bucket/a.jsonl: Protocol not known: unknown"),
+        ("gs://bucket/a.jsonl", "pip install 'esdedup[remote]' gcsfs"),
+        ("https://127.0.0.1:1/a.jsonl", "https://127.0.0.1:1/a.jsonl: Cannot connect"),
     ],
 )
-def test_what_can_not_be_reached_is_named(bucket: str, address: str, said: str) -> None:
+def test_what_can_not_be_reached_is_named(server: Faulty, address: str, said: str) -> None:
     done = run_command("index", address)
     assert done.status == 2
     assert said in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_file_that_ends_too_soon_is_an_error(bucket: str, files: list[Path]) -> None:
+def test_wrong_credentials_are_named(server: Faulty, files: list[Path]) -> None:
+    for method in ("HEAD", "GET"):
+        server.faults.clear()
+        server.fail(100, method, "403 AccessDenied")
+        for command in (
+            ["index", "s3://bucket/in/a.jsonl"],
+            ["dedup", "s3://bucket/in/", "-o", "x"],
+        ):
+            done = run_command(*command)
+            assert done.status == (1 if method == "GET" and command[0] == "index" else 2)
+            assert "s3://bucket/in/" in done.err
+            assert "Traceback" not in done.err
+
+
+def test_without_the_packages_the_command_to_install_them_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    done = run_command("index", "s3://bucket/a.jsonl")
+    assert (done.status, "pip install 'esdedup[remote]'" in done.err) == (2, True)
+
+
+def test_a_file_that_ends_too_soon_is_an_error(files: list[Path]) -> None:
     whole = files[1].read_bytes()
     for cut in itertools.islice(range(len(whole) - 1, 0, -97), 3):
-        path_of(f"{bucket}/cut.jsonl.gz").write_bytes(whole[:cut])
-        done = run_command("index", f"{bucket}/cut.jsonl.gz")
+        put("s3://bucket/cut.jsonl.gz", whole[:cut])
+        done = run_command("index", "s3://bucket/cut.jsonl.gz")
         assert done.status == 1
         assert "s3://bucket/cut.jsonl.gz" in done.err

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from glob import glob
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Literal
 
 from typer import Exit
 
@@ -23,13 +23,13 @@ from esdedup.corpus.shards import (
     copy_about,
     digest_of,
     is_one_file,
-    stamp,
     targets_of,
     write_shards,
 )
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.streams import STDIN, name_of, path_of
+from esdedup.records.locations import is_address, look_up, stamp
+from esdedup.records.streams import STDIN, name_of
 
 Engine = Literal["local", "spark"]
 
@@ -50,7 +50,7 @@ class CorpusOptions:
     update: bool = setting(
         False, "Add the documents that stay to the index of --against.", rare=True
     )
-    removed: Path | None = setting(
+    removed: str | None = setting(
         None,
         "List of the removed documents: .jsonl, .jsonl.zst, .parquet or .arrow.",
         rare=True,
@@ -152,7 +152,7 @@ def dedup_files(
                 write_table(path, found)
         if corpus.update and out is not None:
             index = indices[0]
-            written = [each for each in dict.fromkeys(targets) if Path(each).exists()]
+            written = [each for each in dict.fromkeys(targets) if look_up(each)]
             chunks = of.chunks(written, text_fields, lambda _: None)
             added = index.ingest(chunks, letters, workers=of.workers, id_field=of.id_field)
             index.store.refresh()
@@ -223,7 +223,7 @@ def _against(
             where, name = Path(each), target.index
             if not corpus.update and not where.exists():
                 raise UsageError(f"--against {each}: there is no such file")
-        elif (target.url or target.cloud_id) and not glob(each):  # noqa: PTH207
+        elif (target.url or target.cloud_id) and not (is_address(each) or glob(each)):  # noqa: PTH207
             where, name = target.connection(), each
         else:
             files.append(each)
@@ -244,7 +244,7 @@ def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
             yield folder
         return
     # The folder for an address is on this machine.
-    name = PurePath(out).name if "://" in (out := str(out)) else out.rstrip("/")
+    name = PurePath(out).name if is_address(out := str(out)) else out.rstrip("/")
     with WorkFolder.at(Path(corpus.work or f"{name}.work")) as folder:
         try:
             yield folder
@@ -254,12 +254,12 @@ def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
             raise
 
 
-def _list_of(corpus: CorpusOptions, out: str) -> Any:
+def _list_of(corpus: CorpusOptions, out: str) -> str | None:
     """Return the file of the list of removed documents, by default beside the others."""
     if corpus.removed is not None or out == STDIN:
         return corpus.removed
     end = ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
-    return path_of(out.rstrip("/") + end)
+    return out.rstrip("/") + end
 
 
 def _show(report: CorpusReport, grouping: Grouping, out: str | None, as_json: bool) -> None:

@@ -1,0 +1,276 @@
+"""Look up, open and write files by a path, or by an address such as s3://bucket/a.jsonl.
+
+Addresses are those of fsspec (`esdedup[remote]`), which is imported for the first of them. Failures
+of its packages, which have exceptions of all kinds, become errors that name the address.
+"""
+
+import io
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple, cast
+
+from esdedup.exceptions import EsdedupError, InputError, MissingExtra, StoreError, UsageError
+from esdedup.stores.private_files import written_whole
+
+_AHEAD = 8 << 20
+"""Bytes of a file at an address that one request fetches, if it is read in order."""
+_PART_BYTES = 16 << 20
+"""Bytes of a part of an upload. S3 accepts 10,000 parts of at least 5 MiB."""
+_WAITS = (0.5, 1, 2, 4)
+"""Seconds before a request of HTTP is repeated. The packages for other addresses retry."""
+_CHANGING = ("ETag", "etag", "generation", "mtime", "LastModified", "Last-Modified", "created")
+"""Properties that change with the content of a file, of which a file system has some."""
+_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "hdfs": "pyarrow", "abfs": "adlfs", "az": "adlfs"}
+"""Packages that `esdedup[remote]` does not install."""
+
+
+class Located(NamedTuple):
+    """What is at a path. size: bytes, None if unknown. stamp: text that changes with a file."""
+
+    size: int | None
+    stamp: str
+    is_folder: bool
+
+
+def is_address(path: str) -> bool:
+    """Return whether a path is an address."""
+    return "://" in path
+
+
+def is_http(path: str) -> bool:
+    """Return whether a path is an address of HTTP, which has no folders."""
+    return path.startswith(("http://", "https://"))
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that a file or a folder is in."""
+    return path.rpartition("/")[0] if is_address(path) else str(Path(path).parent)
+
+
+def look_up(path: str, refresh: bool = False) -> Located | None:
+    """Return what is at a path, or None. refresh: ignore what a listing has reported.
+
+    Raises UsageError if the answer is refused, MissingExtra if a package is not installed.
+    """
+    if not is_address(path):
+        try:
+            at = Path(path).stat()
+        except (OSError, ValueError):
+            return None
+        return Located(at.st_size, f"{at.st_size} {at.st_mtime_ns}", stat.S_ISDIR(at.st_mode))
+    with _reported(path):
+        system, place = _system(path)
+        if refresh:
+            system.invalidate_cache(place)
+        try:
+            info = _repeated(partial(system.info, place))
+        except FileNotFoundError as error:
+            cause = _cause(error)
+            if cause is error or getattr(cause, "status", 0) == 404:
+                return None
+            raise
+        changing = next((info[key] for key in _CHANGING if info.get(key)), None)
+        return Located(info["size"], f"{info['size']} {changing}", info["type"] == "directory")
+
+
+def stamp(path: str) -> str:
+    """Return text that changes with a file: its size, and its ETag or time of change."""
+    found = look_up(path, refresh=True)
+    if found is None:
+        raise InputError(f"{path}: the file is gone")
+    return found.stamp
+
+
+def listed(address: str, is_folder: bool) -> list[str]:
+    """Return the addresses of all files in a folder, recursively, or of those of a pattern."""
+    with _reported(address):
+        system, place = _system(address)
+        system.invalidate_cache()
+        names = (system.find if is_folder else system.glob)(place, detail=True)
+        # `unstrip_protocol` leaves out the host of some file systems.
+        host = address.rstrip("/").removesuffix(place)
+        return [
+            system.unstrip_protocol(name) if host.endswith(place) else host + name
+            for name, info in names.items()
+            if info["type"] == "file" and not name.endswith("/")
+        ]
+
+
+def open_file(path: str, in_order: bool = True) -> BinaryIO:
+    """Open a file to read. Raises UsageError if that fails; reading raises OSError.
+
+    in_order: fetch more of an address than is read. A connection that breaks is retried, and what
+    is missing of the size of the file is an error.
+    """
+    if not is_address(path):
+        try:
+            return Path(path).open("rb")
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+    with _reported(path):
+        system, place = _system(path)
+        options = {"cache_type": "none"} if system.async_impl else {}
+        file = _Content(_repeated(partial(system.open, place, "rb", **options)))
+    return cast(BinaryIO, io.BufferedReader(file, _AHEAD) if in_order else file)
+
+
+@contextmanager
+def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file to write, which is there when it is whole. Raises StoreError.
+
+    like: a path whose permissions it gets, and sync: as for `written_whole`; for files on this
+    machine.
+    """
+    if not is_address(path):
+        mode_of = None if like is None else Path(like)
+        with written_whole(Path(path), mode_of, sync=sync) as local:
+            yield local
+        return
+    with _reported(path, StoreError):
+        system, place = _system(path)
+        # A store of objects shows an upload when it is committed; others rename files.
+        commits, (folder, _, name) = system.async_impl, place.rpartition("/")
+        beside = place if commits else f"{folder}/.{name}.tmp"
+        if not commits:
+            system.makedirs(folder, exist_ok=True)
+        file = system.open(beside, "wb", block_size=_PART_BYTES, autocommit=not commits)
+    try:
+        yield cast(IO[bytes], _Upload(path, file))
+        with _reported(path, StoreError):
+            file.close()
+            if commits:
+                file.commit()
+            else:
+                system.mv(beside, place)
+    except BaseException:
+        with suppress(Exception):
+            if commits:
+                file.discard()
+                file.closed = True  # Closing it later would commit what there is.
+            else:
+                file.close()
+                system.rm(beside)
+        raise
+
+
+class _Upload(io.RawIOBase):
+    """A file to write, whose errors differ from those of a file that is read meanwhile."""
+
+    def __init__(self, address: str, file: Any) -> None:
+        self._address, self._file = address, file
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def write(self, data: Any) -> int:
+        with _reported(self._address, StoreError):
+            return int(self._file.write(data))
+
+
+class _Content(io.RawIOBase):
+    """A file at an address, of which each read has all its bytes or raises OSError."""
+
+    def __init__(self, file: Any) -> None:
+        if file.size is None:
+            file.close()
+            raise UsageError("the server does not report the size of the file: download it first")
+        self._file, self._size, self._at = file, int(file.size), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = (0, self._at, self._size)[whence] + offset
+        return self._at
+
+    def readall(self) -> bytes:
+        # The inherited method requests 8 KB at a time.
+        return self.read(self._size) or b""
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), max(0, self._size - self._at))
+        try:
+            buffer[:wanted] = _repeated(partial(self._part, wanted)) if wanted else b""
+        except Exception as error:
+            raise OSError(_reason(error)) from error
+        self._at += wanted
+        return wanted
+
+    def _part(self, wanted: int) -> bytes:
+        self._file.seek(self._at)
+        data = bytes(self._file.read(wanted))
+        if len(data) != wanted:
+            raise EOFError(f"{len(data)} of {wanted} bytes came from byte {self._at} on")
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _system(address: str) -> tuple[Any, str]:
+    """Return the file system of an address, and the place in it."""
+    import fsspec
+
+    # What is packed only for the way has neither a size nor parts.
+    options = {"headers": {"Accept-Encoding": "identity"}} if is_http(address) else {}
+    system, place = fsspec.url_to_fs(address, **options)
+    return system, str(place)
+
+
+@contextmanager
+def _reported(address: str, kind: type[EsdedupError] = UsageError) -> Iterator[None]:
+    """Raise failures of the packages for an address as errors that name it."""
+    try:
+        yield
+    except ImportError as error:
+        more = _PACKAGES.get(address.partition("://")[0], "")
+        install = f"pip install 'esdedup[remote]' {more}".strip()
+        raise MissingExtra(f"{address}: {error}: {install}") from error
+    except Exception as error:
+        raise kind(f"{address}: {_reason(error)}") from error
+
+
+def _repeated(request: Callable[[], Any]) -> Any:
+    """Return what a request returns, which is repeated while HTTP fails for now."""
+    for wait in _WAITS:
+        try:
+            return request()
+        except Exception as error:
+            cause = _cause(error)
+            status = getattr(cause, "status", 500)
+            may_pass = type(cause).__module__.startswith("aiohttp") or isinstance(cause, EOFError)
+            if not may_pass or (status < 500 and status not in (408, 429)):
+                raise
+        time.sleep(wait)
+    return request()
+
+
+def _cause(error: Exception) -> BaseException:
+    """Return why HTTP failed. To fsspec, a file is not found for whatever reason."""
+    is_hidden = type(error.__cause__).__module__.startswith("aiohttp")
+    return error.__cause__ if is_hidden and error.__cause__ else error
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file can't be read or written."""
+    cause = _cause(error)
+    said = (str(cause) or type(cause).__name__).splitlines()[0]
+    if isinstance(cause, FileNotFoundError):
+        return f"there is no such file or bucket ({said})"
+    if isinstance(cause, PermissionError) or getattr(cause, "status", 0) in (401, 403):
+        return f"access was denied ({said}): check the credentials"
+    return said
