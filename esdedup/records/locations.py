@@ -114,8 +114,9 @@ def open_file(path: str, in_order: bool = True) -> BinaryIO:
     with _reported(path):
         system, place = _system(path)
         options = {"cache_type": "none"} if system.async_impl else {}
-        file = _Content(_repeated(partial(system.open, place, "rb", **options)))
-    return cast(BinaryIO, io.BufferedReader(file, _AHEAD) if in_order else file)
+        file = _repeated(partial(system.open, place, "rb", **options))
+        content = _Content(file, _AHEAD if in_order else 0)
+    return cast(BinaryIO, io.BufferedReader(content) if in_order else content)
 
 
 @contextmanager
@@ -175,13 +176,17 @@ class _Upload(io.RawIOBase):
 
 
 class _Content(io.RawIOBase):
-    """A file at an address, of which each read has all its bytes or raises OSError."""
+    """A file at an address, of which each read has all its bytes or raises OSError.
 
-    def __init__(self, file: Any) -> None:
+    ahead: bytes to fetch at least.
+    """
+
+    def __init__(self, file: Any, ahead: int) -> None:
         if file.size is None:
             file.close()
             raise UsageError("the server does not report the size of the file: download it first")
-        self._file, self._size, self._at = file, int(file.size), 0
+        self._file, self._size, self._at, self._ahead = file, int(file.size), 0, ahead
+        self._fetched, self._fetched_from = memoryview(b""), 0
 
     def readable(self) -> bool:
         return True
@@ -196,16 +201,17 @@ class _Content(io.RawIOBase):
         self._at = (0, self._at, self._size)[whence] + offset
         return self._at
 
-    def readall(self) -> bytes:
-        # The inherited method requests 8 KB at a time.
-        return self.read(self._size) or b""
-
     def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), max(0, self._size - self._at))
-        try:
-            buffer[:wanted] = _repeated(partial(self._part, wanted)) if wanted else b""
-        except Exception as error:
-            raise OSError(_reason(error)) from error
+        left = max(0, self._size - self._at)
+        wanted, start = min(len(buffer), left), self._at - self._fetched_from
+        if start < 0 or start + wanted > len(self._fetched):
+            some = min(max(wanted, self._ahead), left)
+            try:
+                self._fetched = memoryview(_repeated(partial(self._part, some)))
+            except Exception as error:
+                raise OSError(_reason(error)) from error
+            self._fetched_from, start = self._at, 0
+        buffer[:wanted] = self._fetched[start : start + wanted]
         self._at += wanted
         return wanted
 

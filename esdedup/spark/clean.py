@@ -29,7 +29,6 @@ from esdedup.corpus.shards import (
     copy_about,
     digest_of,
     is_one_file,
-    stamp,
     targets_of,
     write_shards,
 )
@@ -39,6 +38,7 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import read_chunk
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, Format, chunks_in
+from esdedup.records.locations import stamp
 from esdedup.records.paths import files_named
 from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme

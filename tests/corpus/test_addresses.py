@@ -210,13 +210,15 @@ def test_folders_and_patterns_are_as_on_this_machine(server: Faulty) -> None:
 def test_a_broken_connection_is_never_a_short_file(
     server: Faulty, running: tuple[Faulty, str], scheme: str, times: int
 ) -> None:
-    content = os.urandom(1 << 20)
+    content = os.urandom(12 << 20)
     put("s3://bucket/random.jsonl", content)
     address = {"s3": "s3://bucket", "http": f"{running[1]}/bucket"}[scheme] + "/random.jsonl"
     server.cut(times)
     with open_file(address) as file:
         if times == 2:
             assert file.read() == content
+            # Each of the two requests was answered with a half, then as a whole.
+            assert server.sent < len(content) + (1 << 20)
             return
         with pytest.raises(OSError, match=r"\w"):
             file.read()
