@@ -74,7 +74,9 @@ def by_text_dedup(shards: Path, out: Path) -> Figures:
 
 def by_datatrove(shards: Path, out: Path) -> Figures:
     command = [environments.python_of("datatrove"), str(INSIDE), "datatrove"]
-    return run([*command, str(shards), str(out), "2"], out.with_name("said"))
+    figures = run([*command, str(shards), str(out), "2"], out.with_name("said"))
+    # Its processes are not started by the command, and are not counted.
+    return {"seconds": figures["seconds"]}
 
 
 def jobs() -> dict[str, Job]:
@@ -164,8 +166,9 @@ def tables(document: Figures) -> str:
     head = ["seconds", "CPU seconds", "peak MB", "removed", "lost", "left"]
     lines = [f"| {title} | {' | '.join(head)} |", f"|---|{'---:|' * len(head)}"]
     for row in document["results"]:
-        cells = [f"{row['seconds']:.1f}", f"{row['cpu_seconds']:.1f}", f"{row['peak_mb']:,.0f}"]
-        cells += [f"{row[key]:,.0f}" for key in ("removed", "lost", "left")]
+        cells = [f"{row['seconds']:.1f}"]
+        for key in ("cpu_seconds", "peak_mb", "removed", "lost", "left"):
+            cells.append(f"{row[key]:,.{int(key == 'cpu_seconds')}f}" if key in row else "–")
         lines.append(f"| {NAMES[row['job']]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -180,7 +183,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
     results = [*measure(options)]
-    versions = environments.versions_of("text-dedup") | environments.versions_of("datatrove")
+    versions = environments.versions_of("text-dedup")
+    versions["datatrove"] = environments.versions_of("datatrove")["datatrove"]
     described = [{"documents": options.documents, "language": options.language}]
     print(measuring.save(options.name, results, described, versions, options.folder))
 

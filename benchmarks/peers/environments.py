@@ -51,7 +51,10 @@ def versions_of(environment: str, *more: str) -> dict[str, str]:
     """The versions of the packages of an environment, and of `more` of their dependencies."""
     command = [python_of(environment), "-m", "pip", "list", "--format", "json"]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    wanted = {each.partition("==")[0].lower().replace("_", "-") for each in PACKAGES[environment]}
+    wanted = {
+        each.partition("==")[0].partition("[")[0].lower().replace("_", "-")
+        for each in PACKAGES[environment]
+    }
     wanted |= set(more)
     return {
         each["name"]: each["version"]
