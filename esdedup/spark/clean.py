@@ -47,6 +47,8 @@ from esdedup.spark.groups import members_of
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.mapping import TextFields, names_of
 
+_NEVER = 1 << 62
+"""A number that no document has."""
 _OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
 
 
@@ -141,14 +143,16 @@ def dedup(
     files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
     if both := sorted({*files} & {*others}):
         raise UsageError(f"{both[0]}: it is named in against too")
-    targets = [] if out is None else targets_of(inputs, files, out := _absolute(out), format)
+    targets = (
+        [] if out is None else targets_of(inputs, files, out := _absolute(out).rstrip("/"), format)
+    )
     stamps = [*map(stamp, others + files)]
     shards = _Shards(
         others + files, len(others), others + targets, stamps, reading, id_field, format, encoding
     )
     name = None
     if out is not None:
-        folder, _, last = out.rstrip("/").rpartition("/")
+        folder, _, last = out.rpartition("/")
         job = [grouping.to_json(), reading.meta.scheme.id, texts, id_field, encoding, format]
         name = f"{last}.work-{digest_of([*job, targets, len(others), shards.files, stamps])}"
         work = folder if work is None else work
@@ -157,7 +161,8 @@ def dedup(
             check_absent(targets)
         read = mapped(shards.numbers(spark), shards.read, from_arrow_schema(SKETCHED))
         documents, is_own = in_precedence(read, reading.keep, tables), F.col("file") >= len(others)
-        first = _first(documents.table.where(is_own).agg(F.min("number")))[0] or 0
+        first = _first(documents.table.where(is_own).agg(F.min("number")))[0]
+        first = _NEVER if first is None else first
         members, found = members_of(documents, reading, grouping, tables, first)
         members = tables.kept("grouped", members)
         every = documents.whole.join(members.select("number", "head"), "number", "left")
@@ -175,7 +180,8 @@ def dedup(
             reason, raw = json.loads(written)
             dead_letter(BadRecord(name_of(shards.files[file]), line, raw, reason))
         sums = [F.sum(F.col(each) * is_own.cast("int")).alias(each) for each in by_file.columns[3:]]
-        counts = _first(by_file.agg(F.sum("failed").alias("failed"), *sums)).asDict()
+        total = _first(by_file.agg(F.sum("failed").alias("failed"), *sums)).asDict()
+        counts: dict[str, Any] = {name: value or 0 for name, value in total.items()}
         earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
         report = CorpusReport(
             documents=counts["kept"] + counts["removed"],
@@ -203,20 +209,13 @@ def _figures() -> list[Column]:
 
 def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> DataFrame:
     """Return the columns of `Removed`. removed: number, head, similarity."""
-    names = removed.sparkSession.createDataFrame(
-        [*enumerate(map(name_of, files))], ["file", "name"]
-    )
-    named = documents.table.join(names, "file")
+    names = [*enumerate(map(name_of, files))]
+    named = removed.sparkSession.createDataFrame(names, ["file", "name"])
+    named = documents.table.join(named, "file")
+    place = {"file": "at", "name": "file", "line": "line", "own_id": "id"}
     for key, prefix in (("number", ""), ("head", "original_")):
-        own = {
-            "number": key,
-            "file": f"{prefix}at",
-            "name": f"{prefix}file",
-            "line": f"{prefix}line",
-        }
-        own |= {"own_id": f"{prefix}id"}
-        columns = [F.col(name).alias(to) for name, to in own.items()]
-        removed = removed.join(named.select(*columns), key)
+        columns = [F.col(name).alias(prefix + to) for name, to in place.items()]
+        removed = removed.join(named.select(F.col("number").alias(key), *columns), key)
     removed = removed.withColumn("distance", F.lit(None).cast("bigint"))
     return removed.sort("at", "line").select(*Removed.columns)
 

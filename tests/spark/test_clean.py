@@ -148,7 +148,14 @@ def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:
     ):
         done = run_command("dedup", "a.jsonl", "--engine", "spark", *options)
         assert (done.status, reason in done.err) == (2, True), done.err
+    # Files without records, and held ones of which some are equal.
+    Path("b.jsonl").write_text("\n")
+    write_lines(Path("held.jsonl"), [{"text": "a b c d"}] * 2)
+    for against in ([], ["--against", "held.jsonl"]):
+        command = ["dedup", "b.jsonl", "--engine", "spark", "--dry-run", "--json", *against]
+        done = run_command(*command)
+        assert [done.json[0][name] for name in ("documents", "against")] == [0, 0]
     assert json.loads(Path("a.jsonl").read_text()) == {"text": "a b c d"}
     done = run_command("dedup", "a.jsonl", "--engine", "spark", "--dry-run", "--json")
     assert (done.status, done.json[0]["kept"]) == (0, 1)
-    assert {path.name for path in Path().iterdir()} == {"a.jsonl"}
+    assert {path.name for path in Path().iterdir()} == {"a.jsonl", "b.jsonl", "held.jsonl"}
