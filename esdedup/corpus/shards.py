@@ -60,11 +60,14 @@ def _is_folder(path: str) -> bool:
     return found is not None and found.is_folder
 
 
-def check_absent(targets: Sequence[str]) -> None:
-    """Raise UsageError if a file or folder to write exists."""
-    for each in targets:
-        if each != STDIN and look_up(each) is not None:
-            raise UsageError(f"{each} exists: name another --output, or remove it")
+def check_absent(out: str) -> None:
+    """Raise UsageError if a file or folder to write exists. An empty folder may."""
+    found = None if out == STDIN else look_up(out)
+    if found is not None and found.is_folder and not is_address(out):
+        empty = all(each.name.startswith(".") for each in Path(out).iterdir())
+        found = None if empty else found
+    if found is not None:
+        raise UsageError(f"{out} exists: name another --output, or remove it")
 
 
 def digest_of(value: object) -> str:

@@ -228,7 +228,6 @@ class WorkFolder:
         resumed = (self.path / _JOB).exists()
         wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
         shares = self.claim(whole, wanted)
-        self.claimed = True
         done = 0
 
         def on_read(count: int) -> None:
@@ -416,6 +415,7 @@ class WorkFolder:
             self.remove()  # A kill in `remove` leaves files of a job that is done.
             with _naming(self.path), written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
+            self.claimed = True
             return shares
         try:
             held = json.loads(file.read_bytes())
@@ -432,6 +432,7 @@ class WorkFolder:
                     f" ({held.get(name)}, not {value}): finish that, remove the folder, or name"
                     " another one (--work)"
                 )
+        self.claimed = True
         return shares
 
     def remove(self) -> None:

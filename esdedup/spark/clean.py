@@ -157,8 +157,8 @@ def dedup(
         name = f"{last}.work-{digest_of([*job, targets, len(others), shards.files, stamps])}"
         work = folder if work is None else work
     with _naming(), JobTables.of(spark, work and _address(work), "removed", name) as tables:
-        if tables.saved("shards") is None:
-            check_absent(targets)
+        if out is not None and tables.saved("shards") is None:
+            check_absent(out)
         read = mapped(shards.numbers(spark), shards.read, from_arrow_schema(SKETCHED))
         documents, is_own = in_precedence(read, reading.keep, tables), F.col("file") >= len(others)
         first = _first(documents.table.where(is_own).agg(F.min("number")))[0]

@@ -153,7 +153,7 @@ def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
         *("/out0/more/b.jsonl.gz", "/out0/more/c.jsonl.zst"),
     ]
     refused = run_command("dedup", "in", "-o", "s3://bucket/out0")
-    assert (refused.status, "out0/a.jsonl exists" in refused.err) == (2, True)
+    assert (refused.status, "s3://bucket/out0 exists" in refused.err) == (2, True)
     assert not Path("out0.work").exists()
 
 

@@ -203,6 +203,22 @@ def test_the_keep_rule_chooses_what_stays() -> None:
     assert "2 duplicates of 3 documents" in err
 
 
+def test_a_run_that_can_not_complete_leaves_nothing() -> None:
+    shards()
+    Path("full").mkdir()
+    Path("full/other.txt").touch()
+    Path("empty").mkdir()
+    for out, more, said in (
+        ("full", [], "full exists: name another --output"),
+        ("new", ["--keep", "newest:none"], "no document has a number or a text in that field"),
+        ("a.csv", [], "name a folder; one file can't hold csv and jsonl"),
+    ):
+        done = run_command("dedup", "in", "-o", out, *more)
+        assert (done.status, said in done.err) == (2, True)
+    assert {path.name for path in Path().iterdir()} == {"in", "full", "empty"}
+    assert run_command("dedup", "in", "-o", "empty").status == 0
+
+
 def test_bad_records_are_kept_apart() -> None:
     write_lines(Path("a.jsonl"), [{"text": "some words"}, "no JSON", {"id": "b"}, {"text": ""}])
     done = run_command("dedup", "a.jsonl", "-o", "out", "--json")

@@ -74,7 +74,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         (tables, ["--keep", "longest", "--method", "components", "-t", "0.6"]),
         (tables, ["--keep", "last", "--exact"]),
     ],
-    ids=str,
+    ids=["first", "against", "components", "exact"],
 )
 def test_shards_are_those_of_one_machine(
     spark: SparkSession, made: Any, options: list[str], tmp_path: Path

@@ -119,8 +119,8 @@ def dedup_files(
         folder = opened.enter_context(_working(corpus, out))
         letters = opened.enter_context(dead_letters(of.dead_letter, "dedup"))
         progress = opened.enter_context(output.Progress("Sketching", total_bytes(others + files)))
-        if folder.state() is None:
-            check_absent(targets)
+        if folder.state() is None and out is not None:
+            check_absent(out)
         folder.claim(job, 0)
         names = [*(each.store.where for each in indices), *map(name_of, others + files)]
         columns = grouping.keep.paths([])
@@ -249,7 +249,8 @@ def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
         try:
             yield folder
         except UsageError:
-            if folder.state() is None:
+            # The same command can't complete this.
+            if folder.claimed and "report" not in (folder.state() or {}):
                 folder.remove()
             raise
 
