@@ -19,8 +19,8 @@ from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Mask, Unsigned, blocks, run_starts
 from esdedup.text.jaccard import hamming
 
-_BYTES_A_ROW, _BYTES_A_PAIR = 128, 256
-"""Of the memory at once: a quarter is used while rows are sorted, and a tenth by pairs."""
+_BYTES_A_ROW, _BYTES_A_PAIR = 128, 512
+"""Of the memory at once: a quarter is used while rows are sorted, and a twentieth by pairs."""
 Block = tuple[int, I64, I64]
 """Rows done after the block, and its pairs of rows, left < right, by right and then left."""
 

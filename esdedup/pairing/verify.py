@@ -124,7 +124,8 @@ class ByTexts:
         if isinstance(self._texts_of, FolderTexts):
             numbers, one, other = _renumbered(left, right)
             of = self._texts_of.sizes(self._compared[numbers])
-            sizes = of[one] + of[other] * run_starts(right)
+            if of.sum() > self._memory // _OF_TEXTS:
+                sizes = of[one] + of[other] * run_starts(right)
         return blocks(sizes, max(1, self._memory // _OF_TEXTS))
 
     def _held(self, rows: I64) -> TextsOf:
