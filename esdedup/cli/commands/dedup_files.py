@@ -65,7 +65,7 @@ class CorpusOptions:
     dry_run: bool = options.dry_run()
     max_memory: int | None = setting(
         None,
-        "Memory to stay within; more is faster.",
+        "Memory to use, besides pages of mapped files; more is faster.",
         parser=size,
         metavar="SIZE",
         rare=True,
