@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
+from typing import Any
 
 import xxhash
 
@@ -19,7 +20,6 @@ from esdedup.records.locations import folder_of, is_address, look_up, open_file,
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN, name_of
-from esdedup.text.arrays import I64, Mask
 
 
 def is_one_file(out: str) -> bool:
@@ -76,7 +76,7 @@ def digest_of(value: object) -> str:
 
 
 def write_shards(
-    shares: Iterable[tuple[I64, Mask]],
+    shares: Iterable[tuple[Any, ...]],
     files: Sequence[str],
     targets: Sequence[str],
     stamps: Sequence[str],
@@ -85,14 +85,14 @@ def write_shards(
 ) -> Iterator[int]:
     """Write the files that are missing, and yield the number of records of each when it is there.
 
-    shares: of each file, the lines of its records and which of these stay, as of `Corpus.shares`.
+    shares: of each file, what `KeptRecords` has after its path, as of `Corpus.shares`.
     stamps: of the files before they were read. Raises InputError if a file has changed since.
     """
     every = zip(files, stamps, targets, shares, strict=True)
     for target, some in itertools.groupby(every, lambda each: each[2]):
         sources, before = [], {}
-        for path, found, _, (starts, kept) in some:
-            sources.append(KeptRecords(path, starts, kept))
+        for path, found, _, share in some:
+            sources.append(KeptRecords(path, *share))
             before[path] = found
         # After a power cut, files that were not synced may be there and empty.
         if target == STDIN or format == "file" or look_up(target) is None:

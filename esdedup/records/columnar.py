@@ -11,11 +11,11 @@ import json
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import accumulate, repeat
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -99,12 +99,19 @@ def rows_in(
             on_bytes(int(read))
 
 
-def copy_rows(sources: Sequence[tuple[str, Mask]], kind: TableFormat, out: IO[bytes]) -> None:
+def copy_rows(
+    sources: Sequence[tuple[str, Mask]],
+    kind: TableFormat,
+    out: IO[bytes],
+    field: str = "",
+    changed: Mapping[int, str] = MappingProxyType({}),
+) -> None:
     """Write the rows that stay of some files as one file of the same kind.
 
     sources: paths, each with True for the rows that stay, shape (rows,). The result has the first
     file's schema with its metadata, its compression and, of Parquet, its choice of columns with a
     dictionary. A row group or batch stays one unless it becomes empty; it is in memory as a whole.
+    field, changed: a column, and by row, from 1, the new texts of some rows of a single file.
     Raises UsageError if a file has other columns, InputError if it can't be read or has other rows.
     """
     writer, first = None, None
@@ -118,6 +125,13 @@ def copy_rows(sources: Sequence[tuple[str, Mask]], kind: TableFormat, out: IO[by
                 first, done = schema, 0
                 for part in parts:
                     stay, done = kept[done : done + len(part)], done + len(part)
+                    before = done - len(part) + 1
+                    if new := [row for row in range(before, done + 1) if row in changed]:
+                        values, at = part[field].to_pylist(), schema.get_field_index(field)
+                        for row in new:
+                            values[row - before] = changed[row]
+                        array = require_pyarrow().array(values, schema.field(at).type)
+                        part = part.set_column(at, schema.field(at), array)
                     if stay.any() and stay.size == len(part):
                         writer.write(part if stay.all() else _only(part, stay))
                 if done != kept.size:

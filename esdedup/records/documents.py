@@ -18,15 +18,13 @@ from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
-from esdedup.text.arrays import I64
+from esdedup.text.arrays import SeenValues
 
 MAX_ID_BYTES = 512
 TAKEN_BY_LINE = (
     "another text was indexed from this line of this file before; give the documents ids of their"
     " own (--id-field)"
 )
-_MOST_MERGED = 1 << 24
-"""Hashes in one sorted array. Merging two arrays takes as much memory again."""
 OURS = ("scheme", "digest", "wordless", *KINDS)
 """The fields that any scheme computes from a text, without those of named sketches."""
 
@@ -196,22 +194,13 @@ class RepeatedIds:
     def __init__(self) -> None:
         self.count = 0
         self.first: str | None = None
-        self._sorted: list[I64] = []
+        self._seen = SeenValues()
 
     def add(self, ids: Sequence[str]) -> int:
         """Add the ids of the next records; return the number of those that came before."""
-        every = np.fromiter(map(hash, ids), np.int64, len(ids))
-        new, first = np.unique(every, return_index=True)
-        for each in self._sorted:
-            known = each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
-            new, first = new[~known], first[~known]
-        repeated = len(ids) - new.size
-        if repeated and self.first is None:
-            self.first = repr(ids[np.setdiff1d(np.arange(len(ids)), first)[0]])
-        self.count += repeated
-        # Each array stays more than twice as long as the next one, or very long.
-        while self._sorted and self._sorted[-1].size <= min(2 * new.size, _MOST_MERGED):
-            new = np.sort(np.concatenate([self._sorted.pop(), new]))
-        if new.size:
-            self._sorted.append(new)
-        return repeated
+        repeated = self._seen.add(np.fromiter(map(hash, ids), np.int64, len(ids)))
+        found = int(np.count_nonzero(repeated))
+        if found and self.first is None:
+            self.first = repr(ids[int(np.argmax(repeated))])
+        self.count += found
+        return found

@@ -14,9 +14,10 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import IO, Any, NamedTuple, cast
 
 import zstandard
@@ -42,12 +43,15 @@ class KeptRecords(NamedTuple):
     """The records of a file that stay.
 
     starts: `Record.line` of all n records, ascending, shape (n,). kept: True for those that stay,
-    shape (n,).
+    shape (n,). field, changed: the field of the text, and by line the new texts of some records
+    that stay, of JSON lines, tables, and files that are one document.
     """
 
     path: str
     starts: I64
     kept: Mask
+    field: str = ""
+    changed: Mapping[int, str] = MappingProxyType({})
 
 
 def rewrite(
@@ -73,14 +77,18 @@ def rewrite(
     if kind == "file" and not sources[0].kept.all():
         return
     with _target(target, first, sync=kind != "file") as out:
-        if len(sources) == 1 and sources[0].kept.all() and _packing(first) == _packing(target):
+        whole = len(sources) == 1 and sources[0].kept.all() and not sources[0].changed
+        if whole and _packing(first) == _packing(target):
             with open_file(first) as file:
                 shutil.copyfileobj(file, out)
         elif kind == "parquet" or kind == "arrow":
-            copy_rows([(each.path, each.kept) for each in sources], kind, out)
+            copy_rows([(each.path, each.kept) for each in sources], kind, out, *sources[0][3:])
         else:
             with _packed(out, _packing(target)) as packed:
-                _copy_texts(sources, kind, encoding, packed)
+                if kind == "file":
+                    packed.write(sources[0].changed[1].encode(encoding or "utf-8"))
+                else:
+                    _copy_texts(sources, kind, encoding, packed)
         check()
 
 
@@ -117,11 +125,13 @@ def _copy_texts(
     """Copy the records that stay of files of lines, or of one JSON array."""
     begun: tuple[str, str] | None = None
     last = b""
-    for path, starts, kept in sources:
+    for path, starts, kept, field, changed in sources:
         with opened(path, encoding) as (_, text):
             is_array = kind == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
             if is_array:
+                if changed:
+                    raise UsageError(f"{path}: --unit can't be combined with a JSON array")
                 if len(sources) > 1:
                     raise UsageError(
                         f"{path}: a JSON array can't be joined with other files: name a folder to"
@@ -150,10 +160,24 @@ def _copy_texts(
             for number, line in enumerate(lines, min(keeping, default=0)):
                 stays = keeping.pop(number, stays)
                 if stays:
+                    if number in changed:
+                        line = _with_text(line.decode(codec), field, changed[number]).encode(codec)
                     out.write(line)
                     last = line
             if keeping:
                 raise InputError(f"{path} has changed since it was read: it has fewer records")
+
+
+def _with_text(line: str, field: str, text: str) -> str:
+    """Return a line of a JSON object with another text in a field; all else stays as it came."""
+    decoder, at = json.JSONDecoder(), line.index("{")
+    while True:
+        key, at = decoder.raw_decode(line, line.index('"', at))
+        start = line.index(":", at) + 1
+        start += len(line[start:]) - len(line[start:].lstrip(" \t"))
+        _, at = decoder.raw_decode(line, start)
+        if key == field:
+            return line[:start] + json.dumps(text, ensure_ascii=False) + line[at:]
 
 
 def _begin(text: io.TextIOWrapper) -> tuple[str, bytes]:

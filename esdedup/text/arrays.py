@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Unsigned = NDArray[np.unsignedinteger]
+_MOST_MERGED = 1 << 24
+"""Values in one sorted array. Merging two arrays takes as much memory again."""
 
 
 @dataclass(frozen=True)
@@ -106,3 +109,34 @@ def blocks(sizes: I64, budget: int) -> Iterator[slice]:
     block = np.cumsum(sizes) // budget
     edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), sizes.size]
     yield from (slice(start, end) for start, end in itertools.pairwise(edges))
+
+
+class SeenValues:
+    """Values that came before, exactly: sorted arrays, which are merged as they grow.
+
+    size: number of different values. Memory is that of the values, and as much again while the
+    largest arrays are merged.
+    """
+
+    def __init__(self) -> None:
+        self._sorted: list[NDArray[Any]] = []
+
+    @property
+    def size(self) -> int:
+        """The number of different values."""
+        return sum(each.size for each in self._sorted)
+
+    def add(self, values: NDArray[Any]) -> Mask:
+        """Return which of the next values came before, or before in this array: shape (n,)."""
+        new, first = np.unique(values, return_index=True)
+        for each in self._sorted:
+            known = each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
+            new, first = new[~known], first[~known]
+        repeated = np.ones(values.size, np.bool_)
+        repeated[first] = False
+        # Each array stays more than twice as long as the next one, or very long.
+        while self._sorted and self._sorted[-1].size <= min(2 * new.size, _MOST_MERGED):
+            new = np.sort(np.concatenate([self._sorted.pop(), new]))
+        if new.size:
+            self._sorted.append(new)
+        return repeated

@@ -26,6 +26,7 @@ from esdedup.corpus.shards import (
     targets_of,
     write_shards,
 )
+from esdedup.corpus.units import RepeatedUnits, Unit, shares_without_repeated
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import is_address, look_up, stamp
@@ -59,6 +60,10 @@ class CorpusOptions:
     work: str | None = setting(
         None, "Folder to resume from.", rare=True, show_default="OUTPUT.work"
     )
+    unit: Unit | None = setting(
+        None, "Remove repeated paragraphs or lines inside documents instead.", rare=True
+    )
+    min_words: int = setting(1, "With --unit, keep shorter units.", min=1, rare=True)
     engine: Engine = setting(
         "local", "spark: the tasks of a cluster read, compare and write the files.", rare=True
     )
@@ -94,6 +99,9 @@ def dedup_files(
         with dead_letters(of.dead_letter, "dedup") as letters:
             report = _on_spark(arguments, files, of, corpus, grouping, out, letters)
         _finish(report, letters, grouping, out, as_json)
+        return
+    if corpus.unit is not None:
+        _by_unit(arguments, files, of, corpus, out, as_json)
         return
     with ExitStack() as opened:
         others, indices = _against(corpus, of, target, opened)
@@ -159,6 +167,54 @@ def dedup_files(
             message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
         folder.remove()
     _finish(report, letters, grouping, out, as_json)
+
+
+def _by_unit(
+    arguments: list[str],
+    files: list[str],
+    of: FileOptions,
+    corpus: CorpusOptions,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Write files again without the paragraphs or lines that came before."""
+    others = ["against", "update", "removed", "engine", "max_memory", "workers", "id_field", "keep"]
+    options.refuse([*others, "exact", "threshold"], "can't be combined with --unit")
+    assert corpus.unit is not None
+    field, *more = of.text_field or ["text"]
+    if more:
+        raise UsageError("--unit requires one --text-field")
+    # Checks the name of the field.
+    of.chunks(files, [field], lambda _: None)
+    targets = [] if out is None else targets_of(arguments, files, out, of.format)
+    if len({*targets}) < len(targets) or STDIN in [*files, *targets]:
+        raise UsageError("--unit requires files, and a folder to write to")
+    stamps, repeated = [*map(stamp, files)], RepeatedUnits(corpus.unit, corpus.min_words)
+    job = {"unit": [corpus.unit, corpus.min_words], "state of files": digest_of([files, stamps])}
+    with (
+        _working(corpus, out) as folder,
+        dead_letters(of.dead_letter, "dedup") as letters,
+        output.Progress("Writing", None) as progress,
+    ):
+        # A run that was killed reads the files that it has written again.
+        if not folder.claim(job, 0) and out is not None and folder.state() is None:
+            check_absent(out)
+            folder.save_state({"report": None})
+        shares = shares_without_repeated(repeated, files, field, letters, of.format, of.encoding)
+        if out is None:
+            for _ in shares:
+                progress.show(repeated.report.documents)
+        else:
+            for _ in write_shards(shares, files, targets, stamps, of.format, of.encoding):
+                progress.show(repeated.report.documents)
+            copy_about(files, targets, out)
+        folder.remove()
+    report = repeated.report
+    counts = {**asdict(report), "different": repeated.seen.size}
+    output.print_counts(counts, as_json, more={"output": out, "memory": 16 * repeated.seen.size})
+    if report.failed:
+        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+        raise Exit(1)
 
 
 def _on_spark(

@@ -1,0 +1,135 @@
+"""Remove the paragraphs or lines that a corpus repeats, except the first of each, inside documents.
+
+Wenzek et al., "CCNet: extracting high quality monolingual datasets from web crawl data", LREC 2020,
+section 3.1. Here a paragraph is found by a digest of 128 bits of its normalised text, and all are
+compared, in 16 bytes of memory for each different one.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from esdedup.exceptions import UsageError
+from esdedup.models import Counts
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.documents import bad_record
+from esdedup.records.files import BadRecord, Format, Record, chunks_in, format_of
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import normalised_digests, read_digests
+from esdedup.text.arrays import I64, Mask, SeenValues
+from esdedup.text.words import tokenise
+
+Unit = Literal["paragraph", "line"]
+_BETWEEN = {"paragraph": re.compile(r"(\r?\n(?:[^\S\n]*\n)+)"), "line": re.compile(r"(\r?\n)")}
+
+
+@dataclass(frozen=True)
+class UnitReport(Counts):
+    """What was removed of a corpus.
+
+    documents: of the files. changed: those that lost a unit, and stay. dropped: those that lost
+    all. failed: records that are no documents. units, removed: paragraphs or lines with words.
+    characters: of the removed ones.
+    """
+
+    documents: int = 0
+    changed: int = 0
+    dropped: int = 0
+    failed: int = 0
+    units: int = 0
+    removed: int = 0
+    characters: int = 0
+
+
+class RepeatedUnits:
+    """Find the units that came before. min_words: shorter units are never removed.
+
+    report: of all texts so far.
+    """
+
+    def __init__(self, unit: Unit, min_words: int) -> None:
+        self.seen, self.report = SeenValues(), UnitReport()
+        self._between, self._min_words, self._scheme = _BETWEEN[unit], min_words, Scheme()
+
+    def without(self, texts: Sequence[str]) -> list[str | None]:
+        """Return the next texts without repeated units; None for one that loses all."""
+        parts = [self._between.split(text) for text in texts]
+        units = [unit for each in parts for unit in each[::2]]
+        squeezed = [" ".join(unit.split()) for unit in units]
+        normalised, digests = normalised_digests(squeezed, self._scheme.normalisation)
+        words = tokenise(normalised, self._scheme.shingling, self._scheme.seed).counts
+        counted = np.flatnonzero(words >= max(1, self._min_words))
+        repeated = np.zeros(len(units), np.bool_)
+        keys = np.array(read_digests(digests[row] for row in counted.tolist()), "S16")
+        repeated[counted] = self.seen.add(keys)
+        gone, found, changed = iter(repeated.tolist()), list[str | None](), 0
+        for text, each in zip(texts, parts, strict=True):
+            lost = [*itertools.islice(gone, len(each[::2]))]
+            if any(lost):
+                # A unit goes with what separates it from the next one.
+                pieces = itertools.zip_longest(each[::2], each[1::2], fillvalue="")
+                kept = "".join(
+                    unit + after
+                    for (unit, after), is_lost in zip(pieces, lost, strict=True)
+                    if not is_lost
+                )
+                changed += bool(kept.strip())
+                found.append(kept if kept.strip() else None)
+            else:
+                found.append(text)
+        removed = [units[row] for row in np.flatnonzero(repeated).tolist()]
+        self.report += UnitReport(
+            len(texts),
+            changed,
+            found.count(None),
+            0,
+            int(np.count_nonzero(words)),
+            len(removed),
+            sum(map(len, removed)),
+        )
+        return found
+
+
+def shares_without_repeated(
+    repeated: RepeatedUnits,
+    files: Sequence[str],
+    text_field: str,
+    dead_letter: DeadLetter,
+    format: Format | None = None,
+    encoding: str | None = None,
+) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
+    """Yield of each file what `KeptRecords` has after its path.
+
+    Raises UsageError for CSV, TSV and JSON arrays, InputError if a file can't be read.
+    """
+    for path in files:
+        if (kind := format or format_of(path)) in ("csv", "tsv"):
+            raise UsageError(f"{path}: --unit requires JSON lines, text or tables, not {kind}")
+    for path in files:
+        starts, kept, changed = list[int](), list[bool](), dict[int, str]()
+        for chunk in chunks_in(path, format, None, encoding):
+            records = [*chunk.records()]
+            lines = {each.line: text for each in records if (text := _text_of(each, text_field))}
+            shortened = repeated.without([*lines.values()])
+            new = dict(zip(lines, shortened, strict=True))
+            for each in records:
+                starts.append(each.line)
+                text = _text_of(each, text_field)
+                kept.append(text == "" or new.get(each.line) is not None)
+                if text is None:
+                    reason = f"the field {text_field!r} is missing, or not text"
+                    bad = each if isinstance(each, BadRecord) else bad_record(each, reason)
+                    repeated.report += UnitReport(documents=0, failed=1)
+                    dead_letter(bad)
+            changed |= {n: text for n, text in new.items() if text not in (None, lines[n])}
+        lines_read, stay = np.array(starts, np.int64), np.array(kept, np.bool_)
+        yield lines_read, stay, text_field, changed
+
+
+def _text_of(record: Record | BadRecord, field: str) -> str | None:
+    text = record.source.get(field) if isinstance(record, Record) else None
+    return text if isinstance(text, str) else None

@@ -1,0 +1,134 @@
+"""`esdedup dedup FILES --unit`: paragraphs and lines that a corpus repeats are removed, exactly."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup.corpus.shards
+from esdedup.records.rewrite import KeptRecords, rewrite
+from esdedup.tabular import require_pyarrow
+from tests.helpers.commands import run_command, words, write_lines
+
+NOTICE, CHINESE = (
+    "Subscribe to our weekly letter, and never miss a story.",
+    "版权所有，未经许可不得转载。",
+)
+
+
+def texts(count: int) -> list[str]:
+    """Texts of some paragraphs, many of which end with the same notice, in another writing."""
+    made = []
+    for n in range(count):
+        parts = [words(n, 12), CHINESE if n % 3 == 0 else f"第{n}段：这里写的是别处没有的内容。"]
+        parts += [NOTICE.upper() if n % 4 == 0 else NOTICE] * (n % 2)
+        made.append(("\n\n" if n % 2 else "\r\n \r\n").join(parts) + "\n" * (n % 2))
+    return [*made, "two words", "two words", CHINESE]
+
+
+def expected(every: list[str], between: str, least: int) -> list[str | None]:
+    """Return the texts without units that came before, by a set; None for no text."""
+    seen: set[str] = set()
+    made: list[str | None] = []
+    for text in every:
+        pieces = re.split(between, text)
+        kept = ""
+        for unit, after in zip(pieces[::2], [*pieces[1::2], ""], strict=True):
+            key = " ".join(unit.split()).casefold()
+            # Each Han character is a word.
+            long = len(re.findall(r"[㐀-鿿]|[a-z0-9]+", key)) >= max(1, least)
+            if not (long and key in seen):
+                kept += unit + after
+            seen |= {key} if long else set()
+        made.append(kept if kept.strip() else None)
+    return made
+
+
+@pytest.mark.parametrize(("unit", "least"), [("paragraph", 1), ("paragraph", 5), ("line", 1)])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "parquet"])
+def test_each_unit_stays_where_it_is_first(unit: str, least: int, ending: str) -> None:
+    every = texts(60)
+    Path("in").mkdir()
+    for shard, some in enumerate((every[:30], every[30:])):
+        records = [{"n": n, "text": text, "more": [1.50]} for n, text in enumerate(some)]
+        file = Path(f"in/{shard}.{ending}")
+        if ending == "parquet":
+            pa = require_pyarrow()
+            pa.parquet.write_table(pa.Table.from_pylist(records), file, row_group_size=7)
+        else:
+            lines = "".join(json.dumps(each, separators=(" , ", ":  ")) + "\n" for each in records)
+            file.write_bytes(gzip.compress(lines.encode()) if "gz" in ending else lines.encode())
+    options = ["--unit", unit, "--min-words", str(least), "--json"]
+    (report,) = run_command("dedup", "in", "-o", "out", *options).json
+    between = r"(\r?\n(?:[^\S\n]*\n)+)" if unit == "paragraph" else r"(\r?\n)"
+    stay = expected(every, between, least)
+    found: list[str] = []
+    for shard in range(2):
+        file = Path(f"out/{shard}.{ending}")
+        if ending == "parquet":
+            found += require_pyarrow().parquet.read_table(file)["text"].to_pylist()
+            continue
+        raw = file.read_bytes()
+        for line in (gzip.decompress(raw) if "gz" in ending else raw).splitlines():
+            found.append(json.loads(line)["text"])
+            # The other fields are as they came.
+            assert b'"more":  [1.5]' in line
+    assert found == [each for each in stay if each is not None]
+    changed = [old != new for old, new in zip(every, stay, strict=True) if new is not None]
+    assert (report["dropped"], report["changed"]) == (stay.count(None), sum(changed))
+    assert report["removed"] >= report["changed"] > 10
+    assert report["memory"] == 16 * report["different"]
+
+
+def test_what_loses_nothing_stays_as_it_came_and_the_rest_is_refused() -> None:
+    write_lines(Path("a.jsonl"), [{"text": "one line"}, "no JSON", {"n": 1}, {"text": ""}])
+    done = run_command("dedup", "a.jsonl", "-o", "out", "--unit", "line", "--json")
+    assert (done.status, done.json[0]["failed"]) == (1, 2)
+    before = Path("a.jsonl").read_bytes().splitlines()
+    assert Path("out/a.jsonl").read_bytes().splitlines() == [before[0], before[3]]
+    Path("a.csv").write_text("text\nx\n", "utf-8")
+    for file, options, said in (
+        ("a.csv", ["-o", "x"], "--unit requires JSON lines"),
+        ("a.jsonl", ["-o", "-"], "a folder to write to"),
+        ("a.jsonl", ["-o", "x", "--text-field", "none"], "name the field of the text"),
+        ("a.jsonl", ["-o", "x", "--text-field", "n", "--text-field", "m"], "one --text-field"),
+        ("a.jsonl", ["-o", "x", "--exact"], "--exact can't be combined with --unit"),
+        ("a.jsonl", ["-o", "out"], "out exists"),
+    ):
+        refused = run_command("dedup", file, *options, "--unit", "line")
+        assert (refused.status, said in refused.err) == (2, True), refused.err
+    assert not Path("x").exists()
+    Path("pages").mkdir()
+    for name, text in (("a.txt", "same line\nown a\n"), ("b.txt", "same line\nown b\n")):
+        Path("pages", name).write_text(text, "utf-8")
+    assert (
+        run_command("dedup", "pages", "-o", "y", "--format", "file", "--unit", "line").status == 0
+    )
+    assert Path("y/b.txt").read_text("utf-8") == "own b\n"
+
+
+def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("in").mkdir()
+    for shard in range(3):
+        some = texts(60)[shard * 20 : shard * 20 + 20]
+        write_lines(Path(f"in/{shard}.jsonl"), [{"text": text} for text in some])
+    command = ["dedup", "in", "--unit", "paragraph", "--json"]
+    whole = run_command(*command, "-o", "whole").json[0]
+
+    def killed(sources: list[KeptRecords], *arguments: Any) -> None:
+        if sources[0].path.endswith("1.jsonl"):
+            raise KeyboardInterrupt
+        rewrite(sources, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(esdedup.corpus.shards, "rewrite", killed)
+        assert run_command(*command, "-o", "out").status == 130
+    assert {file.name for file in Path("out").iterdir()} == {"0.jsonl"}
+    assert run_command(*command, "-o", "out").json[0] == {**whole, "output": "out"}
+    for shard in range(3):
+        file = f"{shard}.jsonl"
+        assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()
+    assert not Path("out.work").exists()
