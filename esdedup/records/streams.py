@@ -61,7 +61,10 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
         if encoding is None and (found := _other_encoding(stream.peek(_HEAD))):
             raise UsageError(f"{path}: it is {found.upper()}, not UTF-8: --encoding {found}")
         errors = "surrogateescape" if encoding is None else _INVALID
-        text = io.TextIOWrapper(stream, encoding or "utf-8-sig", errors, newline="\n")
+        # A file that is only a part of the byte order mark would be read as empty.
+        part = encoding is None and stream.peek(1) in (b"\xef", b"\xef\xbb")
+        name = encoding or ("utf-8" if part else "utf-8-sig")
+        text = io.TextIOWrapper(stream, name, errors, newline="\n")
         yield file, text
     except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error

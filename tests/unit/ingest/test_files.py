@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esdedup.records.files
@@ -79,6 +79,7 @@ def words(text: str) -> set[str]:
     format=st.sampled_from(get_args(TextFormat)),
     encoding=st.sampled_from([None, None, "utf-16", "utf-8", "big5", "utf-7"]),
 )
+@example(data=b"\xef", format="jsonl", encoding=None)
 def test_nothing_is_lost(
     tmp_path: Path, data: bytes, format: TextFormat, encoding: str | None
 ) -> None:
