@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esdedup.arguments import accepts, check_list, from_settings
+from esdedup.arguments import accepts, check_list, check_type, from_settings
 from esdedup.corpus.corpus import reading_of
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
@@ -21,7 +21,7 @@ from esdedup.pairing.scan import ScanColumns, WorkFolder, sketched
 from esdedup.pairing.strings import Numbers, Strings
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
-from esdedup.stores.fields import quoted, text_of, value_at
+from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
 from esdedup.tabular import require_pyarrow
 from esdedup.text.arrays import I64
@@ -52,6 +52,7 @@ class Deduplicated:
     groups: Groups
     _columns: ScanColumns = field(repr=False)
     _reading: Reading = field(repr=False)
+    _least: float | None = None
 
     @cached_property
     def _rows(self) -> I64:
@@ -86,17 +87,19 @@ class Deduplicated:
 
         Raises UsageError for a lower one: its pairs were not looked for.
         """
+        check_type("threshold", threshold, "float")
         grouping = self.groups.grouping
         if grouping.exact or grouping.by_distance:
             raise UsageError("rethreshold requires a threshold of similarity")
-        if threshold < grouping.limits.least_similarity:
+        least = self._least or grouping.limits.least_similarity
+        if threshold < least:
             raise UsageError(
-                f"threshold {threshold}: use at least {grouping.limits.threshold}, at which the"
-                " records were compared; for a lower one, call dedup again"
+                f"threshold {threshold}: use at least {least}, at which the records were compared;"
+                " for a lower one, call dedup again"
             )
         higher = replace(grouping, limits=replace(grouping.limits, threshold=threshold))
         groups = _groups(self._columns, self._reading, higher)
-        return replace(self, groups=groups)
+        return replace(self, groups=groups, _least=least)
 
     def __repr__(self) -> str:
         removed, every = self.groups.duplicates, len(self.groups.ids)
@@ -106,7 +109,8 @@ class Deduplicated:
         """Return a table and a histogram of the similarities, for a notebook."""
         by_distance = self.groups.grouping.by_distance
         values = self.groups.value[self.groups.duplicate_rows]
-        counts, edges = np.histogram(values, _BINS)
+        bounds = (0, values.max(initial=_BINS)) if by_distance else (values.min(initial=0.9), 1)
+        counts, edges = np.histogram(values, _BINS, bounds)
         most = max(1, counts.max())
         bins = zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         rows = "".join(
@@ -137,15 +141,15 @@ def dedup(
     group, in place of options. options: the settings of `Grouping` and its `Limits` by name; keep
     as text, such as "longest"; "first" is the order of the records.
 
-    Raises UsageError for wrong arguments, and if no record has a text, RecordError for a text that
-    is no string.
+    Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
+    that is no string.
     """
     grouping, names = from_settings(Grouping, options, grouping), names_of(text)
     records, sources = _sources(records, [*names, *grouping.keep.paths([])], names[0])
     reading = reading_of(grouping, _checked(scheme), names)
     texts = [_text(source, names, row) for row, source in enumerate(sources)]
-    if texts and not any(texts):
-        raise UsageError(f"no record has text in {quoted(names)}")
+    if sources and not any(has_field(source, name) for source in sources for name in names):
+        raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
     columns = _columns(texts, reading, sources)
     return Deduplicated(records, _groups(columns, reading, grouping), columns, reading)
 
@@ -163,10 +167,8 @@ def pairs(
     Its ids are the positions of the texts, from "0". limits, options: as in `Index.pairs`.
     """
     limits = from_settings(Limits, options, limits, "pairs")
-    check_list("texts", texts)
     reading = reading_of(Grouping(limits=limits), _checked(scheme), ["text"])
-    given = [_text({"text": each}, ("text",), row) for row, each in enumerate(texts)]
-    columns = _columns(given, reading, [])
+    columns = _columns(_strings(texts), reading, [])
     with WorkFolder.temporary() as folder:
         return pairs_among(columns, reading, limits, folder.path, lambda *_: None)
 
@@ -184,8 +186,16 @@ def group(
     The ids of a group are the positions of the texts, from "0". grouping, options: as in
     `Index.groups`.
     """
+    return dedup(_strings(texts), scheme=scheme, grouping=grouping, **options).groups
+
+
+def _strings(texts: Iterable[str]) -> list[str]:
     check_list("texts", texts)
-    return dedup([*texts], scheme=scheme, grouping=grouping, **options).groups
+    given = [*texts]
+    for row, each in enumerate(given):
+        if not isinstance(each, str):
+            raise RecordError(f"text {row}: use a string, not {type(each).__name__}")
+    return given
 
 
 def _checked(scheme: Scheme | None) -> Scheme | None:
@@ -197,23 +207,25 @@ def _sources(
     records: Any, names: Sequence[str], text_field: str
 ) -> tuple[Any, Sequence[Mapping[str, Any]]]:
     """Return the records as something that `_taken` accepts, and some fields of each."""
-    if not any(hasattr(records, each) for each in ("iloc", "features", "__arrow_c_stream__")):
-        if not hasattr(records, "__arrow_c_array__"):
-            check_list("records", records)
-            records = [*records]
-            sources = ({text_field: each} if isinstance(each, str) else each for each in records)
-            return records, [*sources]
+    if hasattr(records, "__arrow_c_array__") and not hasattr(records, "__getitem__"):
         records = require_pyarrow().record_batch(records)
-    elif not hasattr(records, "__getitem__"):
+    elif hasattr(records, "__arrow_c_stream__") and not hasattr(records, "__getitem__"):
         records = require_pyarrow().table(records)
-    named = hasattr(records, "column_names")
-    there = [*map(str, records.column_names if named else records.columns)]
-    columns = {}
+    of_frame = "columns" if hasattr(records, "iloc") else "column_names"
+    found = getattr(records, of_frame, None)
+    found = getattr(records, "columns", None) if found is None else found
+    if found is None:
+        check_list("records", records)
+        # A column of texts alone is a list of them.
+        records = _values(records)
+        sources = ({text_field: each} if isinstance(each, str) else each for each in records)
+        return records, [*sources]
+    there, columns = {str(name): name for name in found}, {}
     for name in names:
         column = name if name in there else name.partition(".")[0]
         if column not in there:
             raise UsageError(f"there is no column {name!r}. There are: {', '.join(there)}")
-        columns[column] = _values(records[column])
+        columns[column] = _values(records[there[column]])
     rows = zip(*columns.values(), strict=True)
     return records, [dict(zip(columns, row, strict=True)) for row in rows]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import words
 
 RECORDS = [
@@ -70,7 +71,10 @@ def test_a_higher_threshold_is_the_result_of_a_new_call() -> None:
         fresh = esdedup.dedup(RECORDS, text="body", threshold=threshold)
         assert again.duplicates == fresh.duplicates
     with pytest.raises(esdedup.UsageError, match=r"threshold 0.5: use at least 0.6"):
-        first.rethreshold(0.5)
+        first.rethreshold(0.9).rethreshold(0.5)
+    assert first.rethreshold(0.9).rethreshold(0.6).duplicates == first.duplicates
+    with pytest.raises(esdedup.UsageError, match="threshold: use a number"):
+        first.rethreshold("0.9")  # type: ignore[arg-type]
 
 
 def test_texts_and_missing_texts() -> None:
@@ -84,6 +88,21 @@ def test_texts_and_missing_texts() -> None:
         assert esdedup.dedup(frame).kept["text"].isna().tolist() == [False, True, True]
     assert (esdedup.dedup([]).kept, esdedup.dedup(["a"]).kept) == ([], ["a"])
     assert esdedup.dedup([{"text": "a"}, {"text": None}, {}]).removed == []
+    assert esdedup.dedup([{"text": None}]).kept == [{"text": None}]
+    assert len(esdedup.group(["", ""])) == 0
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    column = require_pyarrow().chunked_array([texts])
+    for series in (pandas.Series(texts), polars.Series(texts), column):
+        assert esdedup.dedup(series).kept == found.kept
+    odd = pandas.DataFrame({"text": texts, "column_names": texts, 3: texts})
+    assert len(esdedup.dedup(odd).removed) == len(esdedup.dedup(odd, text="3").removed) == 1
+
+
+def test_texts_alone_are_strings() -> None:
+    for wrong in (None, 3, {"text": "a"}):
+        for call in (esdedup.pairs, esdedup.group):
+            with pytest.raises(esdedup.RecordError, match="text 1: use a string, not"):
+                call(["a", wrong])  # type: ignore[list-item]
 
 
 def test_wrong_arguments_are_named() -> None:
@@ -91,7 +110,11 @@ def test_wrong_arguments_are_named() -> None:
     for records, options, said in (
         (table, {}, "there is no column 'text'. There are: body, n"),
         (table, {"text": "n"}, "record 0: the field 'n' is not text but int"),
-        ([{"body": "a"}], {}, "no record has text in the field 'text'"),
+        (
+            [{"body": "a"}],
+            {},
+            "no record has the field 'text': name the field of the text by text=",
+        ),
         (["a", 3], {}, "record 1: use a mapping or text, not int"),
         ("a text", {}, "records: give a list, not a single str"),
         (["a"], {"threshold": 2.0}, "threshold 2.0"),
@@ -104,7 +127,10 @@ def test_wrong_arguments_are_named() -> None:
 def test_a_notebook_shows_a_histogram() -> None:
     found = esdedup.dedup(RECORDS, text="body", threshold=0.5)
     shown = found._repr_html_()
-    values = [each.similarity for each in found.duplicates]
-    counts, _ = np.histogram(np.array(values, np.float64), 10)
+    values = np.array([each.similarity for each in found.duplicates], np.float64)
+    counts, _ = np.histogram(values, 10, (values.min(), 1.0))
     assert "&lt;Deduplicated: " in shown
     assert all(f">{count:,}</td>" in shown for count in counts)
+    equal = esdedup.dedup(["a text of words"] * 3)._repr_html_()
+    assert "1.00" in equal
+    assert "1.1" not in equal
