@@ -127,6 +127,8 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(esdedup.corpus.shards, "rewrite", killed)
         assert run_command(*command, "-o", "out").status == 130
     assert {file.name for file in Path("out").iterdir()} == {"0.jsonl"}
+    other = run_command(*command, "-o", "out", "--encoding", "latin-1")
+    assert (other.status, "unfinished run with another encoding" in other.err) == (2, True)
     assert run_command(*command, "-o", "out").json[0] == {**whole, "output": "out"}
     for shard in range(3):
         file = f"{shard}.jsonl"

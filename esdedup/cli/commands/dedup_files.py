@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from glob import glob
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from typer import Exit
 
@@ -117,19 +117,13 @@ def dedup_files(
         job = {
             **grouping.to_json(),
             "scheme": reading.meta.scheme.id,
-            "text fields": [*reading.meta.text_fields],
-            "format": of.format,
-            "encoding": of.encoding,
-            "output": out,
             "against": corpus.against,
-            "state of files": digest_of([files, stamps, [*map(stamp, others)]]),
+            **_job(of, out, [files, stamps, [*map(stamp, others)]]),
         }
         folder = opened.enter_context(_working(corpus, out))
         letters = opened.enter_context(dead_letters(of.dead_letter, "dedup"))
         progress = opened.enter_context(output.Progress("Sketching", total_bytes(others + files)))
-        if folder.state() is None and out is not None:
-            check_absent(out)
-        folder.claim(job, 0)
+        _claim(folder, job, out)
         names = [*(each.store.where for each in indices), *map(name_of, others + files)]
         columns = grouping.keep.paths([])
         from_files = (
@@ -190,16 +184,15 @@ def _by_unit(
     if len({*targets}) < len(targets) or STDIN in [*files, *targets]:
         raise UsageError("--unit requires files, and a folder to write to")
     stamps, repeated = [*map(stamp, files)], RepeatedUnits(corpus.unit, corpus.min_words)
-    job = {"unit": [corpus.unit, corpus.min_words], "state of files": digest_of([files, stamps])}
+    job = {"unit": [corpus.unit, corpus.min_words], **_job(of, out, [files, stamps])}
     with (
         _working(corpus, out) as folder,
         dead_letters(of.dead_letter, "dedup") as letters,
         output.Progress("Writing", None) as progress,
     ):
-        # A run that was killed reads the files that it has written again.
-        if not folder.claim(job, 0) and out is not None and folder.state() is None:
-            check_absent(out)
-            folder.save_state({"report": None})
+        _claim(folder, job, out)
+        # After a kill, all files are read again, and the missing ones written.
+        folder.save_state({"report": None})
         shares = shares_without_repeated(repeated, files, field, letters, of.format, of.encoding)
         if out is None:
             for _ in shares:
@@ -212,8 +205,31 @@ def _by_unit(
     report = repeated.report
     counts = {**asdict(report), "different": repeated.seen.size}
     output.print_counts(counts, as_json, more={"output": out, "memory": 16 * repeated.seen.size})
-    if report.failed:
-        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+    _end(report.failed, letters)
+
+
+def _job(of: FileOptions, out: str | None, state: object) -> dict[str, Any]:
+    """Return the parameters that any run on files resumes by. state: of the files."""
+    return {
+        "text fields": of.text_field or ["text"],
+        "format": of.format,
+        "encoding": of.encoding,
+        "output": out,
+        "state of files": digest_of(state),
+    }
+
+
+def _claim(folder: WorkFolder, job: dict[str, Any], out: str | None) -> None:
+    """Claim the folder of a new run, whose output must not exist, or of one that was killed."""
+    if folder.state() is None and out is not None:
+        check_absent(out)
+    folder.claim(job, 0)
+
+
+def _end(failed: int, letters: DeadLetterFile) -> None:
+    """End with status 1 if records were skipped."""
+    if failed:
+        message(f"{count(failed, 'record')} skipped: see {letters.path}")
         raise Exit(1)
 
 
@@ -263,9 +279,7 @@ def _finish(
     """Show the report. The exit status is 1 if records were skipped."""
     output.warn_after(report.recall, report.capped, grouping.limits)
     _show(report, grouping, out, as_json)
-    if report.failed:
-        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
-        raise Exit(1)
+    _end(report.failed, letters)
 
 
 def _against(
