@@ -24,7 +24,7 @@ from esdedup.pairing.strings import Numbers
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Chunk, Record
 from esdedup.search.buckets import Capped
-from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapped import mapped
 from esdedup.stores.mapping import IndexMeta
@@ -44,8 +44,9 @@ def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[
     """Return what to read of each record: its text, and what the keep rule needs.
 
     scheme: of the tokens; None for one whose bands reach the recall at the threshold. Raises
-    UsageError for limits that its sketch can't hold.
+    UsageError for another type, and for limits that its sketch can't hold.
     """
+    require_scheme(scheme)
     scheme = scheme or Scheme().for_texts(grouping.limits)
     sketch = scheme.for_pairs(grouping.limits)
     meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
@@ -70,9 +71,9 @@ def chunks_of(index: Index, text_field: str) -> Iterator[Chunk]:
 class Corpus:
     """The records of files, in the order read.
 
-    names: of the files. earlier: so many of these are only compared with. counts: the number of
-    records of each, shape (files,). lines: of all n records, as `Record.line`, negative for those
-    that are no documents, shape (n,).
+    names: of the files. earlier: number of first ones, which are only compared with. counts: number
+    of records of each, shape (files,). lines: of all n records, as `Record.line`, negative for
+    those that are no documents, shape (n,).
     """
 
     folder: WorkFolder

@@ -20,7 +20,7 @@ from esdedup.pairing.pairs import SimilarPairs, pairs_among
 from esdedup.pairing.scan import ScanColumns, WorkFolder, sketched
 from esdedup.pairing.strings import Numbers, Strings
 from esdedup.sketch.limits import Limits
-from esdedup.sketch.scheme import Scheme, require_scheme
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
 from esdedup.tabular import require_pyarrow
@@ -62,19 +62,19 @@ class Deduplicated:
 
     @cached_property
     def kept(self) -> Any:
-        """The records that stay, as they came and in their order: a list, a frame or a table."""
+        """Return the records that stay, in their order, as a list, a frame or a table, as given."""
         stay = np.ones(len(self.groups.ids), np.bool_)
         stay[self._rows] = False
         return _taken(self.records, np.flatnonzero(stay))
 
     @cached_property
     def removed(self) -> Any:
-        """The other records, likewise."""
+        """Return the other records, likewise."""
         return _taken(self.records, self._rows)
 
     @cached_property
     def duplicates(self) -> list[Duplicate]:
-        """The removed records with their originals, in the order of the records."""
+        """Return the removed records with their originals, in the order of the records."""
         groups, found = self.groups, []
         for row in groups.duplicate_rows.tolist():
             each = groups.member(row)
@@ -133,7 +133,7 @@ def dedup(
     grouping: Grouping | None = None,
     **options: Any,
 ) -> Deduplicated:
-    """Remove the texts or records that duplicate others. Nothing is written to disk.
+    """Remove the texts or records that duplicate others, without an index.
 
     records: texts, mappings, a table or batch of Arrow, a frame of pandas or Polars, or a Dataset
     of `datasets`. text: the field or fields of the text. A record without a text duplicates no
@@ -142,11 +142,11 @@ def dedup(
     as text, such as "longest"; "first" is the order of the records.
 
     Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
-    that is no string.
+    of another type.
     """
     grouping, names = from_settings(Grouping, options, grouping), names_of(text)
     records, sources = _sources(records, [*names, *grouping.keep.paths([])], names[0])
-    reading = reading_of(grouping, _checked(scheme), names)
+    reading = reading_of(grouping, scheme, names)
     texts = [_text(source, names, row) for row, source in enumerate(sources)]
     if sources and not any(has_field(source, name) for source in sources for name in names):
         raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
@@ -167,7 +167,7 @@ def pairs(
     Its ids are the positions of the texts, from "0". limits, options: as in `Index.pairs`.
     """
     limits = from_settings(Limits, options, limits, "pairs")
-    reading = reading_of(Grouping(limits=limits), _checked(scheme), ["text"])
+    reading = reading_of(Grouping(limits=limits), scheme, ["text"])
     columns = _columns(_strings(texts), reading, [])
     with WorkFolder.temporary() as folder:
         return pairs_among(columns, reading, limits, folder.path, lambda *_: None)
@@ -196,11 +196,6 @@ def _strings(texts: Iterable[str]) -> list[str]:
         if not isinstance(each, str):
             raise RecordError(f"text {row}: use a string, not {type(each).__name__}")
     return given
-
-
-def _checked(scheme: Scheme | None) -> Scheme | None:
-    require_scheme(scheme)
-    return scheme
 
 
 def _sources(
@@ -239,7 +234,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _taken(records: Any, rows: I64) -> Any:
-    """Return some records, in what they came in."""
+    """Return some records as a list, a frame or a table, as given."""
     if isinstance(records, list):
         return [records[row] for row in rows.tolist()]
     if hasattr(records, "iloc"):
@@ -264,12 +259,10 @@ def _text(source: Any, names: Sequence[str], row: int) -> str:
 def _columns(
     texts: list[str], reading: Reading, sources: Sequence[Mapping[str, Any]]
 ) -> ScanColumns:
-    keep, keys = reading.keep, Strings.of_bytes(())
-    if keep.by != "id":
-        documents = [Document(str(row), source) for row, source in enumerate(sources)]
-        keys = keep.keys(documents, reading.meta.text_fields)
+    documents = (Document(str(row), source) for row, source in enumerate(sources))
+    keys = reading.keep.keys(documents, reading.meta.text_fields)
     part = sketched(Strings.of([]), texts, reading, keys)
-    order = keep.order(np.arange(len(texts)), keys)
+    order = reading.keep.order(np.arange(len(texts)), keys)
 
     def texts_of(rows: I64) -> Callable[[], list[str]]:
         return lambda: [texts[row] for row in order[rows].tolist()]

@@ -29,7 +29,7 @@ _BETWEEN = {"paragraph": re.compile(r"(\r?\n(?:[^\S\n]*\n)+)"), "line": re.compi
 
 @dataclass(frozen=True)
 class UnitReport(Counts):
-    """What was removed of a corpus.
+    """Counts of the units that a run removes.
 
     documents: of the files. changed: those that lost a unit, and stay. dropped: those that lost
     all. failed: records that are no documents. units, removed: paragraphs or lines with words.
@@ -70,7 +70,7 @@ class RepeatedUnits:
         for text, each in zip(texts, parts, strict=True):
             lost = [*itertools.islice(gone, len(each[::2]))]
             if any(lost):
-                # A unit goes with what separates it from the next one.
+                # A unit is removed with the separator after it.
                 pieces = itertools.zip_longest(each[::2], each[1::2], fillvalue="")
                 kept = "".join(
                     unit + after
@@ -113,21 +113,20 @@ def shares_without_repeated(
         starts, kept, changed = list[int](), list[bool](), dict[int, str]()
         for chunk in chunks_in(path, format, None, encoding):
             records = [*chunk.records()]
-            lines = {each.line: text for each in records if (text := _text_of(each, text_field))}
-            shortened = repeated.without([*lines.values()])
-            new = dict(zip(lines, shortened, strict=True))
-            for each in records:
+            texts = [_text_of(each, text_field) for each in records]
+            shortened = iter(repeated.without([text for text in texts if text]))
+            for each, text in zip(records, texts, strict=True):
+                new = next(shortened) if text else text
                 starts.append(each.line)
-                text = _text_of(each, text_field)
-                kept.append(text == "" or new.get(each.line) is not None)
+                kept.append(new is not None)
+                if new is not None and new != text:
+                    changed[each.line] = new
                 if text is None:
                     reason = f"the field {text_field!r} is missing, or not text"
                     bad = each if isinstance(each, BadRecord) else bad_record(each, reason)
-                    repeated.report += UnitReport(documents=0, failed=1)
+                    repeated.report += UnitReport(failed=1)
                     dead_letter(bad)
-            changed |= {n: text for n, text in new.items() if text not in (None, lines[n])}
-        lines_read, stay = np.array(starts, np.int64), np.array(kept, np.bool_)
-        yield lines_read, stay, text_field, changed
+        yield np.array(starts, np.int64), np.array(kept, np.bool_), text_field, changed
 
 
 def _text_of(record: Record | BadRecord, field: str) -> str | None:

@@ -252,8 +252,8 @@ def groups_among(
 ) -> Groups:
     """Return the groups of documents that were read.
 
-    folder: for buckets, which are mapped from files. leaders: the first so many rows are not
-    compared with each other, so that each may represent later ones.
+    folder: for buckets, which are mapped from files. leaders: number of first rows that are
+    not compared with each other, so that each may represent later ones.
     """
     job = _GroupRun(reading, grouping, columns, judgements, step, folder)
     candidates = CandidatePairs([])

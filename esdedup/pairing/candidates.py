@@ -20,7 +20,7 @@ from esdedup.text.arrays import I64, U64, Mask, Unsigned, blocks, run_starts
 from esdedup.text.jaccard import hamming
 
 _BYTES_A_ROW, _BYTES_A_PAIR = 128, 512
-"""Of the memory at once: a quarter is used while rows are sorted, and a twentieth by pairs."""
+"""Bytes of memory for each: a quarter of it sorts rows, and a twentieth holds pairs."""
 Block = tuple[int, I64, I64]
 """Rows done after the block, and its pairs of rows, left < right, by right and then left."""
 

@@ -26,8 +26,8 @@ class Reading:
 
     sketch: whose tokens are read; None for digests alone. sketching: the scheme of this sketch
     alone, to read and sketch texts; None to read tokens. first: ids that precede all others.
-    numbered: documents keep their order and have numbers as ids, from 0. earlier: so many of these
-    precede all others. memory: bytes of what is sorted, or compared, at once.
+    numbered: documents keep their order and have numbers as ids, from 0. earlier: number of
+    first ones that precede all others. memory: bytes to sort, or to compare, at once.
     """
 
     meta: IndexMeta

@@ -133,11 +133,10 @@ def pairs_in_files(
 
 def read_chunk(reading: Reading, id_field: str | None, chunk: Chunk) -> ReadChunk:
     """Return the documents of a chunk with their tokens."""
-    fields, keys = reading.meta.text_fields, Strings.of_bytes(())
+    fields = reading.meta.text_fields
     records = [*chunk.records()]
     items, bad = items_of(records, fields, id_field)
-    if reading.keep.by != "id":
-        keys = reading.keep.keys([Document(each.id, each.record.source) for each in items], fields)
+    keys = reading.keep.keys((Document(each.id, each.record.source) for each in items), fields)
     ids, texts = Strings.of(item.id for item in items), [item.text for item in items]
     rejected = {(each.file, each.line) for each in bad}
     lines = [-each.line if (each.file, each.line) in rejected else each.line for each in records]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,16 +68,16 @@ class KeepRule:
         return [self.field] if self.field is not None else []
 
     def key(self, document: Document, text_fields: Sequence[str]) -> bytes:
-        """Return the `sort_key` of a document; `ABSENT` if only its id counts."""
-        if self.by == "id":
-            return ABSENT
+        """Return the `sort_key` of a document, for a rule by a field or by length."""
         if self.by == "length":
             text = text_at(document.source, text_fields)
             return sort_key(None if text is None else len(text), self.last)
         return sort_key(value_at(document.source, str(self.field)), self.last)
 
-    def keys(self, documents: Sequence[Document], text_fields: Sequence[str]) -> Strings:
-        """Return the keys of documents, shape (n,)."""
+    def keys(self, documents: Iterable[Document], text_fields: Sequence[str]) -> Strings:
+        """Return the keys of documents, shape (n,); none if only ids count."""
+        if self.by == "id":
+            return Strings.of_bytes(())
         return Strings.of_bytes([self.key(document, text_fields) for document in documents])
 
     def order(self, by_id: I64, keys: Strings) -> I64:

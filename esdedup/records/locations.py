@@ -29,7 +29,7 @@ _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "hdfs": "pyarrow", "abfs": "adlfs", 
 
 
 class Located(NamedTuple):
-    """What is at a path. size: bytes, None if unknown. stamp: text that changes with a file."""
+    """A file or a folder. size: bytes, None if unknown. stamp: text that changes with it."""
 
     size: int | None
     stamp: str
@@ -52,7 +52,7 @@ def folder_of(path: str) -> str:
 
 
 def look_up(path: str, refresh: bool = False) -> Located | None:
-    """Return what is at a path, or None. refresh: ignore what a listing has reported.
+    """Return the file or folder at a path, or None. refresh: ignore earlier listings.
 
     Raises UsageError if the answer is refused, MissingExtra if a package is not installed.
     """

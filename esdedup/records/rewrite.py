@@ -82,7 +82,8 @@ def rewrite(
             with open_file(first) as file:
                 shutil.copyfileobj(file, out)
         elif kind == "parquet" or kind == "arrow":
-            copy_rows([(each.path, each.kept) for each in sources], kind, out, *sources[0][3:])
+            rows = [(each.path, each.kept) for each in sources]
+            copy_rows(rows, kind, out, sources[0].field, sources[0].changed)
         else:
             with _packed(out, _packing(target)) as packed:
                 if kind == "file":
@@ -248,7 +249,7 @@ def _elements(data: bytes, codec: str, path: str, kept: Mask) -> bytes:
     head = spans[0][0] if spans else end
     written = [array[:head]]
     for number in kept.nonzero()[0].tolist():
-        # With what is between it and the element before it.
+        # With the separator before it.
         before = spans[number - 1][1] if len(written) > 1 else spans[number][0]
         written.append(array[before : spans[number][1]])
     written.append(array[end:])

@@ -38,7 +38,7 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import read_chunk
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, Format, chunks_in
-from esdedup.records.locations import stamp
+from esdedup.records.locations import is_address, stamp
 from esdedup.records.paths import files_named
 from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme
@@ -56,7 +56,7 @@ _OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
 class _Shards:
     """The files of a job, and how its tasks read and write them.
 
-    earlier: so many of the files are only compared with. targets, stamps: of all files.
+    earlier: number of first files, which are only compared with. targets, stamps: of all files.
     """
 
     files: Sequence[str]
@@ -196,7 +196,7 @@ def dedup(
 
 
 def _figures() -> list[Column]:
-    """Return the signed lines of the records of a file, and what is counted of them."""
+    """Return the signed lines of the records of a file, and their counts."""
     document, gone = F.col("digest").isNotNull(), F.col("head").isNotNull()
     line, stays = F.col("line"), document & ~gone
     found = [F.collect_list(F.when(stays, line).otherwise(-line)).alias("lines")]
@@ -228,12 +228,12 @@ def _first(table: DataFrame) -> Row:
 
 def _absolute(path: str) -> str:
     """Return a path that is valid in other folders."""
-    return path if "://" in path else str(Path(path).absolute())
+    return path if is_address(path) else str(Path(path).absolute())
 
 
 def _address(path: str) -> str:
     """Return a path that is valid whatever file system Spark uses by default."""
-    return path if "://" in path else f"file://{_absolute(path)}"
+    return path if is_address(path) else f"file://{_absolute(path)}"
 
 
 @contextmanager
