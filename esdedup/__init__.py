@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from esdedup.models import Document, Match, Pair, Query, Result
     from esdedup.pairing.pairs import SimilarPairs
     from esdedup.removal.remove import Dedup
+    from esdedup.sketch.kinds.bits import Bits
     from esdedup.sketch.kinds.minhash import MinHash
     from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy", "EsdedupError", "Group",
-    "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport", "Limits",
-    "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report", "Result",
-    "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash", "SimilarPairs",
+    "Bits", "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy", "EsdedupError",
+    "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
+    "Limits", "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report",
+    "Result", "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash", "SimilarPairs",
     "StoreError", "UsageError", "dedup", "enrich", "group", "open", "pairs", "similarity",
 ]  # fmt: skip
 
@@ -61,6 +62,7 @@ _MODULES = {
     "models": "Document Match Pair Query Result",
     "pairing.pairs": "SimilarPairs",
     "removal.remove": "Dedup",
+    "sketch.kinds.bits": "Bits",
     "sketch.kinds.minhash": "MinHash",
     "sketch.kinds.simhash": "SimHash",
     "sketch.kinds.signature": "Signature",

@@ -36,7 +36,7 @@ from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import BulkPolicy, changes, stored_meta
 from esdedup.stores.connection import Connection, check_file_name, connection_to
-from esdedup.stores.fields import has_field, text_of
+from esdedup.stores.fields import has_field, text_in, text_of
 from esdedup.stores.judgements import (
     PREFIX,
     Judgement,
@@ -239,12 +239,12 @@ class Index:
         """
         check_type("text", text, "str | None")
         check_list("filters", filters)
-        if text is not None and id is None:
-            return Query(text, filters=filters)
-        if text is not None or id is None:
+        if (text is None) == (id is None):
             raise UsageError("use either a text or the id of a document")
+        names = self.meta.of(sketch).text_fields
+        if id is None:
+            return Query(text_in(text or "", names), filters=filters)
         try:
-            names = self.meta.of(sketch).text_fields
             return Query(text_of(self.get(id).source, names), _id(id), filters)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from esdedup.models import FIELD
 from esdedup.records.documents import is_ours
+from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores.elastic.indices import IndexState, source_limits
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
@@ -112,6 +113,8 @@ def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     for name in meta.text_fields:
         if reason := no_text(state, name):
             yield "nothing", reason
+        elif isinstance(name, ValueField):
+            continue
         elif (kind := dict(fields_of(state.mapping))[name].get("type", "object")) not in _TEXTS:
             only = f"is of type {kind}: only values that are strings get tokens"
             yield "nothing", f"the field {name!r} {only}"

@@ -223,5 +223,5 @@ def _sketch(each: Sketch, sketches: Sketches, similarity: float, limits: Limits)
         probed=int(probed.sum()),
         chance=each.recall(limits, each.tokens, 1, similarity),
         distance=int(hamming(values[:1], values[1:])[0]) if by_distance else None,
-        always=each.distance(limits) if by_distance else None,
+        always=each.max_distance(limits) if by_distance else None,
     )

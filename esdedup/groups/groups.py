@@ -342,7 +342,7 @@ class _GroupRun:
         self._reading, self._columns = reading, columns
         self._judgements, self._step = judgements, step
         if reading.sketch is not None and reading.metric == "hamming":
-            distance = reading.sketch.distance(grouping.limits)
+            distance = reading.sketch.max_distance(grouping.limits)
             grouping = replace(grouping, limits=replace(grouping.limits, distance=distance))
         self._grouping, self._least = grouping, reading.least(grouping.limits)
         self.classes, self._constraints = constrained(

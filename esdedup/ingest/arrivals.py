@@ -304,7 +304,7 @@ class _Peers:
         if not self.by_sets:
             rows = np.array([row for row in self._added if row != own], np.int64)
             apart = hamming(self._values[rows], self._values[own][None, :])
-            close = apart <= self._chosen.distance(self._limits)
+            close = apart <= self._chosen.max_distance(self._limits)
             found = zip(rows[close].tolist(), apart[close].tolist(), strict=True)
             return [(self._digests[row], (None, value)) for row, value in found], False
         members = [self._members[bucket] for bucket in self._buckets[own]]

@@ -147,7 +147,7 @@ class _Batch:
 def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
     """Read and sketch a chunk, maybe in a worker process."""
     chunk, meta = given
-    items, bad = items_of(chunk.records(), meta.text_fields, id_field)
+    items, bad = items_of(chunk.records(), meta, id_field)
     own, texts = [item.own_id for item in items], [item.text for item in items]
     documents = encoded(items, meta)
     return _Batch(chunk, meta, id_field, own, texts if with_texts else [], bad, documents)
@@ -217,7 +217,7 @@ class _Writer:
         """Refuse the records of rows, which are read again, for the reasons."""
         batch = self.batch
         records = batch.chunk.records() if refused else ()
-        items, _ = items_of(records, batch.meta.text_fields, batch.id_field)
+        items, _ = items_of(records, batch.meta, batch.id_field)
         for row, reason in refused.items():
             self.refused.append(bad_record(items[row].record, reason))
 

@@ -11,7 +11,7 @@ from esdedup.records.documents import MARKS, OURS, is_ours, tokens_of
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
-from esdedup.stores.fields import text_at
+from esdedup.stores.fields import fault_in, text_at
 from esdedup.stores.mapping import IndexMeta
 
 
@@ -79,6 +79,8 @@ def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) 
         if row in foreign:
             reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
             decisions.append(Failure(one.id, reason))
+        elif fault := fault_in(one.document.source, meta.text_fields):
+            decisions.append(Failure(one.id, fault))
         elif row not in tokens and row in fresh:
             decisions.append("unchanged")
         elif row not in tokens and _stored(one, meta) == (None, None):

@@ -147,7 +147,7 @@ def _near_fingerprints(
     def blocks_of_segments() -> Iterator[Block]:
         found = [np.empty(0, np.int64)]
         for left, right in buckets.segment_pairs(segments, sketch.masks(limits), cap, stop):
-            near = hamming(prints[left], prints[right]) <= sketch.distance(limits)
+            near = hamming(prints[left], prints[right]) <= sketch.max_distance(limits)
             found.append(right[near] << 32 | left[near])
         pairs = np.concatenate(found)
         pairs.sort()

@@ -61,7 +61,7 @@ class Reading:
     def least(self, limits: Limits) -> float:
         """Return the least nearness of similar documents: a similarity, or a negative distance."""
         if self.sketch is not None and self.metric == "hamming":
-            return -float(self.sketch.distance(limits))
+            return -float(self.sketch.max_distance(limits))
         return limits.least_similarity
 
     @property

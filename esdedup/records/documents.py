@@ -15,7 +15,7 @@ from esdedup.sketch.packed import Packed, pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.encoded import Encoded
-from esdedup.stores.fields import has_field, text_at, text_of, value_at
+from esdedup.stores.fields import fault_in, has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
 from esdedup.text.arrays import SeenValues
@@ -96,10 +96,10 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
         for item in items
     ]
     ours: list[dict[str, Packed]] = [{} for _ in items]
-    for one in meta.all:
+    for at, one in enumerate(meta.all):
         texts: list[str | None] = [item.text for item in items]
-        if one.text_fields != meta.text_fields:
-            # While an index changes its text fields, a document may lack the text of one of them.
+        if at:
+            # A document may lack another text, also while an index changes its text fields.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
         packed = map(partial(Packed, one.scheme), pack(sketch(distinct, one.scheme), one.scheme))
@@ -125,7 +125,7 @@ def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any
 
 
 def items_of(
-    records: Iterable[Record | BadRecord], text_fields: Sequence[str], id_field: str | None
+    records: Iterable[Record | BadRecord], meta: IndexMeta, id_field: str | None
 ) -> tuple[list[NewDocument], list[BadRecord]]:
     """Return the records that are documents, and those that are not. id_field: as in `ingest`."""
     items: list[NewDocument] = []
@@ -135,7 +135,10 @@ def items_of(
             bad.append(record)
             continue
         try:
-            text = text_of(record.source, text_fields)
+            text = text_of(record.source, meta.text_fields)
+            for one in meta.all[1:]:
+                if fault := fault_in(record.source, one.text_fields):
+                    raise RecordError(fault)
             items.append(NewDocument(record, *_id_of(record, id_field), text))
         except RecordError as error:
             bad.append(bad_record(record, str(error)))

@@ -6,7 +6,7 @@ A bucket holds the rows that have the same value in one column: a band, or a seg
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.stores.mapped import mapped
-from esdedup.text.arrays import I64, U32, U64, Unsigned, blocks, ranges, run_starts
+from esdedup.text.arrays import I64, U32, U64, Unsigned, blocks, offsets_of, ranges, run_starts
 
 Pairs = tuple[I64, I64]
 """Left and right rows, shape (pairs,) each."""
@@ -22,6 +22,7 @@ PAIRS_A_BLOCK = 1 << 22
 """Pairs within buckets that are handled together: keeps the arrays near 200 MB."""
 ROWS_A_PASS = 1 << 24
 _ROWS_AT_ONCE, _ROWS_COUNTED = 1 << 20, 16
+_BITS_OF_TABLE = 24
 
 
 @dataclass(frozen=True)
@@ -159,21 +160,35 @@ def segment_pairs(
     for column, (values, some) in enumerate(zip(segments.T, masks, strict=True)):
         order, ordered = _ascending(values)
         without = stopped[1][stopped[0] == column]
+        starts = _starts(ordered)
         for mask in some:
-            partner = ordered ^ mask
-            first = np.searchsorted(ordered, partner, "left")
-            counts = rows - first
-            if mask:
-                # Two values meet once: from the side of the larger one.
-                after = np.searchsorted(ordered, partner, "right")
-                counts = np.where(ordered > partner, after - first, 0)
-            counts = np.minimum(counts, cap)
+            # Two values meet once: from the side of the larger one.
+            at = rows if not mask else np.flatnonzero(ordered & _highest(mask))
+            partner = ordered[at] ^ mask
+            first = starts(partner)
+            counts = (at if not mask else starts(partner + np.uint64(1))) - first
             if without.size:
-                counts[np.isin(partner, without) | np.isin(ordered, without)] = 0
-            for block in blocks(counts, PAIRS_A_BLOCK) if counts.any() else ():
+                counts[np.isin(partner, without) | np.isin(ordered[at], without)] = 0
+            met = np.flatnonzero(counts)
+            at, first, counts = at[met], first[met], np.minimum(counts[met], cap)
+            for block in blocks(counts, PAIRS_A_BLOCK) if met.size else ():
                 many = counts[block]
-                a, b = order[np.repeat(rows[block], many)], order[ranges(first[block], many)]
+                a, b = order[np.repeat(at[block], many)], order[ranges(first[block], many)]
                 yield np.minimum(a, b), np.maximum(a, b)
+
+
+def _highest(mask: np.uint64) -> np.uint64:
+    """Return the highest bit of a mask."""
+    return np.uint64(1 << int(mask).bit_length() - 1)
+
+
+def _starts(ordered: U64) -> Callable[[U64], I64]:
+    """Return a function that finds how many of some ascending values are below each other one."""
+    if not ordered.size or ordered[-1] >> np.uint64(_BITS_OF_TABLE):
+        return lambda values: np.searchsorted(ordered, values)
+    # A table takes a fifth of the time of a search.
+    table = offsets_of(np.bincount(ordered.astype(np.int64), minlength=int(ordered[-1]) + 2))
+    return lambda values: table[values.astype(np.int64)]
 
 
 def _ascending(values: Unsigned) -> tuple[I64, U64]:

@@ -159,7 +159,7 @@ def _matches(
         kept = np.flatnonzero(whole).tolist()
         own = sketches.values[level.name][[rows[owners[row]] for row in kept]]
         for row, distance in zip(kept, hamming(stored, own).tolist(), strict=True):
-            if distance <= level.distance(limits):
+            if distance <= level.max_distance(limits):
                 each = documents[row]
                 others = {name: value for name, value in ours[row].items() if name != level.key}
                 source = {**each.source, meta.field: others}

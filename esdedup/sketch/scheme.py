@@ -19,6 +19,7 @@ from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.sketch.banding import SWAPS, choose_banding
 from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch, parameters
+from esdedup.sketch.kinds.bits import Bits
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
@@ -27,7 +28,7 @@ from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
 VERSION = 3
-KINDS: dict[str, type[Sketch]] = {each.kind: each for each in (MinHash, Signature, SimHash)}
+KINDS: dict[str, type[Sketch]] = {each.kind: each for each in (MinHash, Signature, SimHash, Bits)}
 """Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
 _SketchType = TypeVar("_SketchType", bound=Sketch)
 
@@ -59,6 +60,9 @@ class Scheme:
         names = [each.name for each in given]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two sketches are named {twice[0]!r}: give one of them another name")
+        for each in given:
+            if each.reads_values and [one.fields for one in given].count(each.fields) > 1:
+                raise UsageError(f"sketch {each.name!r} reads values: name a field of its own")
         if not 0 <= self.seed < 2**64:
             raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
         _require_version(self.version)

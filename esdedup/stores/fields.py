@@ -1,10 +1,13 @@
 """Reads fields of documents by dotted name, and the text that documents are compared by."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from esdedup.exceptions import RecordError
+from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import FIELD, tokens_in
+from esdedup.sketch.kinds.base import ValueField
 
 _MISSING = object()
 
@@ -59,12 +62,50 @@ def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None
 
     The strings of all fields are joined by line breaks: the fields in the given order, and the
     strings of a field in their own, from lists within lists too. Other values, such as numbers and
-    nulls, are not text.
+    nulls, are not text. A `ValueField` is alone, and its sketch writes the text.
     """
+    if isinstance(text_fields[0], ValueField):
+        return _value_of(source, text_fields[0])[0]
     if len(text_fields) == 1 and isinstance(found := source.get(text_fields[0]), str):
         return found  # Nearly every text is one string.
     strings = [each for field in text_fields for each in _strings(value_at(source, field))]
     return "\n".join(strings) if strings else None
+
+
+def _value_of(source: Mapping[str, Any], field: ValueField) -> tuple[str | None, str | None]:
+    """Return the text of a field's value, or why it has none."""
+    if (value := value_at(source, field)) is None:
+        return None, None
+    try:
+        return field.sketch.text(value), None
+    except RecordError as error:
+        return None, f"the field {str(field)!r}: {error}"
+
+
+def fault_in(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:
+    """Return why a `ValueField` can't be read; None if it can, is missing, or there is none."""
+    first = text_fields[0]
+    return _value_of(source, first)[1] if isinstance(first, ValueField) else None
+
+
+def text_in(given: str, text_fields: Sequence[str]) -> str:
+    """Return the text that a query is given as; the field's value in JSON, if it is not a string.
+
+    Raises UsageError if a `ValueField` can't hold it.
+    """
+    first = text_fields[0]
+    if not isinstance(first, ValueField):
+        return given
+    with suppress(RecordError):
+        return first.sketch.text(given)
+    try:
+        value = json.loads(given)
+    except ValueError:
+        value = given
+    try:
+        return first.sketch.text(value)
+    except RecordError as error:
+        raise UsageError(str(error)) from error
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -80,6 +121,8 @@ def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:
     text = text_at(source, text_fields)
     if text is not None:
         return text
+    if fault := fault_in(source, text_fields):
+        raise RecordError(fault)
     values = {field: value_at(source, field) for field in text_fields}
     kinds = {field: type(value).__name__ for field, value in values.items() if value is not None}
     if not kinds:

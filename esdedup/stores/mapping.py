@@ -12,6 +12,7 @@ from typing import Any
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import FIELD, MARKS, tokens_in
+from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.stores.fields import quoted
 from esdedup.stores.stop_list import stop_entries
@@ -60,7 +61,12 @@ class IndexMeta:
             object.__setattr__(self, "others", tuple(by_fields[names] for names in others))
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
-        names_of(self.text_fields)
+        names: tuple[str, ...] = tuple(map(str, names_of(self.text_fields)))
+        if (one := self.scheme.sketches[0]).reads_values:
+            if len(names) > 1:
+                raise UsageError(f"sketch {one.name!r} is of one field, not {quoted(names)}")
+            names = (ValueField.of(names[0], one),)
+        object.__setattr__(self, "text_fields", names)
 
     @property
     def whole(self) -> Scheme:

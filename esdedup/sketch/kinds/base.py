@@ -84,6 +84,8 @@ class Sketch(ABC):
     """A stop list may hold its tokens: large buckets are boilerplate."""
     nearest: ClassVar[str] = ""
     """Command that makes a scheme with a higher recall of the nearest documents."""
+    reads_values: ClassVar[bool] = False
+    """The field holds values that `text` writes as texts, and not texts."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 
@@ -128,6 +130,10 @@ class Sketch(ABC):
         """The narrowest type that holds a value."""
         return np.uint32 if self.bits <= 32 else np.uint64
 
+    def text(self, value: Any) -> str:
+        """Return the text of a field's value, if it `reads_values`. Raises RecordError."""
+        raise NotImplementedError
+
     @abstractmethod
     def values(self, block: Block) -> U64:
         """Return the values of texts, shape (n, width)."""
@@ -160,7 +166,7 @@ class Sketch(ABC):
         """Return the expected recall at a similarity, or the threshold; None if it is complete."""
         return None
 
-    def distance(self, limits: Limits) -> int:
+    def max_distance(self, limits: Limits) -> int:
         """Return the maximum Hamming distance, if that is the measure."""
         raise NotImplementedError
 
@@ -193,6 +199,19 @@ class Sketch(ABC):
     def costs(self, documents: float) -> list[tuple[str, str]]:
         """Return what queries find and cost at a number of unrelated documents: (name, text)."""
         return []
+
+
+class ValueField(str):
+    """The name of a field whose values a sketch reads."""
+
+    sketch: Sketch
+
+    @staticmethod
+    def of(name: str, sketch: Sketch) -> ValueField:
+        """Return the name of the field that a sketch reads."""
+        made = ValueField(name)
+        made.sketch = sketch
+        return made
 
 
 def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ search in Hamming space with multi-index hashing", CVPR 2012, section 2.
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -24,8 +25,8 @@ MAX_PROBES = 65_536
 class Segmented(Sketch):
     """A fingerprint whose tokens are its segments: pieces of widths as equal as possible.
 
-    Wider pieces come first. With several words of 64 bits their number is a multiple of the words,
-    so that no piece spans two. Values are fingerprints, shape (n, size // 64), high words first.
+    Wider pieces come first. Values are fingerprints, shape (n, words of 64 bits), high words first;
+    unused bits are the highest of the first word.
     """
 
     metric = "hamming"
@@ -40,14 +41,17 @@ class Segmented(Sketch):
 
     @property
     def width(self) -> int:
-        return self.size // 64
+        return -(-self.size // 64)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Bits of each segment, from the most significant."""
-        words = self.size // 64
-        a_word = self.segments // words
-        return tuple(64 // a_word + (i < 64 % a_word) for i in range(a_word)) * words
+        return widths_of(self.size, self.segments)
+
+    @property
+    def reach(self) -> int:
+        """The maximum distance by default."""
+        return self.guarantee()
 
     @property
     def bits(self) -> int:
@@ -61,47 +65,53 @@ class Segmented(Sketch):
         """Return the distance up to which probes of `radius` bits always meet."""
         return self.segments * (radius + 1) - 1
 
-    def distance(self, limits: Limits) -> int:
-        """Return the distance of limits; by default the one that equal segments guarantee.
+    def max_distance(self, limits: Limits) -> int:
+        """Return the distance of limits, by default `reach`.
 
         Raises UsageError if it is out of range, or requires more probes than a query can have.
         """
-        if limits.distance is None:
-            return self.guarantee()
-        if not 0 <= limits.distance < self.size:
-            raise UsageError(f"distance {limits.distance}: use 0 to {self.size - 1} bits")
-        probes = self.probes(limits.distance // self.segments)
+        distance = self.reach if limits.distance is None else limits.distance
+        if not 0 <= distance < self.size:
+            raise UsageError(f"distance {distance}: use 0 to {self.size - 1} bits")
+        probes = self.probes(distance // self.segments)
         if probes > MAX_PROBES:
             raise UsageError(
-                f"distance {limits.distance} needs {probes:,} terms a query with"
+                f"distance {distance} needs {probes:,} terms a query with"
                 f" {self.segments} segments; a cluster accepts {MAX_PROBES:,}: use a smaller"
                 " distance, or an index with more segments"
             )
-        return limits.distance
+        return distance
 
     def probes(self, radius: int = 0) -> int:
         """Return the number of terms of a query: every segment with its neighbours."""
-        return sum(_neighbours(width, radius) for width in self.widths)
+        return sum(neighbours(width, radius) for width in self.widths)
 
     def masks(self, limits: Limits) -> list[U64]:
         """Return the masks of the neighbours of each segment to probe, fewest bits first."""
-        radius = self.distance(limits) // self.segments
+        radius = self.max_distance(limits) // self.segments
         return [probe_masks(width, radius) for width in self.widths]
 
     def token_values(self, values: U64) -> U64:
-        found, left = [], 0
-        for width in self.widths:
-            word, offset = divmod(left, 64)
-            shift = np.uint64(64 - offset - width)
-            found.append((values[:, word] >> shift) & np.uint64((1 << width) - 1))
-            left += width
+        found = []
+        for width, (word, shift) in zip(self.widths, self._places(), strict=True):
+            piece = values[:, word] >> np.uint64(shift)
+            if shift + width > 64:
+                piece = piece | values[:, word - 1] << np.uint64(64 - shift)
+            found.append(piece & np.uint64((1 << width) - 1))
         return np.stack(found, axis=1)
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Yield for each segment the word that holds its last bit, and the bits after that."""
+        unused = 64 * self.width - self.size
+        for end in itertools.accumulate(self.widths):
+            yield (unused + end - 1) // 64, -(unused + end) % 64
 
     def stored_values(self, tokens: U64) -> U64:
         words = np.zeros((len(tokens), self.width), np.uint64)
-        for column, end in enumerate(itertools.accumulate(self.widths)):
-            word, offset = divmod(end - 1, 64)
-            words[:, word] |= tokens[:, column] << np.uint64(63 - offset)
+        for column, (word, shift) in enumerate(self._places()):
+            words[:, word] |= tokens[:, column] << np.uint64(shift)
+            if shift + self.widths[column] > 64:
+                words[:, word - 1] |= tokens[:, column] >> np.uint64(64 - shift)
         return words
 
     def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
@@ -121,13 +131,13 @@ class Segmented(Sketch):
                 f"the sketch {self.name!r} compares by Hamming distance: it can't be combined with"
                 " the nearest documents; use a distance, or another sketch"
             )
-        self.distance(limits)
+        self.max_distance(limits)
 
     def costs(self, documents: float) -> list[tuple[str, str]]:
         rows = []
         for radius in range(_RADII):
             # Of unrelated fingerprints: an upper bound, tight if it is small.
-            met = math.fsum(_neighbours(width, radius) / 2.0**width for width in self.widths)
+            met = math.fsum(neighbours(width, radius) / 2.0**width for width in self.widths)
             effect = (
                 f"guaranteed with {self.probes(radius):,} terms a query; about"
                 f" {documents * min(1.0, met):,.1f} chance candidates at {documents:,.0f} documents"
@@ -142,7 +152,13 @@ class Segmented(Sketch):
         )
 
 
-def _neighbours(width: int, radius: int) -> int:
+def widths_of(size: int, segments: int) -> tuple[int, ...]:
+    """Return widths that are as equal as possible, wider ones first."""
+    return tuple(size // segments + (i < size % segments) for i in range(segments))
+
+
+def neighbours(width: int, radius: int) -> int:
+    """Return the number of values that differ in at most `radius` of `width` bits."""
     return sum(math.comb(width, flips) for flips in range(min(radius, width) + 1))
 
 

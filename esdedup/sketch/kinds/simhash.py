@@ -16,7 +16,7 @@ import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block
-from esdedup.sketch.kinds.segments import Segmented
+from esdedup.sketch.kinds.segments import Segmented, widths_of
 from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.shingles import distinct, shingle
@@ -66,6 +66,11 @@ class SimHash(Segmented):
             raise UsageError(f"feature size {self.feature_size}: use 1 to 64")
         if self.weighting not in get_args(Weighting):
             raise UsageError(f"weighting {self.weighting!r}: use tf or binary")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        # No segment spans two words.
+        return widths_of(64, self.segments // self.width) * self.width
 
     def values(self, block: Block) -> U64:
         """Return fingerprints, shape (n, size // 64)."""

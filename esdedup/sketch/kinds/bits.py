@@ -1,0 +1,136 @@
+"""Fingerprints that documents bring: perceptual hashes, PDQ, binary codes of embeddings.
+
+Zauner, "Implementation and benchmarking of perceptual image hash functions", 2010, chapter 3; PDQ:
+"The TMK+PDQF video-hashing algorithm and the PDQ image-hashing algorithm", Facebook, 2019.
+"""
+
+import base64
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from esdedup.exceptions import RecordError, UsageError
+from esdedup.sketch.kinds.base import Block
+from esdedup.sketch.kinds.segments import MAX_PROBES, Segmented, neighbours, widths_of
+from esdedup.sketch.limits import Limits
+from esdedup.text.arrays import U64
+
+Encoding = Literal["hex", "base64", "int", "bytes", "bits"]
+
+_DOCUMENTS, _CANDIDATE = 1e6, 15
+"""The layout is chosen for an index of this size, in which one candidate takes as long to fetch and
+verify as this many terms to look up: 31 and 2 microseconds in a local file."""
+_MOST_BITS = 60
+
+
+@dataclass(frozen=True)
+class Bits(Segmented):
+    """Fingerprints in a field of the documents, compared by Hamming distance.
+
+    size: bits of a fingerprint, 32 to 1,024. distance: maximum Hamming distance by default, up to
+        which queries are complete; 0 for an eighth of the bits.
+    encoding: how the field holds a fingerprint. "hex" (text), "base64" (text, of either alphabet),
+        "int" (a whole number, also a negative one of two's complement), "bytes" (a list of numbers
+        of 0 to 255), "bits" (a list of 0 and 1, or a text of them). The highest bit is first.
+    segments: pieces that a fingerprint is cut into, each a token; 0 to choose the number for which
+        a query within the distance costs least.
+    Raises UsageError for values out of range.
+    """
+
+    size: int = 64
+    distance: int = 0
+    encoding: Encoding = "hex"
+    segments: int = 0
+
+    kind = "bits"
+    reads_values = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 32 <= self.size <= 1024:
+            raise UsageError(f"fingerprint size {self.size}: use 32 to 1024 bits")
+        if self.encoding not in get_args(Encoding):
+            raise UsageError(f"encoding {self.encoding!r}: use {', '.join(get_args(Encoding))}")
+        if self.encoding in ("base64", "bytes") and self.size % 8:
+            raise UsageError(f"{self.size} bits as {self.encoding}: use a multiple of 8")
+        if len(self.fields) > 1:
+            raise UsageError(f"sketch {self.name!r}: fingerprints are in one field")
+        if not self.distance:
+            object.__setattr__(self, "distance", self.size // 8)
+        if not self.segments:
+            object.__setattr__(self, "segments", min(range(1, self.size // 4), key=self._cost))
+        if not -(-self.size // _MOST_BITS) <= self.segments <= self.size // 2:
+            fewest = -(-self.size // _MOST_BITS)
+            raise UsageError(f"segments {self.segments}: use {fewest} to {self.size // 2}")
+        self.max_distance(Limits())
+
+    def _cost(self, segments: int) -> float:
+        """Return the terms that a query within the distance costs with a number of segments."""
+        widths, radius = widths_of(self.size, segments), self.distance // segments
+        terms = sum(neighbours(width, radius) for width in widths)
+        if widths[0] > _MOST_BITS or terms > MAX_PROBES:
+            return float("inf")
+        met = sum(neighbours(width, radius) / 2.0**width for width in widths)
+        return terms + _CANDIDATE * _DOCUMENTS * met
+
+    @property
+    def reach(self) -> int:
+        return self.distance
+
+    def text(self, value: Any) -> str:
+        """Return a field's value as hex digits. Raises RecordError if it is not a fingerprint."""
+        number = self._number(value)
+        if number is None or number >> self.size:
+            shown = value if isinstance(value, (str, int)) else type(value).__name__
+            raise RecordError(f"{shown!r:.80} is not a fingerprint of {self._form()}")
+        return f"{number:0{-(-self.size // 4)}x}"
+
+    def _form(self) -> str:
+        size = self.size
+        return {
+            "hex": f"{size} bits in {-(-size // 4)} hex digits",
+            "base64": f"{size} bits in base64",
+            "int": f"{size} bits as a whole number",
+            "bytes": f"{size // 8} bytes, a list of numbers of 0 to 255",
+            "bits": f"{size} bits, each 0 or 1",
+        }[self.encoding]
+
+    def _number(self, value: Any) -> int | None:
+        """Return the number whose binary digits a fingerprint is; None if it is of another form."""
+        if self.encoding == "int":
+            if not isinstance(value, int) or isinstance(value, bool):
+                return None
+            return value + (1 << self.size) if -(1 << self.size - 1) <= value < 0 else value
+        if isinstance(value, str):
+            if self.encoding == "hex" and re.fullmatch("[0-9A-Fa-f]+", value):
+                return int(value, 16) if len(value) == -(-self.size // 4) else None
+            if self.encoding == "bits" and re.fullmatch("[01]+", value):
+                return int(value, 2) if len(value) == self.size else None
+            if self.encoding == "base64" and re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", value):
+                bare = value.rstrip("=").replace("+", "-").replace("/", "_")
+                if len(bare) == -(-self.size // 6):
+                    return int.from_bytes(base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4)))
+        elif isinstance(value, (list, tuple)) and self.encoding in ("bytes", "bits"):
+            top = 255 if self.encoding == "bytes" else 1
+            whole = all(type(each) is int and 0 <= each <= top for each in value)
+            if whole and len(value) == self.size // (8 if top == 255 else 1):
+                return int.from_bytes(value) if top == 255 else int("".join(map(str, value)), 2)
+        return None
+
+    def values(self, block: Block) -> U64:
+        """Return fingerprints, shape (n, width), of texts of hex digits; 0 for an empty text."""
+        digits = 16 * self.width
+        try:
+            raw = bytes.fromhex("".join([text.zfill(digits) for text in block.texts]))
+        except ValueError:
+            raw = b""
+        if len(raw) * 2 != digits * len(block.texts):
+            raise UsageError(f"the sketch {self.name!r} compares fingerprints of {self._form()}")
+        return np.frombuffer(raw, ">u8").reshape(-1, self.width).astype(np.uint64)
+
+    def describe(self) -> str:
+        terms = self.probes(self.distance // self.segments)
+        complete = f"complete up to distance {self.distance} with {terms:,} terms a query"
+        return f"{super().describe()}; {complete}"
