@@ -42,8 +42,8 @@ def total_bytes(files: list[str]) -> int | None:
     return sum(sizes) if len(sizes) == len(files) else None
 
 
-@dataclass(frozen=True)
-class FileOptions:
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(options.SchemeOptions):
     """The options of a command that reads files of documents."""
 
     format: Format | None = setting(
@@ -52,11 +52,9 @@ class FileOptions:
     encoding: str | None = setting(
         None, "Encoding of the files, such as utf-16 or gb18030.", show_default="UTF-8"
     )
-    text_field: list[str] | None = options.text_field()
     id_field: str | None = setting(
         None, "Field with the document's id.", show_default="id, else path:line"
     )
-    scheme: Path | None = options.scheme()
     dead_letter: Path | None = options.dead_letter()
     workers: int = options.workers()
 

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from esdedup import Connection, Index, Limits, Scheme, UsageError, open
+from esdedup import Bits, Connection, Index, Limits, Scheme, UsageError, open
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of, source_of, variable_of
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
@@ -20,11 +20,8 @@ from esdedup.stores.to_json import json_fault
 field = partial(
     setting, None, "Object field for the tokens, named esdedup...", show_default="the index's own"
 )
-scheme = partial(
-    setting, None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
-)
-text_field = partial(
-    setting, None, "Field of the text; may be repeated.", show_default="the index's, or text"
+distance = partial(
+    setting, None, "With --bits: distance up to which queries are complete.", "-d", min=0
 )
 yes = partial(setting, False, "Confirm without asking.", "-y")
 dry_run = partial(setting, False, "Show the changes without making them.")
@@ -121,6 +118,55 @@ class Target(_Cluster):
     def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
         """Open the index that the options name."""
         return open(self.where, self.index, scheme=scheme, text_field=text_field)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeOptions:
+    """The options of what an index, or a comparison of files, computes from documents."""
+
+    text_field: list[str] | None = setting(
+        None, "Field of the text; may be repeated.", show_default="the index's, or text"
+    )
+    scheme: Path | None = setting(
+        None,
+        "Scheme file, of esdedup scheme.",
+        show_default="the index's, or the default one",
+    )
+    bits: str | None = setting(
+        None,
+        "Fingerprints in a field, such as phash:64, or pdq:256:base64.",
+        metavar="FIELD:BITS[:ENCODING]",
+    )
+
+    def wanted(self, distance: int | None = None) -> tuple[Scheme | None, list[str] | None]:
+        """Return the scheme and the text fields, each None for those of the index.
+
+        Fingerprints alone are the text, and a further sketch if a text or a scheme is named too.
+        distance: up to which they are compared by default.
+        """
+        scheme = scheme_in(self.scheme)
+        if self.bits is None:
+            return scheme, self.text_field
+        field, sketch = bits_of(self.bits, distance)
+        if scheme is None and self.text_field is None:
+            return Scheme([sketch]), [field]
+        return (scheme or Scheme()).plus(replace(sketch, fields=(field,))), self.text_field
+
+
+def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
+    """Return the field and the sketch that --bits names. Raises UsageError."""
+    field, _, form = text.partition(":")
+    size, _, encoding = form.partition(":")
+    if not field or not size.isdecimal():
+        raise UsageError(f"--bits {text}: name the field and the number of bits, as in phash:64")
+    try:
+        sketch = Bits(int(size), distance or 0, encoding or "hex")  # type: ignore[arg-type]
+    except UsageError as error:
+        raise UsageError(f"--bits {text}: {error}") from error
+    with suppress(UsageError):
+        # The field may have a name that no sketch can have.
+        sketch = replace(sketch, name=field)
+    return field, sketch
 
 
 def refuse(names: Iterable[str], reason: str) -> None:

@@ -139,6 +139,10 @@ class Scheme:
         """Return the scheme with these sketches alone."""
         return _only(self, sketches)
 
+    def plus(self, sketch: Sketch) -> Scheme:
+        """Return the scheme with one more sketch. Raises UsageError for a name that it has."""
+        return replace(self, sketches=(*self.sketches, sketch))
+
     def of_fields(self) -> dict[tuple[str, ...], Scheme]:
         """Return the sketches of each set of fields as a scheme; () are the index's text fields."""
         found = dict.fromkeys(tuple(each.fields) for each in self.sketches)

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from typer import Exit, echo
@@ -15,7 +14,7 @@ from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
 from esdedup.arguments import setting
 from esdedup.cli import options, output
-from esdedup.cli.options import ClusterTarget, scheme_in
+from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
 from esdedup.stores import Cluster
 from esdedup.stores.elastic.templates import (
@@ -29,9 +28,9 @@ from esdedup.stores.elastic.templates import (
 
 def attach_command(
     target: ClusterTarget,
-    text_field: list[str] | None = options.text_field(),
-    scheme: Path | None = options.scheme(),
+    of: SchemeOptions,
     field: str | None = options.field(),
+    distance: int | None = options.distance(),
     dry_run: bool = options.dry_run(),
 ) -> None:
     """Add the token fields to an index that exists.
@@ -41,9 +40,9 @@ def attach_command(
     An alias or a data stream means all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
-    wanted = scheme_in(scheme)
+    scheme, text_field = of.wanted(distance)
     with target.connected() as cluster:
-        plan = admin.plan_attach(cluster, target.index, wanted, text_field, field)
+        plan = admin.plan_attach(cluster, target.index, scheme, text_field, field)
         for change in plan.changes:
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
@@ -80,9 +79,9 @@ def _warn_of_next(cluster: Cluster, plan: admin.AttachPlan) -> None:
 
 def template_command(
     target: ClusterTarget,
-    text_field: list[str] | None = options.text_field(),
-    scheme: Path | None = options.scheme(),
+    of: SchemeOptions,
     field: str | None = options.field(),
+    distance: int | None = options.distance(),
     install: bool = setting(False, "Install it, and do not only show it."),
 ) -> None:
     """Show or install the template for the next indices of a name.
@@ -92,9 +91,9 @@ def template_command(
     It is a component template. Your own index templates do not change: name it in their
     composed_of. Before the first index exists, --text-field and --scheme describe it.
     """
-    wanted = scheme_in(scheme)
+    scheme, text_field = of.wanted(distance)
     with target.connected() as cluster:
-        plan = plan_next(cluster, target.index, wanted, text_field, field)
+        plan = plan_next(cluster, target.index, scheme, text_field, field)
         _show_template(plan)
         if install:
             put_template(cluster, target.index, plan.meta)

@@ -11,7 +11,7 @@ from esdedup.admin.switch import plan_switch
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import dead_letters
-from esdedup.cli.options import ClusterTarget, scheme_in
+from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.files import BadRecord
@@ -57,8 +57,8 @@ def backfill_command(
 
 def switch_command(
     target: ClusterTarget,
-    scheme: Path | None = options.scheme(),
-    text_field: list[str] | None = options.text_field(),
+    of: SchemeOptions,
+    distance: int | None = options.distance(),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
     as_json: bool = options.as_json(),
@@ -70,7 +70,8 @@ def switch_command(
     The new tokens are filled in beside the old ones. Searches use them when all are there. Run the
     same command again to resume an interrupted run.
     """
-    wanted, effort = scheme_in(scheme), admin.Effort(workers, max_rate)
+    effort = admin.Effort(workers, max_rate)
+    wanted, text_field = of.wanted(distance)
     with target.connected() as cluster, dead_letters(None, target.index) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":

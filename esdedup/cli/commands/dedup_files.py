@@ -14,7 +14,7 @@ from esdedup import Connection, Grouping, Index, UsageError, open
 from esdedup.arguments import setting, size
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
-from esdedup.cli.options import Target, scheme_in
+from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import write_table
 from esdedup.corpus.corpus import Corpus, CorpusReport, chunks_of, find_removed, reading_of
@@ -94,7 +94,8 @@ def dedup_files(
     if out is None and not corpus.dry_run:
         raise UsageError("FILES require --output, a folder or a file to write, or --dry-run")
     files = of.named(arguments)
-    text_fields = of.text_field or ["text"]
+    scheme, text_field = of.wanted(grouping.limits.distance)
+    text_fields = text_field or ["text"]
     if corpus.engine == "spark":
         with dead_letters(of.dead_letter, "dedup") as letters:
             report = _on_spark(arguments, files, of, corpus, grouping, out, letters)
@@ -113,7 +114,7 @@ def dedup_files(
             raise UsageError("--update requires one index in --against")
         targets = [] if out is None else targets_of(arguments, files, out, of.format)
         stamps = [*map(stamp, files)]
-        reading = reading_of(grouping, scheme_in(of.scheme), text_fields)
+        reading = reading_of(grouping, scheme, text_fields)
         job = {
             **grouping.to_json(),
             "scheme": reading.meta.scheme.id,
@@ -248,7 +249,8 @@ def _on_spark(
     options.refuse(
         ["update", "removed", "workers", "max_memory"], "can't be combined with --engine spark"
     )
-    text_fields, others = of.text_field or ["text"], corpus.against or []
+    scheme, text_field = of.wanted(grouping.limits.distance)
+    text_fields, others = text_field or ["text"], corpus.against or []
     if index := next((each for each in others if each.endswith(".db")), None):
         raise UsageError(f"--against {index}: --engine spark compares with files only")
     # Checks the names of the fields.
@@ -262,7 +264,7 @@ def _on_spark(
         encoding=of.encoding,
         text_field=text_fields,
         id_field=of.id_field,
-        scheme=scheme_in(of.scheme),
+        scheme=scheme,
         work=corpus.work,
         dead_letter=letters,
         grouping=grouping,

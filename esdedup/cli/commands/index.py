@@ -8,7 +8,7 @@ from esdedup import DuplicatePolicy, IngestReport, Scheme, UsageError
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
-from esdedup.cli.options import Target, as_json, refuse, scheme_in, sketch_of
+from esdedup.cli.options import Target, as_json, refuse, sketch_of
 from esdedup.cli.output import count, message
 from esdedup.ingest.policies import PolicyAction
 from esdedup.records.documents import RepeatedIds
@@ -27,10 +27,12 @@ def index_command(
     column: list[str] | None = setting(
         None, "Column of a table to index; may be repeated.", metavar="NAME", rare=True
     ),
-    sketch: str | None = setting(None, "Sketch to compare by.", show_default="the scheme's first"),
+    sketch: str | None = setting(
+        None, "Sketch to compare by.", show_default="the scheme's first", rare=True
+    ),
     threshold: float = setting(ACTING, "Minimum Jaccard similarity of duplicates.", "-t"),
     distance: int | None = setting(
-        None, "Maximum Hamming distance in bits, for a sketch of fingerprints.", "-d"
+        None, "Maximum Hamming distance in bits, of fingerprints.", "-d"
     ),
     fast_load: bool = setting(
         False, "Load a new index without refreshes and replicas; both come back at the end."
@@ -46,22 +48,22 @@ def index_command(
     """
     if on_duplicate == "keep":
         acting = "requires --on-duplicate mark, skip, fail or group"
-        refuse(["sketch", "threshold", "distance"], acting)
+        refuse(["sketch", "threshold", *["distance"] * (reading.bits is None)], acting)
     if fast_load and on_duplicate != "keep":
         raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
     files = reading.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
-    scheme = scheme_in(reading.scheme)
+    scheme, text_field = reading.wanted(distance)
     last, ids = IngestReport(), RepeatedIds()
     with (
-        target.open(scheme, reading.text_field) as opened,
+        target.open(scheme, text_field) as opened,
         dead_letters(reading.dead_letter, target.index) as letters,
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is created, because it keeps the name of the field.
         stored = opened.store.meta()
         made = stored or IndexMeta(Scheme())
-        names = reading.text_field or made.text_fields
+        names = text_field or made.text_fields
         chunks = reading.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             sketch_of(scheme or made.whole, policy.limits)

@@ -11,7 +11,7 @@ from esdedup import Limits, Scheme, SimilarPairs
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
-from esdedup.cli.options import Target, as_json, refuse, scheme_in
+from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.pairing.file_pairs import pairs_in_files
@@ -81,8 +81,9 @@ def _in_files(
     show: Callable[[SimilarPairs, TextsOf], None],
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
-    scheme = scheme_in(of.scheme) or Scheme().for_texts(limits)
-    meta = IndexMeta(scheme, tuple(of.text_field or ["text"])).of(limits.sketch)
+    scheme, text_field = of.wanted(limits.distance)
+    scheme = scheme or Scheme().for_texts(limits)
+    meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
     with dead_letters(of.dead_letter, "pairs") as letters, WorkFolder.temporary() as folder:
         with output.Progress("Sketching", total_bytes(files)) as progress:
             found, read = pairs_in_files(

@@ -34,6 +34,7 @@ class SearchOptions:
     file: str | None = setting(None, "A file that holds the text; - is standard input.")
     encoding: str | None = setting(None, "Encoding of files.", rare=True, show_default="UTF-8")
     id: str | None = setting(None, "The id of an indexed document.")
+    bits: str | None = setting(None, "A fingerprint, as the field of --sketch holds it.")
     nearest: bool = setting(False, "Find the k nearest documents: no threshold.")
     filter: list[str] | None = setting(
         None, "A query that matches must meet too; may be repeated.", metavar="JSON"
@@ -41,7 +42,7 @@ class SearchOptions:
 
     def limits(self, limits: Limits, **more: str | None) -> Limits:
         """Return the limits, without the threshold for --nearest. more: options of a text."""
-        given = {"text": self.text, "file": self.file, "id": self.id, **more}
+        given = {"text": self.text, "file": self.file, "id": self.id, "bits": self.bits, **more}
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)
             raise UsageError(f"use one of {', '.join(names)} and {last}")
@@ -49,12 +50,24 @@ class SearchOptions:
             raise UsageError("--nearest can't be combined with --threshold")
         return replace(limits, threshold=None) if self.nearest else limits
 
+    def chosen(self, index: Index, limits: Limits) -> Limits:
+        """Return the limits, with the sketch of fingerprints for --bits."""
+        if self.bits is None or limits.sketch is not None:
+            return limits
+        names = [each.name for each in index.scheme.sketches if each.reads_values]
+        if len(names) != 1:
+            several = f"name one by --sketch: {', '.join(names)}" if names else "use --text"
+            raise UsageError(
+                f"--bits: the index has {len(names)} fields of fingerprints: {several}"
+            )
+        return replace(limits, sketch=names[0])
+
     def query(self, index: Index, limits: Limits) -> Query:
-        """Return the query by the text, the file, or the id."""
-        for option, value in (("--text", self.text), ("--id", self.id)):
+        """Return the query by the text, the file, the fingerprint or the id."""
+        for option, value in (("--text", self.text), ("--id", self.id), ("--bits", self.bits)):
             if value is not None and value.encode(errors="ignore").decode() != value:
                 raise UsageError(f"{option}: not of the locale's encoding: set LC_ALL=C.UTF-8")
-        text = _read(self.file, self.encoding) if self.file is not None else self.text
+        text = _read(self.file, self.encoding) if self.file is not None else self.text or self.bits
         return index.query(text, self.id, self.filters(), limits.sketch)
 
     def filters(self) -> list[dict[str, Any]]:
@@ -86,18 +99,20 @@ def similar_command(
 
     Example: esdedup similar -i news --text "The council met on Monday"
 
-    Name the text, a file that holds it, the id of a document, or many texts (--batch).
+    Name the text, a file that holds it, a fingerprint (--bits), the id of a document, or many texts
+    (--batch).
     """
     limits = search.limits(limits, batch=batch)
     with target.open() as index:
         if batch is not None:
             _answer_all(index, batch, limits, search, source)
             return
+        limits = search.chosen(index, limits)
         query = search.query(index, limits)
         (result,) = index.similar_many([query], limits)
         text_fields = index.meta_of(limits).text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
-    too_short = None if result.matches else _too_short(query.text, scheme)
+    too_short = None if result.matches or chosen.reads_values else _too_short(query.text, scheme)
     message(*missing_matches(result, limits, scheme), too_short)
     if as_json:
         print_json(_as_json(result, search.id, source))
@@ -134,6 +149,7 @@ def query_command(
     """
     limits = search.limits(limits)
     with target.open() as index:
+        limits = search.chosen(index, limits)
         query = search.query(index, limits)
         print_json(index.request_body(query, limits, collapse=collapse))
         if stop := index.meta.stop:
