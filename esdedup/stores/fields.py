@@ -23,8 +23,11 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
 
 
 def has_field(source: Mapping[str, Any], path: str) -> bool:
-    """Return whether a field is there, even if it is null."""
-    return _at(source, path) is not _MISSING
+    """Return whether a field is there, even if it, or an object that holds it, is null."""
+    if _at(source, path) is not _MISSING:
+        return True
+    parent = path.rpartition(".")[0]
+    return bool(parent) and has_field(source, parent) and value_at(source, parent) is None
 
 
 def _at(source: Any, path: str) -> Any:

@@ -121,13 +121,14 @@ class Bits(Segmented):
 
     def values(self, block: Block) -> U64:
         """Return fingerprints, shape (n, width), of texts of hex digits; 0 for an empty text."""
-        digits = 16 * self.width
+        wide, digits = 16 * self.width, -(-self.size // 4)
         try:
-            raw = bytes.fromhex("".join([text.zfill(digits) for text in block.texts]))
+            if {*map(len, block.texts)} - {0, digits}:
+                raise ValueError
+            raw = bytes.fromhex("".join([text.zfill(wide) for text in block.texts]))
         except ValueError:
-            raw = b""
-        if len(raw) * 2 != digits * len(block.texts):
-            raise UsageError(f"the sketch {self.name!r} compares fingerprints of {self._form()}")
+            wanted = f"the sketch {self.name!r} compares fingerprints of {self._form()}"
+            raise UsageError(wanted) from None
         return np.frombuffer(raw, ">u8").reshape(-1, self.width).astype(np.uint64)
 
     def describe(self) -> str:

@@ -18,14 +18,15 @@ from esdedup.sketch.sketch import sketch, stored_values, token_fields
 from esdedup.text.arrays import U64
 
 PACKAGE = Path(esdedup.__file__).parent
-MAY_NAME = {"__init__.py", "sketch/scheme.py", "cli/commands/scheme.py"}
-"""The public names, the list of kinds, and the command that sets their parameters."""
+MAY_NAME = {"__init__.py", "sketch/scheme.py", "cli/commands/scheme.py", "cli/options.py"}
+"""The public names, the list of kinds, the command that sets their parameters, and --bits."""
 
 
 def test_no_other_module_names_a_kind() -> None:
-    # A signature is also a word: of functions, and of sketches of bands.
-    names = "|".join(KINDS.keys() - {"signature"})
-    kinds = re.compile(rf"(?i:{names})|kinds\.signature|[\"']signature[\"']|--signature")
+    # Signature and bits are also words: of functions, and of sketches of bands and segments.
+    words = {"signature", "bits"}
+    names, words_of = "|".join(KINDS.keys() - words), "|".join(words)
+    kinds = re.compile(rf"(?i:{names})|kinds\.({words_of})|[\"']signature[\"']|\bBits\(")
     naming = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
@@ -39,8 +40,11 @@ def test_no_other_module_names_a_kind() -> None:
 def test_every_kind_keeps_the_protocol(kind: Any) -> None:
     one = kind(name="other")
     assert kind.from_json(one.to_json()) == one
-    scheme = Scheme([one, kind()])
-    made = sketch(["one two three four five", "six", ""], scheme)
+    texts = ["one two three four five", "six", ""]
+    scheme = Scheme([one, kind()]) if not kind.reads_values else Scheme([one])
+    if kind.reads_values:
+        texts[:2] = [one.text("c3d1a5b4978e6d2f"), one.text("0" * 16)]
+    made = sketch(texts, scheme)
     assert made.values["other"].shape == (3, one.width)
     tokens = one.token_values(made.values["other"])
     assert tokens.shape == (3, one.tokens)
@@ -50,7 +54,7 @@ def test_every_kind_keeps_the_protocol(kind: Any) -> None:
     stored, whole = stored_values([each.get(one.key) for each in fields], one)
     assert whole.tolist() == [True, True, False]
     assert (stored == made.values["other"][:2]).all()
-    query = sketch(["one two three four five"], scheme.only(one), limits=Limits())
+    query = sketch(texts[:1], scheme.only(one), limits=Limits())
     values, _ = query.probes["other"]
     assert (values[:, :, 0] == tokens[:1]).all()
     assert one.describe()
@@ -58,27 +62,27 @@ def test_every_kind_keeps_the_protocol(kind: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Bits(Segmented):
+class Digits(Segmented):
     """A kind that a program adds: 64 bits that a field holds, in hexadecimal digits."""
 
     size: int = 64
     segments: int = 4
 
-    kind = "bits"
+    kind = "digits"
 
     def values(self, block: Block) -> U64:
         return np.array([[int(text, 16)] for text in block.texts], np.uint64)
 
 
 def test_a_kind_is_one_class_and_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, Bits.kind, Bits)
-    scheme = Scheme([MinHash(), Bits(fields=["phash"])])
+    monkeypatch.setitem(KINDS, Digits.kind, Digits)
+    scheme = Scheme([MinHash(), Digits(fields=["phash"])])
     assert Scheme.from_json(scheme.to_json()) == scheme
     prints = {"a": 7, "b": 6, "c": 7 << 40, "d": (7 << 40) + 3}
     with esdedup.open(":memory:", scheme=scheme) as index:
         index.add({"id": id, "text": f"text {id}", "phash": f"{n:x}"} for id, n in prints.items())
-        found = index.similar("f", sketch="bits", distance=2)
+        found = index.similar("f", sketch="digits", distance=2)
         assert [(match.id, match.distance) for match in found.matches] == [("a", 1), ("b", 2)]
-        pairs = {(each.left, each.right, each.distance) for each in index.pairs(sketch="bits")}
+        pairs = {(each.left, each.right, each.distance) for each in index.pairs(sketch="digits")}
         assert pairs == {("a", "b", 1), ("c", "d", 2)}
-        assert index.groups(sketch="bits").duplicates == 2
+        assert index.groups(sketch="digits").duplicates == 2
