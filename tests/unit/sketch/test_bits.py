@@ -150,7 +150,7 @@ def test_the_layout_follows_from_the_distance() -> None:
     for wrong in ({"size": 16}, {"size": 2048}, {"distance": 64}, {"encoding": "octal"},
                   {"segments": 1}, {"segments": 40}, {"fields": ("a", "b")}):  # fmt: skip
         with pytest.raises(UsageError):
-            Bits(**wrong)  # type: ignore[arg-type]
+            Bits(**wrong)
 
 
 def test_texts_that_are_not_fingerprints_are_refused() -> None:
