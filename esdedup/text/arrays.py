@@ -101,6 +101,15 @@ def run_starts(values: NDArray[np.generic]) -> Mask:
     return starts
 
 
+def spanned(starts: I64, ends: I64, count: int) -> Mask:
+    """Mark the positions from starts[i] to ends[i] - 1 of `count`: shape (count,)."""
+    edges = np.zeros(count + 1, np.int64)
+    np.add.at(edges, starts, 1)
+    np.add.at(edges, np.minimum(ends, count), -1)
+    marked: Mask = np.cumsum(edges)[:count] > 0
+    return marked
+
+
 def blocks(sizes: I64, budget: int) -> Iterator[slice]:
     """Yield slices of rows whose sizes add up to about `budget`; an empty one for no rows."""
     if sizes.sum() < budget:

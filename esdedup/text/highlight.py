@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, Mask, Ragged
+from esdedup.text.arrays import I64, Mask, Ragged, spanned
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place
@@ -119,28 +119,19 @@ def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:
             yield first, last, int(values[first])
 
 
-def _covered(starts: I64, ends: I64, count: int) -> Mask:
-    """Mark the positions from starts[i] to ends[i] - 1 of `count`: shape (count,)."""
-    edges = np.zeros(count + 1, np.int64)
-    np.add.at(edges, starts, 1)
-    np.add.at(edges, np.minimum(ends, count), -1)
-    covered: Mask = np.cumsum(edges)[:count] > 0
-    return covered
-
-
 def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> MarkedText:
     """Mark one text. shared: its shingles that the other text has too, shape (shingles,)."""
     first, count = np.flatnonzero(shared), starts.size
-    common = _covered(first, first + size, count)
+    common = spanned(first, first + size, count)
     # A word is linked if it lies in one shared shingle with the next word.
-    linked = _covered(first, first + size - 1, count)[:-1]
+    linked = spanned(first, first + size - 1, count)[:-1]
     gaps = np.flatnonzero(linked & (ends[:-1] < starts[1:]))
     between = zip(ends[gaps].tolist(), starts[gaps + 1].tolist(), strict=True)
     gaps = gaps[np.array([text[a:b].isspace() for a, b in between], np.bool_)]
     kinds = np.zeros(len(text), np.int8)
-    kinds[_covered(starts[~common], ends[~common], kinds.size)] = 2
-    kinds[_covered(starts[common], ends[common], kinds.size)] = 1
-    kinds[_covered(ends[gaps], starts[gaps + 1], kinds.size)] = 1
+    kinds[spanned(starts[~common], ends[~common], kinds.size)] = 2
+    kinds[spanned(starts[common], ends[common], kinds.size)] = 1
+    kinds[spanned(ends[gaps], starts[gaps + 1], kinds.size)] = 1
     return MarkedText(text, starts, ends, common, kinds)
 
 
