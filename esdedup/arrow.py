@@ -30,12 +30,12 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") -> _Data:
     """Return a record batch or a table with the columns of `token_fields` behind its own.
 
-    data: with a column of strings, whose rows may be null; anything else with Arrow's
-    `__arrow_c_stream__`, such as a DataFrame of Polars, becomes a table. scheme: `Scheme()` by
-    default.
+    data: with a column of strings, or of what the sketch reads, whose rows may be null; anything
+    else with Arrow's `__arrow_c_stream__`, such as a DataFrame of Polars, becomes a table. scheme:
+    `Scheme()` by default.
 
-    Raises UsageError for other data, if there is no such column of strings, and if a new column is
-    there already.
+    Raises UsageError for other data, if there is no such column, and if a new column is there
+    already; RecordError for a value that the sketch can't read.
     """
     if not isinstance(data, pa.RecordBatch | pa.Table):
         if not hasattr(data, "__arrow_c_stream__"):
@@ -48,7 +48,7 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
     # Few rows at a time, whose sketches fit into memory; also of no rows, to check the column.
     steps = range(0, max(1, data.num_rows), _ROWS_AT_ONCE)
     blocks = (data.slice(first, _ROWS_AT_ONCE) for first in steps)
-    made = [_columns(texts_in(block, text_field), scheme) for block in blocks]
+    made = [_columns(texts_in(block, text_field, scheme), scheme) for block in blocks]
     for field, parts in zip(fields, zip(*made, strict=True), strict=True):
         column = pa.chunked_array(parts, field.type)
         if isinstance(data, pa.RecordBatch):
@@ -72,14 +72,16 @@ def token_fields(scheme: Scheme) -> list[pa.Field]:
     return [pa.field(name, kind) for name, kind in columns.items()]
 
 
-def texts_in(batch: pa.RecordBatch | pa.Table, text_field: str) -> list[str | None]:
+def texts_in(batch: pa.RecordBatch | pa.Table, text_field: str, scheme: Scheme) -> list[str | None]:
     """Return the texts of a batch, shape (n,). Raises UsageError for a column of other values."""
     if batch.schema.names.count(text_field) > 1:
         raise UsageError(f"there are several columns {text_field!r}: rename all but one")
     if text_field not in batch.schema.names:
         listed = ", ".join(batch.schema.names)
         raise UsageError(f"there is no column {text_field!r}; there are: {listed}")
-    column = batch.column(text_field)
+    column, first = batch.column(text_field), scheme.sketches[0]
+    if first.reads_values:
+        return [value if value is None else first.text(value) for value in column.to_pylist()]
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not any(fits(kind) for fits in _TEXTS):
         raise UsageError(f"column {text_field!r} is of type {kind}: use one of strings")

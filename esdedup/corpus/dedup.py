@@ -147,7 +147,8 @@ def dedup(
     grouping, names = from_settings(Grouping, options, grouping), names_of(text)
     records, sources = _sources(records, [*names, *grouping.keep.paths([])], names[0])
     reading = reading_of(grouping, scheme, names)
-    texts = [_text(source, names, row) for row, source in enumerate(sources)]
+    fields = reading.meta.text_fields
+    texts = [_text(source, fields, row) for row, source in enumerate(sources)]
     if sources and not any(has_field(source, name) for source in sources for name in names):
         raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
     columns = _columns(texts, reading, sources)

@@ -26,6 +26,7 @@ from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Judge
 from esdedup.review.pages import Review
 from esdedup.review.security import guarded
+from esdedup.review.texts import ImageField
 from esdedup.stores.connection import Connection
 from esdedup.stores.place import Place
 
@@ -45,6 +46,7 @@ def review_of(
     *,
     write: bool = False,
     show: Sequence[str] = (),
+    image: str | None = None,
 ) -> Review:
     """Return the state of the pages over an index. Raises IndexNotFound if it does not exist."""
 
@@ -59,7 +61,7 @@ def review_of(
         index=index,
         scheme=index.scheme.id,
         write=write,
-        show=tuple(show),
+        show=(*([] if image is None else [ImageField(image)]), *show),
         folder=Path.cwd(),
         jobs=jobs,
         found=found,
@@ -77,6 +79,7 @@ def application(review: Review) -> Starlette:
         get("/search", documents.show),
         post("/search", documents.show, changes=False),
         get("/document", documents.one),
+        get("/image", documents.image),
         get("/compare", documents.pair),
         post("/verdict", documents.judge),
         post("/undo", documents.undo),
@@ -126,7 +129,7 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(32)
         config = uvicorn.Config(
-            guarded(application(review), review.root, token),
+            guarded(application(review), review.root, token, images=review.images),
             http="h11",
             ws="none",
             lifespan="off",

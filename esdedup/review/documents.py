@@ -1,18 +1,21 @@
 """The pages of documents: search, one document, and two side by side with a verdict."""
 
 from dataclasses import dataclass, replace
+from mimetypes import guess_type
+from pathlib import Path
 from typing import Any, cast
 
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.decide import logs_of
 from esdedup.review.pages import Given, Review
-from esdedup.review.texts import alone, pair_of
+from esdedup.review.texts import ImageField, alone, pair_of
 from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits
-from esdedup.stores.fields import text_at
+from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Verdict
 from esdedup.text.characters import message_of
 
@@ -89,8 +92,19 @@ class DocumentPages:
 
     def one(self, given: Given) -> Response:
         """Show a document with its text and all of its fields."""
-        shown = alone(self.review.document(given.id()), self.review.index.meta)
+        shown = alone(self.review.document(given.id()), self.review.index.meta, self.review.show)
         return self.review.page("document.html", shown=shown, back=None)
+
+    def image(self, given: Given) -> Response:
+        """Send the image that a document names, if `review.show` has the field."""
+        document = self.review.document(given.id())
+        for name in self.review.show:
+            value = value_at(document.source, name)
+            if isinstance(name, ImageField) and isinstance(value, str):
+                path = Path(value.removeprefix("file://"))
+                if (guess_type(path)[0] or "").startswith("image/") and path.is_file():
+                    return FileResponse(path)
+        raise HTTPException(404, f"document {document.id!r} names no image that can be read")
 
     def pair(self, given: Given) -> Response:
         """Show two documents side by side, with their shared bands and the judgement on them."""

@@ -64,7 +64,7 @@ class GroupPages:
         made, back = review.decisions.of(given.get("made")), {"from": "group", "left": id}
         at = listed.group_of(id)
         if at is None:
-            shown = alone(review.document(id), review.index.meta)
+            shown = alone(review.document(id), review.index.meta, review.show)
             return review.page("document.html", shown=shown, made=made, back=back)
         index, groups = review.index, listed.groups
         judgements, rows, head = index.judgements(), listed.members(at), listed.head(at)

@@ -20,6 +20,7 @@ from esdedup.models import Document
 from esdedup.review.decisions import Decisions
 from esdedup.review.found import FoundGroups
 from esdedup.review.jobs import Jobs
+from esdedup.review.texts import ImageField
 from esdedup.text.characters import message_of
 
 NAV = (
@@ -81,6 +82,11 @@ class Review:
     found: FoundGroups
     decisions: Decisions
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
+
+    @property
+    def images(self) -> bool:
+        """Return whether images are shown."""
+        return any(isinstance(name, ImageField) for name in self.show)
 
     @property
     def by_distance(self) -> bool:

@@ -36,11 +36,15 @@ _CLOSED = "Open the address that esdedup review printed: it has a token. This pa
 
 @dataclass(frozen=True, repr=False)
 class Guard:
-    """An ASGI application around another, which it guards. root: the secret path of all pages."""
+    """An ASGI application around another, which it guards.
+
+    root: the secret path of all pages. images: pages may show images of other sites.
+    """
 
     app: ASGIApp
     root: str
     token: str
+    images: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A path is of one process, so that its files never change.
@@ -50,6 +54,9 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS)
+                if self.images:
+                    policy = _POLICY.replace("img-src 'self'", "img-src 'self' http: https:")
+                    headers["content-security-policy"] = policy
                 headers.setdefault("cache-control", kept)
             await send(message)
 
@@ -79,6 +86,6 @@ class Guard:
         return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
 
-def guarded(app: ASGIApp, root: str, token: str) -> ASGIApp:
+def guarded(app: ASGIApp, root: str, token: str, *, images: bool = False) -> ASGIApp:
     """Return an application with the guard, which answers to names of this machine only."""
-    return TrustedHostMiddleware(Guard(app, root, token), HOSTS, www_redirect=False)
+    return TrustedHostMiddleware(Guard(app, root, token, images), HOSTS, www_redirect=False)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from esdedup.models import FIELD, Document
 from esdedup.review.difference import Difference, TextPiece, differences, pieces
@@ -18,13 +19,20 @@ _EXCERPT = 1_500
 """Characters of a text in a list of them."""
 
 
+class ImageField(str):
+    """The name of a field that holds the path or the address of an image."""
+
+
 @dataclass(frozen=True)
 class Shown:
-    """A document on a page: its text in pieces, and fields with their values beside it."""
+    """A document on a page: its text in pieces, and fields beside it.
+
+    fields: name, value, and the address of an image to show in place of the value.
+    """
 
     id: str
     pieces: tuple[TextPiece, ...]
-    fields: tuple[tuple[str, str], ...] = ()
+    fields: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def cut(self) -> bool:
@@ -83,10 +91,11 @@ def pair_of(
     return ShownPair(left, right, measure, note, judgement, outdated)
 
 
-def alone(document: Document, meta: IndexMeta) -> Shown:
-    """Return a document with its text, up to 200,000 characters, and all of its other fields."""
-    hidden = {*meta.text_fields, meta.field, meta.marks_field, FIELD}
-    fields = [name for name in document.source if name not in hidden]
+def alone(document: Document, meta: IndexMeta, show: Sequence[str]) -> Shown:
+    """Return a document with its text, up to 200,000 characters, images, and all other fields."""
+    images = [name for name in show if isinstance(name, ImageField)]
+    hidden = {*images, *meta.text_fields, meta.field, meta.marks_field, FIELD}
+    fields = [*images, *(name for name in document.source if name not in hidden)]
     text = text_at(document.source, meta.text_fields) or ""
     return _shown(document, text, [], fields, _MOST)
 
@@ -108,5 +117,9 @@ def _shown(
         value = value_at(document.source, name)
         if value is not None and not isinstance(value, str):
             value = json.dumps(value, ensure_ascii=False, default=str)
-        beside.append((name, value or "–"))
+        image = ""
+        if value and isinstance(name, ImageField):
+            of_web = value.startswith(("http://", "https://"))
+            image = value if of_web else f"image?{urlencode({'id': document.id})}"
+        beside.append((name, value or "–", image))
     return Shown(document.id, pieces(text, spans, most), tuple(beside))

@@ -447,3 +447,36 @@ def test_a_port_that_is_taken_and_an_index_that_is_not_there(visit: Visit) -> No
     assert ran.status == 2
     assert f"--port {port}" in ran.err
     assert run_command("review", "--db", "index.db", "-i", "other").status == 1
+
+
+def test_images_are_shown_if_a_field_of_them_is_named(folder: Path) -> None:
+    gif = b"GIF89a\x01\x00\x01\x00\x00\x00\x00;"
+    Path("a.gif").write_bytes(gif)
+    Path("secret.txt").write_text("secret")
+    images = {"a": "a.gif", "b": "https://example.org/b.gif", "c": "secret.txt", "d": None}
+    documents = [
+        {"id": id, "phash": f"{row:016x}", "image": image}
+        for row, (id, image) in enumerate(images.items())
+    ]
+    options: Any = {"scheme": esdedup.Scheme([esdedup.Bits()]), "text_field": "phash"}
+    visitor = visiting(folder / "x.db", documents, image="image", **options)
+    group = visitor.settled("/groups")
+    assert links(group, "/group?id=a")
+    page = visitor.get("/group?id=a").text
+    assert '<img src="image?id=a" alt="a.gif" loading="lazy">' in page
+    assert '<img src="https://example.org/b.gif"' in page
+    assert '<img src="image?id=a"' in visitor.get("/document?id=a").text
+    assert '<img src="https://example.org/b.gif"' in visitor.get("/search?id=a").text
+    assert '<img src="image?id=a"' in visitor.get("/compare?left=a&right=b").text
+    answer = visitor.get("/image?id=a")
+    assert (answer.content, answer.headers["content-type"]) == (gif, "image/gif")
+    assert "img-src 'self' http: https:" in answer.headers["content-security-policy"]
+    # Only what a document names, and only images.
+    for id in ("b", "c", "d"):
+        assert visitor.get(f"/image?id={id}").status_code == 404
+    without = visiting(folder / "x.db", show=["image"], **options)
+    page = without.get("/document?id=a").text
+    assert "<img" not in page.partition("<main")[2]
+    assert without.get("/image?id=a").status_code == 404
+    policy = without.get("/document?id=a").headers["content-security-policy"]
+    assert "img-src 'self';" in policy

@@ -27,7 +27,7 @@ class Visitor:
     def __init__(self, review: Review) -> None:
         self.review = review
         self.cookies = httpx.Cookies()
-        self._app = guarded(application(review), review.root, TOKEN)
+        self._app = guarded(application(review), review.root, TOKEN, images=review.images)
         self.send("GET", f"/?token={TOKEN}")
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -64,14 +64,17 @@ def visiting(
     *,
     write: bool = True,
     show: Iterable[str] = (),
+    image: str | None = None,
+    scheme: esdedup.Scheme | None = None,
+    text_field: str | None = None,
     **grouping: Any,
 ) -> Visitor:
     """A visitor of the pages over a local file, when the documents are in it."""
-    with esdedup.open(file) as index:
+    with esdedup.open(file, scheme=scheme, text_field=text_field) as index:
         index.add(documents)
         place = index.place
     wanted = from_settings(Grouping, {"threshold": 0.6, **grouping})
-    return Visitor(review_of(place, wanted, write=write, show=[*show]))
+    return Visitor(review_of(place, wanted, write=write, show=[*show], image=image))
 
 
 def links(page: str, path: str) -> list[str]:

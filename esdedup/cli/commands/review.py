@@ -19,6 +19,9 @@ def review_command(
     show: list[str] | None = setting(
         None, "Field to show beside each text; may be repeated.", metavar="FIELD"
     ),
+    image: str | None = setting(
+        None, "Field with the path or address of an image to show.", metavar="FIELD"
+    ),
 ) -> None:
     """Open a page to look at duplicates, judge them, and undo.
 
@@ -34,7 +37,7 @@ def review_command(
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
     with target.open() as index:
         place = index.place
-    review = review_of(place, grouping, write=write, show=show or ())
+    review = review_of(place, grouping, write=write, show=show or (), image=image)
 
     def started(url: str) -> None:
         typer.echo(url)
