@@ -6,20 +6,19 @@ of its packages, which have exceptions of all kinds, become errors that name the
 
 import io
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple
 
 from esdedup.exceptions import EsdedupError, InputError, MissingExtra, StoreError, UsageError
 from esdedup.stores.private_files import written_whole
 
 _AHEAD = 8 << 20
 """Bytes of a file at an address that one request fetches, if it is read in order."""
-_PART_BYTES = 16 << 20
-"""Bytes of a part of an upload. S3 accepts 10,000 parts of at least 5 MiB."""
 _WAITS = (0.5, 1, 2, 4)
 """Seconds before a request of HTTP is repeated. The packages for other addresses retry."""
 _CHANGING = ("ETag", "etag", "generation", "mtime", "LastModified", "Last-Modified", "created")
@@ -113,10 +112,12 @@ def open_file(path: str, in_order: bool = True) -> BinaryIO:
             raise UsageError(f"{path}: {error.strerror}") from error
     with _reported(path):
         system, place = _system(path)
-        options = {"cache_type": "none"} if system.async_impl else {}
-        file = _repeated(partial(system.open, place, "rb", **options))
-        content = _Content(file, _AHEAD if in_order else 0)
-    return cast(BinaryIO, io.BufferedReader(content) if in_order else content)
+        size = _repeated(partial(system.info, place))["size"]
+        if size is None:
+            raise UsageError("the server does not report the size of the file: download it first")
+    content: Any = _Content(partial(system.cat_file, place), size)
+    # The outer one serves `read1`, which reads no more than requested if a buffer is empty.
+    return io.BufferedReader(io.BufferedReader(content, _AHEAD)) if in_order else content
 
 
 @contextmanager
@@ -124,69 +125,37 @@ def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[I
     """Open a file to write, which is there when it is whole. Raises StoreError.
 
     like: a path whose permissions it gets, and sync: as for `written_whole`; for files on this
-    machine.
+    machine. The file of an address is uploaded at the end.
     """
     if not is_address(path):
         mode_of = None if like is None else Path(like)
         with written_whole(Path(path), mode_of, sync=sync) as local:
             yield local
         return
-    with _reported(path, StoreError):
-        system, place = _system(path)
-        # A store of objects shows an upload when it is committed; others rename files.
-        commits, (folder, _, name) = system.async_impl, place.rpartition("/")
-        beside = place if commits else f"{folder}/.{name}.tmp"
-        if not commits:
-            system.makedirs(folder, exist_ok=True)
-        file = system.open(beside, "wb", block_size=_PART_BYTES, autocommit=not commits)
-    try:
-        yield cast(IO[bytes], _Upload(path, file))
+    if is_http(path):
+        raise UsageError(f"{path}: HTTP is for reading only")
+    with tempfile.TemporaryDirectory(prefix="esdedup-") as temporary:
+        whole = Path(temporary, "whole")
+        with written_whole(whole, sync=False) as local:
+            yield local
         with _reported(path, StoreError):
-            file.close()
-            if commits:
-                file.commit()
-            else:
+            system, place = _system(path)
+            folder, _, name = place.rpartition("/")
+            # A store of objects shows an upload when it is complete; others rename files.
+            beside = place if system.async_impl else f"{folder}/.{name}.tmp"
+            system.put_file(str(whole), beside)
+            if beside != place:
                 system.mv(beside, place)
-    except BaseException:
-        with suppress(Exception):
-            if commits:
-                file.discard()
-                file.closed = True  # Closing it later would commit what there is.
-            else:
-                file.close()
-                system.rm(beside)
-        raise
-
-
-class _Upload(io.RawIOBase):
-    """A file to write, whose errors differ from those of a file that is read meanwhile."""
-
-    def __init__(self, address: str, file: Any) -> None:
-        self._address, self._file = address, file
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def write(self, data: Any) -> int:
-        with _reported(self._address, StoreError):
-            return int(self._file.write(data))
 
 
 class _Content(io.RawIOBase):
     """A file at an address, of which each read has all its bytes or raises OSError.
 
-    ahead: bytes to fetch at least.
+    fetch: returns the bytes from `start` to `end`.
     """
 
-    def __init__(self, file: Any, ahead: int) -> None:
-        if file.size is None:
-            file.close()
-            raise UsageError("the server does not report the size of the file: download it first")
-        self._file, self._size, self._at, self._ahead = file, int(file.size), 0, ahead
-        self._fetched, self._fetched_from = memoryview(b""), 0
+    def __init__(self, fetch: Callable[..., bytes], size: int) -> None:
+        self._fetch, self._size, self._at = fetch, size, 0
 
     def readable(self) -> bool:
         return True
@@ -194,37 +163,35 @@ class _Content(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._at
-
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = (0, self._at, self._size)[whence] + offset
         return self._at
 
+    def readall(self) -> bytes:
+        return self._part(self._size)
+
     def readinto(self, buffer: Any) -> int:
-        left = max(0, self._size - self._at)
-        wanted, start = min(len(buffer), left), self._at - self._fetched_from
-        if start < 0 or start + wanted > len(self._fetched):
-            some = min(max(wanted, self._ahead), left)
-            try:
-                self._fetched = memoryview(_repeated(partial(self._part, some)))
-            except Exception as error:
-                raise OSError(_reason(error)) from error
-            self._fetched_from, start = self._at, 0
-        buffer[:wanted] = self._fetched[start : start + wanted]
-        self._at += wanted
-        return wanted
+        data = self._part(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def _part(self, wanted: int) -> bytes:
-        self._file.seek(self._at)
-        data = bytes(self._file.read(wanted))
-        if len(data) != wanted:
-            raise EOFError(f"{len(data)} of {wanted} bytes came from byte {self._at} on")
-        return data
+        start, end = self._at, min(self._at + wanted, self._size)
 
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        def request() -> bytes:
+            data = self._fetch(start=start, end=end)
+            if len(data) != end - start:
+                raise EOFError(f"{len(data)} of {end - start} bytes came from byte {start} on")
+            return data
+
+        if start >= end:
+            return b""
+        try:
+            data = _repeated(request)
+        except Exception as error:
+            raise OSError(_reason(error)) from error
+        self._at = end
+        return bytes(data)
 
 
 def _system(address: str) -> tuple[Any, str]:
