@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from esdedup.removal.remove import Dedup
     from esdedup.sketch.kinds.bits import Bits
     from esdedup.sketch.kinds.minhash import MinHash
+    from esdedup.sketch.kinds.passages import Passages
     from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
     from esdedup.sketch.limits import Limits
@@ -44,9 +45,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Bits", "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy", "EsdedupError",
     "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
-    "Limits", "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report",
-    "Result", "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash", "SimilarPairs",
-    "StoreError", "UsageError", "dedup", "enrich", "group", "open", "pairs", "similarity",
+    "Limits", "Match", "MinHash", "Normalisation", "Pair", "Passages", "Query", "RecordError",
+    "Report", "Result", "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash",
+    "SimilarPairs", "StoreError", "UsageError", "dedup", "enrich", "group", "open", "pairs",
+    "similarity",
 ]  # fmt: skip
 
 _MODULES = {
@@ -64,6 +66,7 @@ _MODULES = {
     "removal.remove": "Dedup",
     "sketch.kinds.bits": "Bits",
     "sketch.kinds.minhash": "MinHash",
+    "sketch.kinds.passages": "Passages",
     "sketch.kinds.simhash": "SimHash",
     "sketch.kinds.signature": "Signature",
     "sketch.limits": "Limits",

@@ -14,8 +14,8 @@ from esdedup.exceptions import MissingExtra, UsageError
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch
-from esdedup.sketch.tokens import token_length, write_into
-from esdedup.text.arrays import U64, Mask, offsets_of
+from esdedup.sketch.tokens import flat, token_length, write_into
+from esdedup.text.arrays import I64, Mask, Values, offsets_of
 
 try:
     import pyarrow as pa
@@ -99,14 +99,13 @@ def _columns(texts: Sequence[str | None], scheme: Scheme) -> list[pa.Array]:
     filled = np.zeros(given.size, np.bool_)
     filled[rows] = sketches.filled
     kept = sketches.of(np.flatnonzero(sketches.filled))
-    parts = [
-        _tokens(each.token_values(kept.values[each.name]), each.tokens, each.bits)
-        for each in scheme.sketches
+    parts: list[tuple[I64 | int, pa.Array]] = [
+        _tokens(each.token_values(kept.values[each.name]), each.bits) for each in scheme.sketches
     ]
     for each in _stored(scheme):
         values = np.ascontiguousarray(kept.values[each.name])
         parts.append((each.width, pa.array(values.view(np.int64).reshape(-1))))
-    lists = [_lists(values, width, filled) for width, values in parts]
+    lists = [_lists(values, counts, filled) for counts, values in parts]
     return [pa.array(digests, pa.string()), *lists]
 
 
@@ -114,15 +113,18 @@ def _stored(scheme: Scheme) -> list[Sketch]:
     return [each for each in scheme.sketches if each.metric == "hamming"]
 
 
-def _tokens(values: U64, count: int, bits: int) -> tuple[int, pa.Array]:
-    width = token_length(count, bits)
-    text = np.empty((len(values), count, width), np.uint8)
-    write_into(text, values, bits)
+def _tokens(values: Values, bits: int) -> tuple[I64, pa.Array]:
+    every, counts = flat(values)
+    width = token_length(every.shape[1], bits)
+    text = np.empty((*every.shape, width), np.uint8)
+    write_into(text, every, bits)
     ends = np.arange(0, text.size + 1, width, dtype=np.int32)
     buffers = pa.py_buffer(ends), pa.py_buffer(text)
-    return count, pa.StringArray.from_buffers(len(values) * count, *buffers)
+    return counts, pa.StringArray.from_buffers(every.size, *buffers)
 
 
-def _lists(values: pa.Array, width: int, filled: Mask) -> pa.Array:
-    offsets = offsets_of(np.where(filled, width, 0)).astype(np.int32)
+def _lists(values: pa.Array, counts: I64 | int, filled: Mask) -> pa.Array:
+    sizes = np.zeros(filled.size, np.int64)
+    sizes[filled] = counts
+    offsets = offsets_of(sizes).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~filled))

@@ -10,7 +10,7 @@ from esdedup.exceptions import UsageError
 from esdedup.tabular import Tabular
 
 Each = TypeVar("Each")
-Metric = Literal["jaccard", "hamming"]
+Metric = Literal["jaccard", "hamming", "cover"]
 MARKS = ("group", "original", "similarity", "distance")
 """The values, beside the tokens, that an ingest policy or `group` adds."""
 FIELD = "esdedup"

@@ -211,16 +211,20 @@ def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTok
 
 
 def _sketch(each: Sketch, sketches: Sketches, similarity: float, limits: Limits) -> ExplainedSketch:
-    values, probes = sketches.values[each.name], sketches.probes[each.name]
+    values, probes = sketches.values[each.name], sketches.probes.get(each.name)
     own = each.token_values(values)
-    tokens, _ = encode(own, each.bits)
-    probed = ((probes.values[0] == own[1, :, None]) & probes.present[0]).any(axis=1)
+    left, right = encode(own, each.bits)
+    met = tuple(f"{at}:{token}" for at, token in enumerate(left) if token in {*right})
+    probed = len(met)
+    if probes is not None:
+        found = (probes.values[0] == own[1, :, None]) & probes.present[0]
+        probed = int(found.any(axis=1).sum())
     by_distance = each.metric == "hamming"
     return ExplainedSketch(
         each.name,
-        each.tokens,
-        met=tuple(f"{at}:{tokens[at]}" for at in np.flatnonzero(own[0] == own[1]).tolist()),
-        probed=int(probed.sum()),
+        len(left),
+        met,
+        probed,
         chance=each.recall(limits, each.tokens, 1, similarity),
         distance=int(hamming(values[:1], values[1:])[0]) if by_distance else None,
         always=each.max_distance(limits) if by_distance else None,

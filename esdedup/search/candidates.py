@@ -19,11 +19,13 @@ def candidate_queries(
     meta: IndexMeta, sketch: Sketch, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
     """Return the queries for documents that share what a sketch looks up. sketches: with probes."""
-    values, present = sketches.probes[sketch.name]
+    if (probes := sketches.probes.get(sketch.name)) is None:
+        return _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
+    values, present = probes
     count, positions, many = values.shape
-    probes = encode(values.transpose(0, 2, 1).reshape(count * many, positions), sketch.bits)
+    tokens = encode(values.transpose(0, 2, 1).reshape(count * many, positions), sketch.bits)
     starts = range(0, count * many, many)
-    groups = [[*map(list, zip(*probes[at : at + many], strict=True))] for at in starts]
+    groups = [[*map(list, zip(*tokens[at : at + many], strict=True))] for at in starts]
     for row, position in np.argwhere(~present.all(axis=2)).tolist():
         wanted = present[row, position].tolist()
         groups[row][position] = [*itertools.compress(groups[row][position], wanted)]
@@ -34,8 +36,7 @@ def equal_text_queries(
     meta: IndexMeta, sketch: Sketch, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
     """Return queries that find all documents of an equal text, by all tokens or its digest."""
-    tokens = encode(sketch.token_values(sketches.values[sketch.name]), sketch.bits)
-    found = _queries(meta, sketch, [[[each] for each in row] for row in tokens], queries)
+    found = _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
     wordless = wordless_queries(meta, sketches.digests, queries)
     return [
         replace(one, least=len(one.groups), kept=False) if filled else other
@@ -48,6 +49,12 @@ def wordless_queries(
 ) -> list[CandidateQuery]:
     """Return queries for documents whose texts have no words, and the given digests."""
     return _queries(meta, None, ([[digest]] for digest in digests), queries)
+
+
+def _own_tokens(sketch: Sketch, sketches: Sketches) -> list[list[list[str]]]:
+    """Return groups of one token each."""
+    tokens = encode(sketch.token_values(sketches.values[sketch.name]), sketch.bits)
+    return [[[each] for each in row] for row in tokens]
 
 
 def _queries(

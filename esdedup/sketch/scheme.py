@@ -21,6 +21,7 @@ from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch, parameters
 from esdedup.sketch.kinds.bits import Bits
 from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
@@ -28,7 +29,9 @@ from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
 VERSION = 3
-KINDS: dict[str, type[Sketch]] = {each.kind: each for each in (MinHash, Signature, SimHash, Bits)}
+KINDS: dict[str, type[Sketch]] = {
+    each.kind: each for each in (MinHash, Signature, SimHash, Bits, Passages)
+}
 """Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
 _SketchType = TypeVar("_SketchType", bound=Sketch)
 
@@ -122,9 +125,8 @@ class Scheme:
 
     def for_pairs(self, limits: Limits) -> Sketch:
         """Return the sketch to compare all documents by. Raises UsageError."""
-        sketch = self.chosen(limits)
-        if sketch.metric == "jaccard":
-            _ = limits.least_similarity
+        sketch = self.sketch(limits.sketch)
+        sketch.check_pairs(limits)
         return sketch
 
     @property

@@ -22,8 +22,8 @@ import numpy as np
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.tokens import decode, json_lists
-from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
+from esdedup.sketch.tokens import json_lists
+from esdedup.text.arrays import I64, U64, Mask, Ragged, Values, blocks, joined
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, distinct, shingle
 from esdedup.text.words import tokenise
@@ -45,15 +45,15 @@ class Sketches:
     """The sketches of n texts.
 
     digests: of the normalised texts, as `text_digests` writes them. filled: True for a text with
-    shingles, shape (n,); others get no tokens. values: of each sketch, by its name, shape (n,
-    width). shingles: the sets of shingle hashes, sorted, if they are requested. probes: what each
+    shingles, shape (n,); others get no tokens. values: of each sketch, by its name, `Values`.
+    shingles: the sets of shingle hashes, sorted, if they are requested. probes: what each
     sketch looks up, by its name, if the texts are queries. words: the number of words of each text,
     shape (n,), if they were sketched here.
     """
 
     digests: list[str]
     filled: Mask
-    values: Mapping[str, U64]
+    values: Mapping[str, Any]
     shingles: Ragged | None = None
     probes: Mapping[str, Probes] = field(default_factory=dict)
     words: I64 | None = None
@@ -85,9 +85,7 @@ def sketch(
     return Sketches(
         digests=[digest for part in parts for digest in part.digests],
         filled=np.concatenate([part.filled for part in parts]),
-        values={
-            name: np.concatenate([part.values[name] for part in parts]) for name in first.values
-        },
+        values={name: joined([part.values[name] for part in parts]) for name in first.values},
         shingles=Ragged.joined(shingles) if shingles else None,
         probes={
             name: Probes(
@@ -104,12 +102,14 @@ def _sketch_block(
 ) -> Sketches:
     normalised, words = _tokens(texts, scheme)
     block = Block(normalised, words, scheme.shingling.size, scheme.seed, scheme.sketches)
-    values, probes = {}, {}
+    values, probes = dict[str, Values](), dict[str, Probes]()
     for each in scheme.sketches:
         if limits is None:
             values[each.name] = each.values(block)
         else:
-            values[each.name], probes[each.name] = each.query(block, limits)
+            values[each.name], looked_up = each.query(block, limits)
+            if looked_up is not None:
+                probes[each.name] = looked_up
     sets = block.sets if with_shingles else None
     counts = words.counts
     return Sketches(text_digests(normalised), counts > 0, values, sets, probes, counts)
@@ -235,15 +235,15 @@ def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
     ]
 
 
-def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[U64, Mask]:
-    """Return the values of lists of tokens, shape (m, width), and which rows are such lists.
+def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[Any, Mask]:
+    """Return the values of lists of tokens, of m rows, and which rows are such lists.
 
     The mask has shape (n,) and m rows. Other clients may have written anything.
     """
-    found = []
+    found = [of.decode([])]
     whole = np.zeros(len(rows), np.bool_)
     for row, tokens in enumerate(rows):
         with contextlib.suppress(TypeError, ValueError):
-            found.append(decode([tokens], of.tokens, of.bits))
+            found.append(of.decode([tokens]))
             whole[row] = True
-    return of.stored_values(np.concatenate([np.empty((0, of.tokens), np.uint64), *found])), whole
+    return of.stored_values(joined(found)), whole

@@ -3,16 +3,17 @@
 A token is its position (band or segment) and its value, in digits of base 64. The alphabet holds
 only characters without a meaning in query languages, in ASCII order, so that tokens sort as their
 numbers do. The position keeps the tokens of two bands apart, even if a store sorts and
-de-duplicates the values of a field.
+de-duplicates the values of a field. Rows of any number of tokens have all of them at position 0.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64
+from esdedup.text.arrays import I64, U64, Ragged, Values, offsets_of
 
 ALPHABET = ".0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 MAX_TOKENS = 64 * 64
@@ -35,24 +36,33 @@ def token_length(count: int, bits: int) -> int:
     return sum(_form(count, bits))
 
 
-def encode(values: U64, bits: int) -> list[list[str]]:
-    """Write the tokens of each row of values, shape (n, count): n lists of `count` strings."""
-    width = token_length(values.shape[1], bits)
+def flat(values: Values) -> tuple[U64, I64]:
+    """Return the values as `write_into` takes them, and the number of tokens of each row."""
+    if isinstance(values, Ragged):
+        return values.hashes[:, None], values.counts
+    return values, np.full(len(values), values.shape[1])
+
+
+def encode(values: Values, bits: int) -> list[list[str]]:
+    """Return the tokens of each row of values: n lists of strings."""
+    every, counts = flat(values)
+    width = token_length(every.shape[1], bits)
     # numpy's strings are code points of 32 bits.
-    text = np.empty((*values.shape, width), np.uint32)
-    write_into(text, values, bits)
-    strings: list[list[str]] = text.view(f"U{width}")[..., 0].tolist()
-    return strings
+    text = np.empty((*every.shape, width), np.uint32)
+    write_into(text, every, bits)
+    strings: list[str] = text.view(f"U{width}").ravel().tolist()
+    return [strings[a:b] for a, b in itertools.pairwise(offsets_of(counts).tolist())]
 
 
-def json_lists(values: U64, bits: int) -> list[str]:
-    """Return the tokens of each row of values, shape (n, count), as a JSON array of strings."""
-    n, count = values.shape
-    text = np.empty((n, count, token_length(count, bits) + 3), np.uint8)
+def json_lists(values: Values, bits: int) -> list[str]:
+    """Return the tokens of each row of values as a JSON array of strings."""
+    every, counts = flat(values)
+    size = token_length(every.shape[1], bits) + 3
+    text = np.empty((*every.shape, size), np.uint8)
     text[..., 0], text[..., -2:] = ord('"'), np.frombuffer(b'",', np.uint8)
-    write_into(text[..., 1:-2], values, bits)
-    whole, width = text.tobytes().decode("ascii"), text[0].size if n else 1
-    return [f"[{whole[at : at + width - 1]}]" for at in range(0, len(whole), width)]
+    write_into(text[..., 1:-2], every, bits)
+    whole, bounds = text.tobytes().decode("ascii"), (offsets_of(counts) * size).tolist()
+    return [f"[{whole[a : b - 1]}]" for a, b in itertools.pairwise(bounds)]
 
 
 def write_into(text: NDArray[Any], values: U64, bits: int) -> None:
@@ -82,6 +92,12 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
     if (np.take_along_axis(positions.reshape(-1, count), order, 1) != np.arange(count)).any():
         raise ValueError("a document has no token of a position")
     return np.take_along_axis(values.reshape(-1, count), order, 1)
+
+
+def decode_any(tokens: Sequence[Sequence[str]], bits: int) -> Ragged:
+    """Read the values of rows of any number of tokens. Raises ValueError for other tokens."""
+    _, values = decode_tokens([token for row in tokens for token in row], 1, bits)
+    return Ragged(values, offsets_of(np.fromiter(map(len, tokens), np.int64, len(tokens))))
 
 
 def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,12 +67,27 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, row: int) -> U64:
+    @overload
+    def __getitem__(self, row: int) -> U64: ...
+    @overload
+    def __getitem__(self, row: I64) -> Ragged: ...
+    def __getitem__(self, row: int | I64) -> U64 | Ragged:
+        if isinstance(row, np.ndarray):
+            return self.of(row)
         return self.hashes[self.offsets[row] : self.offsets[row + 1]]
 
     def __iter__(self) -> Iterator[U64]:
         bounds = self.offsets.tolist()
         return (self.hashes[start:end] for start, end in itertools.pairwise(bounds))
+
+
+Values = U64 | Ragged
+"""Values of n rows: an array of the shape (n, values), or rows of unequal length."""
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return the rows of all parts, in order: `Values` of one form. There is at least one part."""
+    return Ragged.joined(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)
 
 
 def offsets_of(counts: I64 | Mask) -> I64:

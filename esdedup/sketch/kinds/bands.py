@@ -13,7 +13,7 @@ So this simplest family reaches the binomial error, also on sets of 5 shingles:
 
 import functools
 import itertools
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class Banded(Sketch):
             return limits.swaps
         return swaps_for(limits.threshold or NEAREST, limits.wanted_recall, self.bands, self.rows)
 
-    def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
+    def query(self, block: Block, limits: Limits) -> tuple[Any, Probes | None]:
         swaps = self.swaps(limits)
         if not swaps:
             return super().query(block, limits)
@@ -108,6 +108,10 @@ class Banded(Sketch):
                 f"distance {limits.distance}: the sketch {self.name!r} compares by Jaccard"
                 " similarity, so use a threshold, or another sketch"
             )
+
+    def check_pairs(self, limits: Limits) -> None:
+        self.check(limits)
+        _ = limits.least_similarity
 
     def costs(self, documents: float) -> list[tuple[str, str]]:
         rows = []

@@ -19,7 +19,8 @@ from esdedup.arguments import check_fields, check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
 from esdedup.sketch.limits import Limits
-from esdedup.text.arrays import U64, Mask, Ragged
+from esdedup.sketch.tokens import decode
+from esdedup.text.arrays import U64, Mask, Ragged, Values
 from esdedup.text.shingles import distinct, shingle
 
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
@@ -66,7 +67,8 @@ class Probes(NamedTuple):
 class Sketch(ABC):
     """One named sketch of a scheme: a kind of fingerprint and its parameters.
 
-    A document's values, shape (n, width), become one token for each of `tokens` positions.
+    A document's values, shape (n, width), become one token for each of `tokens` positions. If the
+    number of them `varies`, values are `Ragged`, and all tokens have one position.
 
     name: of the sketch in its scheme, by default that of its kind: lower-case letters, digits, "_".
     fields: the fields that hold its text; by default the text fields of the index.
@@ -84,6 +86,8 @@ class Sketch(ABC):
     """A stop list may hold its tokens: large buckets are boilerplate."""
     nearest: ClassVar[str] = ""
     """Command that makes a scheme with a higher recall of the nearest documents."""
+    varies: ClassVar[bool] = False
+    """Documents have any number of tokens."""
     reads_values: ClassVar[bool] = False
     """The field holds values that `text` writes as texts, and not texts."""
     leads: ClassVar[bool] = False
@@ -108,7 +112,7 @@ class Sketch(ABC):
     @property
     @abstractmethod
     def tokens(self) -> int:
-        """Number of tokens of a document."""
+        """Number of tokens of a document, or of their positions if it `varies`."""
 
     @property
     @abstractmethod
@@ -135,19 +139,26 @@ class Sketch(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def values(self, block: Block) -> U64:
-        """Return the values of texts, shape (n, width)."""
+    def values(self, block: Block) -> Any:
+        """Return the values of texts, shape (n, width), or `Ragged`."""
 
-    def token_values(self, values: U64) -> U64:
+    def token_values(self, values: Any) -> Any:
         """Return the values that tokens hold, shape (n, tokens). values: shape (n, width)."""
         return values
 
-    def stored_values(self, tokens: U64) -> U64:
+    def stored_values(self, tokens: Any) -> Any:
         """Return the values, shape (n, width), whose `token_values` these are."""
         return tokens
 
-    def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
-        """Return the values of texts that are queries, and what they look up within limits."""
+    def decode(self, tokens: Sequence[Sequence[str]]) -> Values:
+        """Return the `token_values` of rows of tokens. Raises ValueError for other tokens."""
+        return decode(tokens, self.tokens, self.bits)
+
+    def query(self, block: Block, limits: Limits) -> tuple[Any, Probes | None]:
+        """Return the values of texts that are queries, and what they look up within limits.
+
+        None if they look up their own tokens.
+        """
         values = self.values(block)
         own = self.token_values(values)[:, :, None]
         return values, Probes(own, np.broadcast_to(np.True_, own.shape))
@@ -155,6 +166,10 @@ class Sketch(ABC):
     @abstractmethod
     def check(self, limits: Limits) -> None:
         """Raise UsageError for limits that this kind can't hold."""
+
+    def check_pairs(self, limits: Limits) -> None:
+        """Raise UsageError for limits by which this kind can't compare all documents."""
+        self.check(limits)
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
         """Return how many of the groups to require at a similarity, or the threshold."""

@@ -15,10 +15,10 @@ import xxhash
 
 from esdedup.exceptions import RecordError
 from esdedup.models import FIELD, MARKS, Change, Document
-from esdedup.sketch.packed import DIGEST_BYTES, layout, records
+from esdedup.sketch.packed import DIGEST_BYTES, pack_values, records
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, written_digests
-from esdedup.sketch.tokens import decode, encode
+from esdedup.sketch.tokens import encode
 from esdedup.stores.changes import merged
 from esdedup.stores.encoded import Encoded, documents_of
 from esdedup.stores.fields import only
@@ -90,7 +90,7 @@ class Rows:
         rows = np.flatnonzero(filled).tolist()
         for each in self.scheme.sketches:
             if lists is None or each.key in lists:
-                made = encode(values[each.key].astype(np.uint64), each.bits)
+                made = encode(values[each.key], each.bits)
                 for row, tokens in zip(rows, made, strict=True):
                     fields[row][each.key] = tokens
         return fields
@@ -147,11 +147,12 @@ class Rows:
     def _packed(self, tokens: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
         """Return the tokens of each document packed, or None if that would change them."""
         filled = [each for each in tokens if "wordless" not in each]
-        made = np.zeros(len(filled), layout(self.scheme))
         try:
-            for each in self.scheme.sketches if filled else ():
-                made[each.key] = decode([one[each.key] for one in filled], each.tokens, each.bits)
-            rest = iter([row.tobytes()[DIGEST_BYTES:] for row in made])
+            values = {
+                each.key: each.decode([one[each.key] for one in filled])
+                for each in self.scheme.sketches
+            }
+            rest = iter(pack_values(values, len(filled), self.scheme))
             words = digest_words([each["digest"] for each in tokens])
             packed = [
                 digest.tobytes() + (b"" if "wordless" in each else next(rest))

@@ -28,6 +28,7 @@ from esdedup.models import (
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.packed import DIGEST_BYTES, records
 from esdedup.sketch.sketch import written_digests
+from esdedup.sketch.tokens import flat
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
@@ -40,7 +41,7 @@ LISTED_AT_ONCE = 100_000
 _ENTRIES_AT_ONCE = 1 << 22
 """Of documents with many tokens fewer are listed at once: an entry takes 40 bytes meanwhile."""
 
-_READ_AT_ONCE = 10_000
+_READ_AT_ONCE = 2_000
 """Number of documents whose tokens are unpacked together."""
 
 _VARIABLES = 500
@@ -84,8 +85,6 @@ class Tables:
             for each in (*part.scheme.sketches, None):
                 key = "wordless" if each is None else each.key
                 self._lists[listed_as(part.field, key)] = part.field, key, each
-        tokens = sum(each.tokens for *_, each in self._lists.values() if each is not None)
-        self._at_once = max(1, min(LISTED_AT_ONCE, _ENTRIES_AT_ONCE // tokens))
 
     def _name(self, name: str) -> str:
         """Return the quoted name of a table: documents, groups, listed, runs, or a list's run."""
@@ -250,9 +249,9 @@ class Tables:
             listed = numbers_of([token for _, token in strings], sketch)
             holders = np.array([number for number, _ in strings], np.uint64)
             if field == FIELD and sketch is not None:
-                values = whole[key].astype(np.uint64)
+                values, counts = flat(whole[key])
                 listed = np.append(listed, numbers_of_values(values, sketch))
-                holders = np.append(holders, np.repeat(numbers, sketch.tokens))
+                holders = np.append(holders, np.repeat(numbers, counts))
             found[name] = listed, holders
         return found
 
@@ -273,21 +272,28 @@ class Tables:
         listed = self._listed()
         # Past numbers that deleted documents left free.
         first, end = max(listed, self.next(listed + 1) - 1), self.last()
-        last = min(end, first + self._at_once)
-        if parts := [*self._read(first, last)]:
+        last, entries = min(end, first + LISTED_AT_ONCE), 0
+        parts = []
+        for reached, part in self._read(first, last):
+            parts.append(part)
+            entries += sum(tokens.size for tokens, _ in part.values())
+            if entries >= _ENTRIES_AT_ONCE:
+                last = reached
+                break
+        if parts:
             self._list(parts, last < end)
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
-    def _read(self, first: int, last: int) -> Iterator[dict[str, Entries]]:
-        """Yield the entries of the documents after one number, to another."""
+    def _read(self, first: int, last: int) -> Iterator[tuple[int, dict[str, Entries]]]:
+        """Yield the entries of the documents after one number, to another; and the last number."""
         source = "source" if self._in_source else "''"
         rows = self.db.execute(
             f"SELECT number, {source}, tokens FROM {self.documents}"
-            " WHERE number > ? AND number <= ?",
+            " WHERE number > ? AND number <= ? ORDER BY number",
             (first, last),
         )
-        while some := rows.fetchmany(min(_READ_AT_ONCE, self._at_once)):
-            yield self._entries(some)
+        while some := rows.fetchmany(_READ_AT_ONCE):
+            yield some[-1][0], self._entries(some)
 
     def holders(self, name: str, tokens: Sequence[str]) -> tuple[I64, I64]:
         """Return the documents that hold tokens of a list: positions of tokens, and numbers."""
@@ -297,7 +303,7 @@ class Tables:
         wanted = numbers[order]
         found = [Postings(self.db, name, self._name).find(wanted)]
         if self.waiting():
-            for part in self._read(self._listed(), self.last()):
+            for _, part in self._read(self._listed(), self.last()):
                 held, documents = part[name]
                 first, end = (np.searchsorted(wanted, held, side) for side in ("left", "right"))
                 at = ranges(first, end - first)

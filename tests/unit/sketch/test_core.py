@@ -21,6 +21,7 @@ from esdedup.sketch.banding import (
 )
 from esdedup.sketch.kinds.bands import signatures
 from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.scheme import Scheme
@@ -285,6 +286,8 @@ def schemes() -> dict[str, Scheme]:
             Shingling("word", 2, ("the", "的")),
         ),
         "signature": Scheme([MinHash(bands=23), Signature(16)]),
+        "passages": Scheme([MinHash(bands=23), Passages()]),
+        "short passages": Scheme([Passages(4, 3, 24)], shingling=Shingling("char", 5), seed=7),
     }
 
 

@@ -1,0 +1,83 @@
+"""Passages: few hashes of runs of words, by which texts that share a passage always meet.
+
+Schleimer, Wilkerson, Aiken, "Winnowing: local algorithms for document fingerprinting", SIGMOD 2003.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from esdedup.exceptions import UsageError
+from esdedup.sketch.kinds.base import Block, Sketch
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.tokens import decode_any
+from esdedup.text.arrays import Ragged
+from esdedup.text.passages import winnow
+
+
+@dataclass(frozen=True)
+class Passages(Sketch):
+    """Parameters of passages.
+
+    words: words of a run; characters, if shingles are of those.
+    window: successive runs of which the smallest hash becomes a token. Two texts that share
+        words + window - 1 words in a row share a token.
+    token_bits: bits of a hash that its token keeps, 12 to 60, a multiple of 6.
+    Raises UsageError for values out of range.
+    """
+
+    words: int = 5
+    window: int = 8
+    token_bits: int = 36
+
+    kind = "passages"
+    metric = "cover"
+    varies = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("words", "window"):
+            if not 1 <= (value := getattr(self, name)) <= 64:
+                raise UsageError(f"{name} {value}: use 1 to 64")
+        if not 12 <= self.token_bits <= 60 or self.token_bits % 6:
+            raise UsageError(f"token bits {self.token_bits}: use a multiple of 6 from 12 to 60")
+
+    @property
+    def guarantee(self) -> int:
+        """The words of the shortest passage that always leads to a shared token."""
+        return self.words + self.window - 1
+
+    @property
+    def tokens(self) -> int:
+        return 1
+
+    @property
+    def bits(self) -> int:
+        return self.token_bits
+
+    def values(self, block: Block) -> Ragged:
+        """Return the tokens of each text, in no position."""
+        return winnow(block.words, self.words, self.window, self.token_bits)
+
+    def decode(self, tokens: Sequence[Sequence[str]]) -> Ragged:
+        return decode_any(tokens, self.bits)
+
+    def query(self, block: Block, limits: Limits) -> tuple[Ragged, None]:
+        return self.values(block), None
+
+    def check(self, limits: Limits) -> None:
+        if limits.threshold is None or limits.distance is not None:
+            raise UsageError(
+                f"the sketch {self.name!r} compares by shared passages: it can't be combined with a"
+                " distance or the nearest documents; use another sketch"
+            )
+
+    def check_pairs(self, limits: Limits) -> None:
+        raise UsageError(
+            f"the sketch {self.name!r} finds passages of a query only; use another sketch"
+        )
+
+    def describe(self) -> str:
+        return (
+            f"the smallest hash of {self.window} successive runs of {self.words} words; passages of"
+            f" {self.guarantee} words always meet"
+        )
