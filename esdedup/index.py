@@ -482,9 +482,12 @@ class Index:
         groups = self.groups(work=work, on_step=on_step, grouping=grouping, **options)
         return report(self.store, self.meta_of(groups.grouping.limits), groups)
 
-    def explain(self, left: str, right: str) -> Explanation:
-        """Return why two documents, given by id, are similar or not."""
-        return explain(self.store, self.meta, _id(left), _id(right))
+    def explain(self, left: str, right: str, *, sketch: str | None = None) -> Explanation:
+        """Return why two documents, given by id, are similar or not.
+
+        sketch: name of one whose fields are explained; by default the first.
+        """
+        return explain(self.store, self.meta.of(sketch), _id(left), _id(right))
 
     def statistics(self) -> Statistics:
         """Return numbers of documents and bytes."""

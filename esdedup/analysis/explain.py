@@ -13,7 +13,7 @@ from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.search.warnings import percent
 from esdedup.sketch.banding import MOST_SWAPS
-from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.kinds.base import Sketch, ValueField
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, Sketches, sketch
@@ -136,8 +136,9 @@ class Explanation:
         """Return the main figures in words: (name, value, remark)."""
         shingles = f"shingles {self.unit}:{self.size} in both, {self.union:,} in either"
         equal = ("yes", "equal") if self.duplicates else ("no", "different")
+        of_texts = ("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")
         return [
-            ("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}"),
+            *([] if isinstance(self.text_fields[0], ValueField) else [of_texts]),
             *(fact for each in self.sketches for fact in each.facts()),
             ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}"),
         ]
@@ -227,5 +228,5 @@ def _sketch(each: Sketch, sketches: Sketches, similarity: float, limits: Limits)
         probed,
         chance=each.recall(limits, each.tokens, 1, similarity),
         distance=int(hamming(values[:1], values[1:])[0]) if by_distance else None,
-        always=each.max_distance(limits) if by_distance else None,
+        always=each.tokens - 1 if by_distance else None,
     )

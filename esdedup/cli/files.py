@@ -133,7 +133,7 @@ def checked(
         lacking = f"one of the first {count(seen, 'record')} has"
         texts = [name for name in text_fields if name in missing]
         if len(texts) == len(text_fields):
-            advice = "name the field of the text by --text-field"
+            advice = "name the field of the text (--text-field), or of fingerprints (--bits)"
             raise UsageError(f"n{lacking} {quoted(texts)}; {advice}. {there}")
         if id_field in missing:
             raise UsageError(

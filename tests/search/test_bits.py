@@ -92,6 +92,11 @@ def test_texts_and_fingerprints_of_one_index(beside: esdedup.Index, tmp_path: Pa
     groups = beside.group(sketch="phash", distance=4).groups
     (group,) = groups.groups if hasattr(groups, "groups") else groups
     assert {each.id for each in group.members} < {f"near{each:02}" for each in range(13)} | {"r07"}
+    explained = beside.explain("r07", "near03", sketch="phash")
+    assert [name for name, *_ in explained.facts()] == [
+        "phash: distance", "phash: equal tokens", "exact duplicates",
+    ]  # fmt: skip
+    assert (explained.sketches[0].distance, explained.sketches[0].always) == (3, 2)
     beside.update([{"id": "bare", "image": {"phash": f"{found['r07']:016x}"}}])
     assert near(beside.similar(id="bare", sketch="phash", distance=0)) == {"r07": 0, "near00": 0}
     beside.update([{"id": "near00", "image": None}])

@@ -144,7 +144,7 @@ def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:
         (["-o", "out", "--split-templates"], "does not support split templates"),
         (["-o", "out", "--against", "all.db"], "compares with files only"),
         (["-o", "out", "--workers", "2"], "--workers can't be combined with --engine spark"),
-        (["-o", "out", "--text-field", "body"], "name the field of the text by --text-field"),
+        (["-o", "out", "--text-field", "body"], "name the field of the text (--text-field)"),
     ):
         done = run_command("dedup", "a.jsonl", "--engine", "spark", *options)
         assert (done.status, reason in done.err) == (2, True), done.err

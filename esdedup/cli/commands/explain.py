@@ -21,6 +21,9 @@ def explain_command(
     target: Target,
     left: str = setting(..., "The id of a document.", argument=True, metavar="ID1"),
     right: str = setting(..., "The id of another.", argument=True, metavar="ID2"),
+    sketch: str | None = setting(
+        None, "Sketch whose fields to compare.", show_default="the scheme's first"
+    ),
     as_json: bool = as_json(),
 ) -> None:
     """Show why two documents are similar, or not.
@@ -30,7 +33,7 @@ def explain_command(
     Shows the shingles that both texts have, and the tokens in which they meet.
     """
     with target.open() as index:
-        pair = index.explain(left, right)
+        pair = index.explain(left, right, sketch=sketch)
     if as_json:
         output.print_json(pair.to_json())
     else:
