@@ -158,8 +158,9 @@ def _matches(
         stored, whole = stored_values([tokens.get(level.key) for tokens in ours], level)
         kept = np.flatnonzero(whole).tolist()
         own = sketches.values[level.name][[rows[owners[row]] for row in kept]]
+        most = level.max_distance(limits)
         for row, distance in zip(kept, hamming(stored, own).tolist(), strict=True):
-            if distance <= level.max_distance(limits):
+            if distance <= most:
                 each = documents[row]
                 others = {name: value for name, value in ours[row].items() if name != level.key}
                 source = {**each.source, meta.field: others}

@@ -240,10 +240,13 @@ def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[Any, Mask]:
 
     The mask has shape (n,) and m rows. Other clients may have written anything.
     """
+    whole = np.ones(len(rows), np.bool_)
+    with contextlib.suppress(TypeError, ValueError):
+        return of.stored_values(of.decode(rows)), whole
     found = [of.decode([])]
-    whole = np.zeros(len(rows), np.bool_)
     for row, tokens in enumerate(rows):
-        with contextlib.suppress(TypeError, ValueError):
+        try:
             found.append(of.decode([tokens]))
-            whole[row] = True
+        except (TypeError, ValueError):
+            whole[row] = False
     return of.stored_values(joined(found)), whole

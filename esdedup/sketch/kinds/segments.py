@@ -157,6 +157,7 @@ def widths_of(size: int, segments: int) -> tuple[int, ...]:
     return tuple(size // segments + (i < size % segments) for i in range(segments))
 
 
+@functools.cache
 def neighbours(width: int, radius: int) -> int:
     """Return the number of values that differ in at most `radius` of `width` bits."""
     return sum(math.comb(width, flips) for flips in range(min(radius, width) + 1))
