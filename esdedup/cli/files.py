@@ -11,6 +11,7 @@ from esdedup.arguments import setting
 from esdedup.cli import options
 from esdedup.cli.output import count, message
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
+from esdedup.records.documents import RepeatedIds
 from esdedup.records.files import (
     BadRecord,
     Chunk,
@@ -96,11 +97,11 @@ class FileOptions(options.SchemeOptions):
         return checked(chunks, text_fields, self.id_field)
 
 
-def warn_of_records(repeated: int, first: str | None, without_words: int) -> None:
+def warn_of_records(ids: RepeatedIds, without_words: int) -> None:
     """Warn of records whose id an earlier record had, and of documents without words."""
-    if first is not None:
-        have = count(repeated, "record has", "records have")
-        message(f"{have} the id of an earlier record, and replaced it: first {first}")
+    if ids.first is not None:
+        have = count(ids.count, "record has", "records have")
+        message(f"{have} the id of an earlier record, and replaced it: first {ids.first}")
     if without_words:
         have = count(without_words, "document has", "documents have")
         message(f"{have} no words: only exact copies of these can be found")

@@ -6,7 +6,6 @@ killed resumes from the last of these steps.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -16,9 +15,8 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.index import Index
-from esdedup.ingest.parallel import in_order
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.file_pairs import FileDocuments, read_chunk
+from esdedup.pairing.file_pairs import ReadChunk, read_into
 from esdedup.pairing.scan import OnStep, ScanColumns, WorkFolder
 from esdedup.pairing.strings import Numbers
 from esdedup.records.dead_letters import DeadLetter
@@ -35,6 +33,7 @@ _LARGEST = 10
 _SAMPLES = 10
 _EXCERPT = 1_000
 """Characters of a text in a sample."""
+_SIZES = ("bytes_kept", "bytes_removed", "words_kept", "words_removed")
 _ROWS_AT_ONCE = 1 << 18
 _BYTES, _BYTES_A_DOCUMENT = 192 << 20, 60
 """Memory, and more for each document, besides what is sorted and compared at once."""
@@ -101,19 +100,17 @@ class Corpus:
         on_read: called with the number of records so far.
         """
         if (state := folder.state()) is None:
-            documents = FileDocuments(folder, reading, dead_letter)
             counts = dict.fromkeys(names, 0)
-            with (
-                folder.writing("records") as out,
-                closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as parts,
-            ):
-                for part in parts:
-                    documents.add(part)
-                    out.write(part.lines.tobytes())
-                    for name, number in part.files:
+            with folder.writing("records") as out:
+
+                def on_chunk(read: ReadChunk) -> None:
+                    out.write(read.lines.tobytes())
+                    for name, number in read.files:
                         counts[name] += number
-                    on_read(documents.read)
-            documents.finish()
+                    on_read(out.tell() // read.lines.itemsize)
+
+                how: dict[str, Any] = {"id_field": id_field, "workers": workers}
+                read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
             state = folder.save_state({"counts": [*counts.values()]})
         file = folder.path / "records"
         lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
@@ -242,29 +239,30 @@ def find_removed(
     the number of documents.
     """
     folder, state = corpus.folder, corpus.folder.state() or {}
+    if "report" in state:
+        with np.load(folder.path / "decisions") as saved:
+            found = Removed(corpus, saved["original"], saved["value"], reading.metric == "hamming")
+        given = state["report"]
+        return found, CorpusReport(**{**given, "capped": Capped(**given["capped"])})
     if max_memory is not None:
         taken = _BYTES + _BYTES_A_DOCUMENT * corpus.rows.size
         if max_memory <= taken:
             least = f"{(taken >> 20) + 1}MB"
             raise UsageError(f"--max-memory: {corpus.rows.size:,} documents require {least}")
         reading = replace(reading, memory=max_memory - taken)
-    if "report" not in state:
-        reading = replace(reading, earlier=corpus.first)
-        columns = folder.columns(reading)
-        groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
-        assert isinstance(columns.ids, Numbers)
-        order = columns.ids.values
-        original, value = np.empty_like(order), np.empty(order.size)
-        original[order], value[order] = order[groups.representative], groups.value
-        found = Removed(corpus, original, value, groups.grouping.by_distance)
-        report = _report(found, groups, columns, order)
-        with folder.writing("decisions") as out:
-            np.savez(out, original=original, value=value)
-        state = folder.save_state({**state, "report": asdict(report)})
-    with np.load(folder.path / "decisions") as saved:
-        found = Removed(corpus, saved["original"], saved["value"], reading.metric == "hamming")
-    given = state["report"]
-    return found, CorpusReport(**{**given, "capped": Capped(**given["capped"])})
+    reading = replace(reading, earlier=corpus.first)
+    columns = folder.columns(reading)
+    groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
+    assert isinstance(columns.ids, Numbers)
+    order = columns.ids.values
+    original, value = np.empty_like(order), np.empty(order.size)
+    original[order], value[order] = order[groups.representative], groups.value
+    found = Removed(corpus, original, value, groups.grouping.by_distance)
+    report = _report(found, groups, columns, order)
+    with folder.writing("decisions") as out:
+        np.savez(out, original=original, value=value)
+    folder.save_state({**state, "report": asdict(report)})
+    return found, report
 
 
 def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) -> CorpusReport:
@@ -283,14 +281,15 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         chosen = chosen[np.unique(np.searchsorted(values, wanted))]
     row_of = np.empty_like(order)
     row_of[order] = np.arange(order.size)
-    texts, originals = (
-        [text[:_EXCERPT] for text in columns.texts_of(row_of[each])()]
-        for each in (chosen, found.original[chosen])
+    shown = zip(
+        found.rows_of(chosen),
+        *(columns.texts_of(row_of[each])() for each in (chosen, found.original[chosen])),
+        strict=True,
     )
+    names = [*Removed.columns, "text", "original_text"]
     samples = [
-        {**{k: v for k, v in zip(Removed.columns, row, strict=True) if v is not None}, **own}
-        for row, text, original in zip(found.rows_of(chosen), texts, originals, strict=True)
-        for own in [{"text": text, "original_text": original}]
+        dict(zip(names, [*row, text[:_EXCERPT], original[:_EXCERPT]], strict=True))
+        for row, text, original in shown
     ]
     some = [*itertools.islice(groups, _LARGEST)]
     heads = np.array([int(each.representative) for each in some], np.int64)
@@ -302,15 +301,12 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         against=int(np.count_nonzero(found.original[removed] < first)),
         failed=corpus.failed,
         groups=len(groups),
-        bytes_kept=int(sizes[0, 0]),
-        bytes_removed=int(sizes[0, 1]),
-        words_kept=int(sizes[1, 0]),
-        words_removed=int(sizes[1, 1]),
+        **dict(zip(_SIZES, sizes.ravel().tolist(), strict=True)),
         recall=groups.recall,
         capped=groups.capped,
         largest=[
             {"file": file, "line": line, "id": id, "documents": len(each.members) + 1}
             for (file, line), id, each in places
         ],
-        samples=samples,
+        samples=[{k: v for k, v in each.items() if v is not None} for each in samples],
     )

@@ -44,59 +44,50 @@ class ReadChunk(NamedTuple):
     files: list[tuple[str, int]]
 
 
-class FileDocuments:
-    """The documents of files, in a folder.
+class FileDocuments(NamedTuple):
+    """The last document of each id of files, in the order that an index has.
 
-    read, failed: numbers of records, and of those left out. without_words: documents whose texts
-    have no words. repeated: the ids that came before, unless documents are numbered.
+    read, failed: numbers of records, and of those left out. repeated: the ids that came before.
     """
 
-    def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
-        self.read = self.failed = self.without_words = 0
-        self.repeated = RepeatedIds()
-        self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
-        self._shares = 0
-        self._waiting = [sketched(Strings.of([]), [], reading)]
-        self._columns: ScanColumns | None = None
-
-    def add(self, read: ReadChunk) -> None:
-        """Add the documents of the next chunk."""
-        part, bad, *_ = read
-        self.read += len(bad) + len(part.ids)
-        self.failed += len(bad)
-        for record in bad:
-            self._dead_letter(record)
-        self.without_words += int(np.count_nonzero(~part.filled))
-        if not self._reading.numbered:
-            self.repeated.add([*part.ids])
-        self._waiting.append(part)
-        documents = sum(len(part.ids) for part in self._waiting)
-        texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)
-        if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
-            self._write()
-
-    def finish(self) -> None:
-        """Write the last share."""
-        if self._waiting:
-            self._write()
-
-    def columns(self) -> ScanColumns:
-        """Return the columns of the last document of each id, in the order that an index has."""
-        self.finish()
-        self._columns = self._folder.columns(self._reading)
-        return self._columns
+    columns: ScanColumns
+    read: int
+    failed: int
+    repeated: RepeatedIds
 
     def texts_of(self, ids: list[str]) -> list[str]:
         """Return the texts of documents."""
-        assert self._columns is not None
-        own = self._columns.ids
+        own = self.columns.ids
         rows = [bisect_left(own, natural(id), key=natural) for id in ids]
-        return self._columns.texts_of(np.array(rows, np.int64))()
+        return self.columns.texts_of(np.array(rows, np.int64))()
 
-    def _write(self) -> None:
-        self._shares += 1
-        self._folder.write_share(self._shares, self._waiting)
-        self._waiting = []
+
+def read_into(
+    folder: WorkFolder,
+    reading: Reading,
+    chunks: Iterable[Chunk],
+    dead_letter: DeadLetter,
+    on_chunk: Callable[[ReadChunk], object],
+    *,
+    id_field: str | None = None,
+    workers: int = 1,
+) -> None:
+    """Write the documents of chunks to the shares of a folder. workers: number of processes."""
+    shares, waiting = 0, [sketched(Strings.of([]), [], reading)]
+    with closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as parts:
+        for read in parts:
+            for record in read.bad:
+                dead_letter(record)
+            waiting.append(read.part)
+            documents = sum(len(part.ids) for part in waiting)
+            texts = sum(part.texts.raw.size for part in waiting if part.texts is not None)
+            if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
+                shares += 1
+                folder.write_share(shares, waiting)
+                waiting = []
+            on_chunk(read)
+    if waiting:
+        folder.write_share(shares + 1, waiting)
 
 
 def pairs_in_files(
@@ -108,8 +99,8 @@ def pairs_in_files(
     *,
     id_field: str | None = None,
     workers: int = 1,
-    on_read: Callable[[int], None] | None = None,
-    on_step: OnStep | None = None,
+    on_read: Callable[[int], None] = lambda _: None,
+    on_step: OnStep = lambda *_: None,
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Return the pairs that an index of the same files has, and the documents.
 
@@ -120,15 +111,18 @@ def pairs_in_files(
     chosen = meta.scheme.for_pairs(limits)
     scheme = meta.scheme.only(chosen)
     reading = Reading(replace(meta, scheme=scheme), chosen, sketching=scheme)
-    documents = FileDocuments(folder, reading, dead_letter)
-    with closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as parts:
-        for part in parts:
-            documents.add(part)
-            if on_read is not None:
-                on_read(documents.read)
-    step = on_step or (lambda *_: None)
-    columns = documents.columns()
-    return pairs_among(columns, reading, limits, folder.path, step, workers), documents
+    read, failed, repeated = 0, 0, RepeatedIds()
+
+    def on_chunk(each: ReadChunk) -> None:
+        nonlocal read, failed
+        read, failed = read + each.lines.size, failed + len(each.bad)
+        repeated.add([*each.part.ids])
+        on_read(read)
+
+    read_into(folder, reading, chunks, dead_letter, on_chunk, id_field=id_field, workers=workers)
+    columns = folder.columns(reading)
+    found = pairs_among(columns, reading, limits, folder.path, on_step, workers)
+    return found, FileDocuments(columns, read, failed, repeated)
 
 
 def read_chunk(reading: Reading, id_field: str | None, chunk: Chunk) -> ReadChunk:

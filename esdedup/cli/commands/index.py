@@ -99,7 +99,7 @@ def index_command(
         used = opened.scheme
     title = output.capital(opened.store.where)
     output.print_counts(asdict(report), as_json, "Records", title, output.place_of(opened))
-    warn_of_records(ids.count, ids.first, report.without_words)
+    warn_of_records(ids, report.without_words)
     if policy.action != "keep":
         chosen = sketch_of(used, policy.limits)
         expected = chosen.recall(policy.limits, chosen.tokens, 1)

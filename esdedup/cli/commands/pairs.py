@@ -97,7 +97,7 @@ def _in_files(
                 on_read=progress.show,
                 on_step=progress.step,
             )
-        warn_of_records(read.repeated.count, read.repeated.first, read.without_words)
+        warn_of_records(read.repeated, int((~read.columns.filled).sum()))
         show(found, read.texts_of)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
