@@ -7,8 +7,9 @@ that is missing.
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -22,6 +23,122 @@ from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN, name_of
 
 
+@dataclass(frozen=True)
+class Shards:
+    """The files that arguments name, and how they are written again.
+
+    others: files that are only compared with. out: a folder, a file, "-" for standard output, or
+    None to write nothing. Raises UsageError for a file that is one of both, and for an output that
+    is one file which can't hold the records of all.
+    """
+
+    arguments: Sequence[str]
+    files: Sequence[str]
+    others: Sequence[str]
+    out: str | None
+    format: Format | None
+    encoding: str | None
+
+    def __post_init__(self) -> None:
+        if STDIN in [*self.files, *self.others]:
+            raise UsageError("standard input can't be read twice: name a file")
+        if both := sorted({*self.files} & {*self.others}):
+            raise UsageError(f"{both[0]}: it is named in --against too")
+        assert len(self.targets) <= len(self.stamps)  # Both are computed before files are read.
+
+    @cached_property
+    def stamps(self) -> dict[str, str]:
+        """Text by path that changes with each file."""
+        return {path: stamp(path) for path in [*self.others, *self.files]}
+
+    @cached_property
+    def targets(self) -> list[str]:
+        """The file to write for each file."""
+        out = self.out
+        if out is None:
+            return []
+        if is_one_file(out):
+            kinds = {self.format or format_of(each) for each in self.files}
+            if self.format is None and out != STDIN:
+                kinds.add(format_of(out))
+            if self.format == "file" or len(kinds) > 1:
+                of = " and ".join(sorted(kinds))
+                raise UsageError(f"--output {out}: name a folder; one file can't hold {of}")
+            return [out] * len(self.files)
+        names = [name_of(each) if is_address(each) else each for each in self.files]
+        first, *more = self.arguments
+        folder = first if not more and _is_folder(first) else None
+        base = folder or os.path.commonpath([str(Path(each).absolute().parent) for each in names])
+        out = out.rstrip("/") or out
+        return [f"{out}/{PurePath(os.path.relpath(name, base)).as_posix()}" for name in names]
+
+    @property
+    def job(self) -> dict[str, object]:
+        """The parameters that a run resumes by."""
+        states = {f"state of {path}": found for path, found in self.stamps.items()}
+        how = {"format": self.format, "encoding": self.encoding, "output": self.out}
+        return {**how, **states, "list of files": digest_of([*self.files])}
+
+    def check_absent(self) -> None:
+        """Raise UsageError if the file or folder to write exists. An empty folder may."""
+        if self.out is None or self.out == STDIN or (found := look_up(self.out)) is None:
+            return
+        here = Path(self.out).iterdir() if found.is_folder and not is_address(self.out) else None
+        if here is None or not all(each.name.startswith(".") for each in here):
+            raise UsageError(f"{self.out} exists: name another --output, or remove it")
+
+    def write(self, shares: Iterable[tuple[Any, ...]], first: int = 0) -> Iterator[int]:
+        """Write the files that are missing, and yield the number of records of each.
+
+        shares: of the files from number `first` on, what `KeptRecords` has after its path. Raises
+        InputError if a file has changed since it was read.
+        """
+        every = zip(self.targets[first:], self.files[first:], shares, strict=False)
+        for target, some in itertools.groupby(every, lambda each: each[0]):
+            sources = [KeptRecords(path, *share) for _, path, share in some]
+            # After a power cut, files that were not synced may be there and empty.
+            if target == STDIN or self.format == "file" or look_up(target) is None:
+                if target != STDIN and not is_address(target):
+                    Path(target).parent.mkdir(parents=True, exist_ok=True)
+                check = partial(self._check, sources)
+                check()
+                rewrite(sources, target, self.format, self.encoding, check)
+            yield sum(each.starts.size for each in sources)
+        if self.format == "file" and hasattr(os, "sync"):
+            os.sync()
+
+    def _check(self, sources: Sequence[KeptRecords]) -> None:
+        for each in sources:
+            if stamp(each.path) != self.stamps[each.path]:
+                raise InputError(
+                    f"{each.path} has changed since it was read: run this again with a new --output"
+                )
+
+    def copy_about(self) -> None:
+        """Copy what `datasets.Dataset.save_to_disk` writes beside files: the new ones load."""
+        folders = {
+            (folder_of(file), folder_of(target))
+            for file, target in zip(self.files, self.targets, strict=False)
+            if file.endswith(".arrow")
+        }
+        # A dictionary of datasets has a folder for each.
+        folders |= {(folder_of(folder), folder_of(target)) for folder, target in folders}
+        for folder, target in folders:
+            for name in ABOUT:
+                described = f"{folder}/{name}"
+                is_within = f"{target}/".startswith(folder_of(f"{self.out}/any") + "/")
+                if is_within and look_up(described) is not None:
+                    with open_file(described) as file:
+                        about = file.read()
+                    if name == "state.json":
+                        # The library keeps results of functions under this name.
+                        state = json.loads(about)
+                        state["_fingerprint"] = digest_of([state, [*map(stamp, self.targets)]])
+                        about = json.dumps(state, indent=2).encode()
+                    with written(f"{target}/{name}", described) as copied:
+                        copied.write(about)
+
+
 def is_one_file(out: str) -> bool:
     """Return whether an output is a file or standard output, and not a folder."""
     if out == STDIN:
@@ -33,106 +150,11 @@ def is_one_file(out: str) -> bool:
     return not _is_folder(out)
 
 
-def targets_of(
-    arguments: Sequence[str], files: Sequence[str], out: str, format: Format | None
-) -> list[str]:
-    """Return the file to write for each file. arguments: those that named the files.
-
-    Raises UsageError if the output is one file that can't hold the records of all.
-    """
-    if is_one_file(out):
-        kinds = {format or format_of(each) for each in files}
-        if format is None and out != STDIN:
-            kinds.add(format_of(out))
-        if format == "file" or len(kinds) > 1:
-            of = " and ".join(sorted(kinds))
-            raise UsageError(f"--output {out}: name a folder; one file can't hold {of}")
-        return [out] * len(files)
-    names = [name_of(each) if is_address(each) else each for each in files]
-    folder = arguments[0] if len(arguments) == 1 and _is_folder(arguments[0]) else None
-    base = folder or os.path.commonpath([str(Path(each).absolute().parent) for each in names])
-    out = out.rstrip("/") or out
-    return [f"{out}/{PurePath(os.path.relpath(name, base)).as_posix()}" for name in names]
-
-
 def _is_folder(path: str) -> bool:
     found = look_up(path)
     return found is not None and found.is_folder
 
 
-def check_absent(out: str) -> None:
-    """Raise UsageError if a file or folder to write exists. An empty folder may."""
-    found = None if out == STDIN else look_up(out)
-    if found is not None and found.is_folder and not is_address(out):
-        empty = all(each.name.startswith(".") for each in Path(out).iterdir())
-        found = None if empty else found
-    if found is not None:
-        raise UsageError(f"{out} exists: name another --output, or remove it")
-
-
 def digest_of(value: object) -> str:
-    """Return a short name of a value of JSON, such as the stamps of many files."""
+    """Return a short name of a value of JSON."""
     return xxhash.xxh3_64_hexdigest(json.dumps(value).encode())
-
-
-def write_shards(
-    shares: Iterable[tuple[Any, ...]],
-    files: Sequence[str],
-    targets: Sequence[str],
-    stamps: Sequence[str],
-    format: Format | None,
-    encoding: str | None,
-) -> Iterator[int]:
-    """Write the files that are missing, and yield the number of records of each when it is there.
-
-    shares: of each file, what `KeptRecords` has after its path, as of `Corpus.shares`.
-    stamps: of the files before they were read. Raises InputError if a file has changed since.
-    """
-    every = zip(files, stamps, targets, shares, strict=True)
-    for target, some in itertools.groupby(every, lambda each: each[2]):
-        sources, before = [], {}
-        for path, found, _, share in some:
-            sources.append(KeptRecords(path, *share))
-            before[path] = found
-        # After a power cut, files that were not synced may be there and empty.
-        if target == STDIN or format == "file" or look_up(target) is None:
-            if target != STDIN and not is_address(target):
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
-            _check(before)
-            rewrite(sources, target, format, encoding, partial(_check, before))
-        yield sum(each.starts.size for each in sources)
-    if format == "file" and hasattr(os, "sync"):
-        os.sync()
-
-
-def copy_about(files: Sequence[str], targets: Sequence[str], out: str) -> None:
-    """Copy what `datasets.Dataset.save_to_disk` writes beside files, so that the new ones load."""
-    folders = {
-        (folder_of(file), folder_of(target))
-        for file, target in zip(files, targets, strict=True)
-        if file.endswith(".arrow")
-    }
-    # A dictionary of datasets has a folder for each.
-    folders |= {(folder_of(folder), folder_of(target)) for folder, target in folders}
-    for folder, target in folders:
-        for name in ABOUT:
-            described = f"{folder}/{name}"
-            is_within = f"{target}/".startswith(folder_of(f"{out}/any") + "/")
-            if is_within and look_up(described) is not None:
-                with open_file(described) as file:
-                    about = file.read()
-                if name == "state.json":
-                    # The library keeps results of functions under this name.
-                    state = json.loads(about)
-                    state["_fingerprint"] = digest_of([state, [*map(stamp, targets)]])
-                    about = json.dumps(state, indent=2).encode()
-                with written(f"{target}/{name}", described) as copied:
-                    copied.write(about)
-
-
-def _check(stamps: Mapping[str, str]) -> None:
-    for path, before in stamps.items():
-        if stamp(path) != before:
-            raise InputError(
-                f"{path} has changed since it was read: run this again with a new --output"
-            )

@@ -13,11 +13,12 @@ from typing import Literal
 
 import numpy as np
 
+from esdedup.corpus.shards import Shards
 from esdedup.exceptions import UsageError
 from esdedup.models import Counts
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record
-from esdedup.records.files import BadRecord, Format, Record, chunks_in, format_of
+from esdedup.records.files import BadRecord, Record, chunks_in, format_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
 from esdedup.text.arrays import I64, Mask, SeenValues
@@ -32,8 +33,8 @@ class UnitReport(Counts):
     """Counts of the units that a run removes.
 
     documents: of the files. changed: those that lost a unit, and stay. dropped: those that lost
-    all. failed: records that are no documents. units, removed: paragraphs or lines with words.
-    characters: of the removed ones.
+    all. failed: records that are no documents. units, different, removed: paragraphs or lines with
+    words. characters: of the removed ones.
     """
 
     documents: int = 0
@@ -41,6 +42,7 @@ class UnitReport(Counts):
     dropped: int = 0
     failed: int = 0
     units: int = 0
+    different: int = 0
     removed: int = 0
     characters: int = 0
 
@@ -52,7 +54,7 @@ class RepeatedUnits:
     """
 
     def __init__(self, unit: Unit, min_words: int) -> None:
-        self.seen, self.report = SeenValues(), UnitReport()
+        self._seen, self.report = SeenValues(), UnitReport()
         self._between, self._min_words, self._scheme = _BETWEEN[unit], min_words, Scheme()
 
     def without(self, texts: Sequence[str]) -> list[str | None]:
@@ -65,7 +67,8 @@ class RepeatedUnits:
         counted = np.flatnonzero(words >= max(1, self._min_words))
         repeated = np.zeros(len(units), np.bool_)
         keys = np.array(read_digests(digests[row] for row in counted.tolist()), "S16")
-        repeated[counted] = self.seen.add(keys)
+        before = self._seen.size
+        repeated[counted] = self._seen.add(keys)
         gone, found, changed = iter(repeated.tolist()), list[str | None](), 0
         for text, each in zip(texts, parts, strict=True):
             lost = [*itertools.islice(gone, len(each[::2]))]
@@ -88,6 +91,7 @@ class RepeatedUnits:
             found.count(None),
             0,
             int(np.count_nonzero(words)),
+            self._seen.size - before,
             len(removed),
             sum(map(len, removed)),
         )
@@ -96,22 +100,20 @@ class RepeatedUnits:
 
 def shares_without_repeated(
     repeated: RepeatedUnits,
-    files: Sequence[str],
+    shards: Shards,
     text_field: str,
     dead_letter: DeadLetter,
-    format: Format | None = None,
-    encoding: str | None = None,
 ) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
     """Yield of each file what `KeptRecords` has after its path.
 
     Raises UsageError for CSV, TSV and JSON arrays, InputError if a file can't be read.
     """
-    for path in files:
-        if (kind := format or format_of(path)) in ("csv", "tsv"):
+    for path in shards.files:
+        if (kind := shards.format or format_of(path)) in ("csv", "tsv"):
             raise UsageError(f"{path}: --unit requires JSON lines, text or tables, not {kind}")
-    for path in files:
+    for path in shards.files:
         starts, kept, changed = list[int](), list[bool](), dict[int, str]()
-        for chunk in chunks_in(path, format, None, encoding):
+        for chunk in chunks_in(path, shards.format, None, shards.encoding):
             records = [*chunk.records()]
             texts = [_text_of(each, text_field) for each in records]
             shortened = iter(repeated.without([text for text in texts if text]))

@@ -405,10 +405,11 @@ class WorkFolder:
     def _texts(self, number: int) -> Path:
         return self.path / f"texts-{number:04d}"
 
-    def claim(self, job: Mapping[str, Any], shares: int) -> int:
+    def claim(self, job: Mapping[str, Any], shares: int, again: bool = False) -> int:
         """Claim the folder for a job, and return its number of shares: `shares` for a new one.
 
-        Raises UsageError if the folder belongs to a job with other parameters.
+        again: replace another job on files. Raises UsageError if the folder belongs to a job with
+        other parameters.
         """
         file = self.path / _JOB
         if not file.exists():
@@ -427,6 +428,9 @@ class WorkFolder:
             ) from error
         for name, value in job.items():
             if held.get(name) != value:
+                if again and "list of files" in held:
+                    (self.path / _JOB).unlink()
+                    return self.claim(job, shares)
                 raise UsageError(
                     f"{self.path} belongs to an unfinished run with another {name}"
                     f" ({held.get(name)}, not {value}): finish that, remove the folder, or name"

@@ -24,21 +24,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from esdedup import exceptions
 from esdedup.arguments import accepts, from_settings
 from esdedup.corpus.corpus import CorpusReport, Removed, reading_of
-from esdedup.corpus.shards import (
-    check_absent,
-    copy_about,
-    digest_of,
-    is_one_file,
-    targets_of,
-    write_shards,
-)
+from esdedup.corpus.shards import Shards, digest_of, is_one_file
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import read_chunk
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, Format, chunks_in
-from esdedup.records.locations import is_address, stamp
+from esdedup.records.locations import is_address
 from esdedup.records.paths import files_named
 from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme
@@ -53,20 +46,17 @@ _OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class _Shards:
-    """The files of a job, and how its tasks read and write them.
+class _Tasks:
+    """How the tasks of a job read and write files."""
 
-    earlier: number of first files, which are only compared with. targets, stamps: of all files.
-    """
-
-    files: Sequence[str]
-    earlier: int
-    targets: Sequence[str]
-    stamps: Sequence[str]
+    shards: Shards
     reading: Reading
     id_field: str | None
-    format: Format | None
-    encoding: str | None
+
+    @property
+    def files(self) -> Sequence[str]:
+        """All files, of which those to compare with are first."""
+        return [*self.shards.others, *self.shards.files]
 
     def numbers(self, spark: SparkSession, start: int = 0) -> DataFrame:
         """Return the numbers of the files from `start`, as `file`, each in a task of its own."""
@@ -74,15 +64,15 @@ class _Shards:
         return numbers.withColumnRenamed("id", "file")
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Yield the records of the files of some numbers, as `_READ`."""
+        """Yield the records of the files of some numbers, as `SKETCHED`."""
         columns = [*self.reading.meta.text_fields, self.id_field or "id"]
         columns += self.reading.keep.paths([])
         for batch in batches:
             for number in batch.column("file").to_pylist():
-                path = self.files[number]
                 # Documents to compare with precede all others.
-                first = bytes([number >= self.earlier])
-                for chunk in chunks_in(path, self.format, None, self.encoding, columns):
+                first = bytes([number >= len(self.shards.others)])
+                how = self.shards.format, None, self.shards.encoding, columns
+                for chunk in chunks_in(self.files[number], *how):
                     found = read_chunk(self.reading, self.id_field, chunk)
                     yield from sketched_records(found, self.reading.keep, number, first)
 
@@ -94,9 +84,7 @@ class _Shards:
                 lines = np.array(given.values if given.is_valid else [], np.int64)
                 lines = lines[np.argsort(np.abs(lines))]
                 share = (np.abs(lines), lines > 0)
-                path, target = [self.files[file]], [self.targets[file]]
-                how = self.format, self.encoding
-                for _ in write_shards([share], path, target, [self.stamps[file]], *how):
+                for _ in self.shards.write([share], file - len(self.shards.others)):
                     yield batch.select(["file"])
 
 
@@ -141,25 +129,18 @@ def dedup(
         raise UsageError(f"{out}: Spark writes a file for each file: name a folder")
     inputs, others = [*map(_absolute, inputs)], [*map(_absolute, against)]
     files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
-    if both := sorted({*files} & {*others}):
-        raise UsageError(f"{both[0]}: it is named in against too")
-    targets = (
-        [] if out is None else targets_of(inputs, files, out := _absolute(out).rstrip("/"), format)
-    )
-    stamps = [*map(stamp, others + files)]
-    shards = _Shards(
-        others + files, len(others), others + targets, stamps, reading, id_field, format, encoding
-    )
-    name = None
+    out = out if out is None else _absolute(out).rstrip("/")
+    shards = Shards(inputs, files, others, out, format, encoding)
+    tasks, name = _Tasks(shards, reading, id_field), None
     if out is not None:
         folder, _, last = out.rpartition("/")
-        job = [grouping.to_json(), reading.meta.scheme.id, texts, id_field, encoding, format]
-        name = f"{last}.work-{digest_of([*job, targets, len(others), shards.files, stamps])}"
+        job = [grouping.to_json(), reading.meta.scheme.id, texts, id_field, others, shards.job]
+        name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
     with _naming(), JobTables.of(spark, work and _address(work), "removed", name) as tables:
         if out is not None and tables.saved("shards") is None:
-            check_absent(out)
-        read = mapped(shards.numbers(spark), shards.read, from_arrow_schema(SKETCHED))
+            shards.check_absent()
+        read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
         documents, is_own = in_precedence(read, reading.keep, tables), F.col("file") >= len(others)
         first = _first(documents.table.where(is_own).agg(F.min("number")))[0]
         first = _NEVER if first is None else first
@@ -169,16 +150,16 @@ def dedup(
         by_file = tables.kept("shards", every.groupBy("file").agg(*_figures()))
         removed = members.where(F.col("number") >= first)
         if out is not None:
-            own = shards.numbers(spark, len(others)).join(by_file, "file", "left")
+            own = tasks.numbers(spark, len(others)).join(by_file, "file", "left")
             own = own.select("file", "lines").repartition(len(files))
-            mapped(own, shards.write, "file bigint").collect()
-            copy_about(files, targets, out)
-            listed = _listed(removed, documents, shards.files)
+            mapped(own, tasks.write, "file bigint").collect()
+            shards.copy_about()
+            listed = _listed(removed, documents, tasks.files)
             listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
         bad = documents.whole.where("bad is not null").select("file", "line", "bad")
         for file, line, written in bad.sort("file", "line").toLocalIterator():
             reason, raw = json.loads(written)
-            dead_letter(BadRecord(name_of(shards.files[file]), line, raw, reason))
+            dead_letter(BadRecord(name_of(tasks.files[file]), line, raw, reason))
         sums = [F.sum(F.col(each) * is_own.cast("int")).alias(each) for each in by_file.columns[3:]]
         total = _first(by_file.agg(F.sum("failed").alias("failed"), *sums)).asDict()
         counts: dict[str, Any] = {name: value or 0 for name, value in total.items()}

@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 import esdedup
+import esdedup.corpus.corpus
 import esdedup.corpus.shards
 from esdedup.records.rewrite import rewrite
 from tests.helpers.commands import run_command, write_lines
@@ -164,6 +165,36 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         for file in [*(file.relative_to("in") for file in files), Path("_removed.jsonl.zst")]:
             assert Path(f"out{last}", file).read_bytes() == Path("whole", file).read_bytes()
         assert not Path(f"out{last}.work").exists()
+
+
+def test_a_damaged_file_can_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = shards()
+    whole = files[1].read_bytes()
+    assert run_command("dedup", "in", "-o", "whole").status == 0
+    for stopped in (False, True):
+        files[1].write_bytes(whole if stopped else whole[:-9])
+        with monkeypatch.context() as patched:
+            if stopped:
+                patched.setattr(esdedup.corpus.corpus, "groups_among", stop)
+            assert run_command("dedup", "in", "-o", "out").status == (130 if stopped else 1)
+        # As there are no results yet, the run begins again with the files as they are.
+        files[1].write_bytes(whole)
+        assert run_command("dedup", "in", "-o", "out").status == 0
+        for file in (file.relative_to("in") for file in files):
+            assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()
+        assert not Path("out.work").exists()
+        shutil.rmtree("out")
+    # Results of other files do not fit.
+    with monkeypatch.context() as patched:
+        patched.setattr(esdedup.corpus.shards, "rewrite", stop)
+        assert run_command("dedup", "in", "-o", "out").status == 130
+    files[1].write_bytes(gzip.compress(gzip.decompress(whole) * 2))
+    refused = run_command("dedup", "in", "-o", "out")
+    assert (refused.status, "another state of in/more/b.jsonl.gz" in refused.err) == (2, True)
+
+
+def stop(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_file_that_changes_while_it_is_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

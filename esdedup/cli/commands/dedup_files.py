@@ -18,18 +18,13 @@ from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import write_table
 from esdedup.corpus.corpus import Corpus, CorpusReport, chunks_of, find_removed, reading_of
-from esdedup.corpus.shards import (
-    check_absent,
-    copy_about,
-    digest_of,
-    is_one_file,
-    targets_of,
-    write_shards,
-)
-from esdedup.corpus.units import RepeatedUnits, Unit, shares_without_repeated
+from esdedup.corpus.shards import Shards, is_one_file
+from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
+from esdedup.exceptions import InputError
+from esdedup.pairing.comparison import Reading
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.locations import is_address, look_up, stamp
+from esdedup.records.locations import is_address, look_up
 from esdedup.records.streams import STDIN, name_of
 
 Engine = Literal["local", "spark"]
@@ -90,48 +85,84 @@ def dedup_files(
 
     The exit status is 1 if records were skipped.
     """
-    out = None if corpus.dry_run else corpus.output
-    if out is None and not corpus.dry_run:
+    if corpus.output is None and not corpus.dry_run:
         raise UsageError("FILES require --output, a folder or a file to write, or --dry-run")
+    out = None if corpus.dry_run else corpus.output
     files = of.named(arguments)
     scheme, text_field = of.wanted(grouping.limits.distance)
     text_fields = text_field or ["text"]
-    if corpus.engine == "spark":
-        with dead_letters(of.dead_letter, "dedup") as letters:
-            report = _on_spark(arguments, files, of, corpus, grouping, out, letters)
-        _finish(report, letters, grouping, out, as_json)
-        return
-    if corpus.unit is not None:
-        _by_unit(arguments, files, of, corpus, out, as_json)
-        return
-    with ExitStack() as opened:
-        others, indices = _against(corpus, of, target, opened)
-        if STDIN in files + others:
-            raise UsageError("standard input can't be read twice: name a file")
-        if both := sorted({*files} & {*others}):
-            raise UsageError(f"{both[0]}: it is named in --against too")
-        if corpus.update and len(indices) != 1:
-            raise UsageError("--update requires one index in --against")
-        targets = [] if out is None else targets_of(arguments, files, out, of.format)
-        stamps = [*map(stamp, files)]
-        reading = reading_of(grouping, scheme, text_fields)
-        job = {
-            **grouping.to_json(),
-            "scheme": reading.meta.scheme.id,
-            "against": corpus.against,
-            **_job(of, out, [files, stamps, [*map(stamp, others)]]),
-        }
-        folder = opened.enter_context(_working(corpus, out))
-        letters = opened.enter_context(dead_letters(of.dead_letter, "dedup"))
-        progress = opened.enter_context(output.Progress("Sketching", total_bytes(others + files)))
-        _claim(folder, job, out)
-        names = [*(each.store.where for each in indices), *map(name_of, others + files)]
+    with dead_letters(of.dead_letter, "dedup") as letters, ExitStack() as opened:
+        more: dict[str, Any] = {"output": out}
+        report: CorpusReport | UnitReport
+        if corpus.unit is not None:
+            refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
+            options.refuse(
+                [*refused, "id_field", "exact", "threshold"], "can't be combined with --unit"
+            )
+            shards = Shards(arguments, files, [], out, of.format, of.encoding)
+            report = _without_units(shards, of, corpus, text_fields, letters)
+            more["memory"] = 16 * report.different
+        elif corpus.engine == "spark":
+            from esdedup.spark import dedup
+
+            refused = ["update", "removed", "workers", "max_memory"]
+            options.refuse(refused, "can't be combined with --engine spark")
+            others = corpus.against or []
+            if index := next((each for each in others if each.endswith(".db")), None):
+                raise UsageError(f"--against {index}: --engine spark compares with files only")
+            # Checks the names of the fields.
+            of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
+            report = dedup(
+                None,
+                arguments,
+                out,
+                against=others,
+                format=of.format,
+                encoding=of.encoding,
+                text_field=text_fields,
+                id_field=of.id_field,
+                scheme=scheme,
+                work=corpus.work,
+                dead_letter=letters,
+                grouping=grouping,
+            )
+        else:
+            others, indices = _against(corpus, of, target, opened)
+            shards = Shards(arguments, files, others, out, of.format, of.encoding)
+            reading = reading_of(grouping, scheme, text_fields)
+            report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
+    if isinstance(report, CorpusReport):
+        output.warn_after(report.recall, report.capped, grouping.limits)
+    _show(report, out, as_json, more)
+    if report.failed:
+        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+        raise Exit(1)
+
+
+def _without_documents(
+    shards: Shards,
+    indices: list[Index],
+    of: FileOptions,
+    corpus: CorpusOptions,
+    grouping: Grouping,
+    reading: Reading,
+    letters: DeadLetterFile,
+) -> CorpusReport:
+    """Write files again without the documents that duplicate others."""
+    if corpus.update and len(indices) != 1:
+        raise UsageError("--update requires one index in --against")
+    files, others, text_fields = [*shards.files], [*shards.others], [*reading.meta.text_fields]
+    scheme = reading.meta.scheme.id
+    job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
+    total = total_bytes(others + files)
+    with _working(shards, corpus, text_fields, job, "Sketching", total) as (folder, progress):
         columns = grouping.keep.paths([])
         from_files = (
             of.chunks(some, text_fields, progress.advance, columns)
             for some in filter(None, (others, files))
         )
         from_indices = (chunks_of(each, text_fields[0]) for each in indices)
+        names = [*(each.store.where for each in indices), *map(name_of, others + files)]
         read = Corpus.read(
             folder,
             reading,
@@ -144,144 +175,53 @@ def dedup_files(
             on_read=progress.show,
         )
         found, report = find_removed(read, reading, grouping, progress.step, corpus.max_memory)
-        if out is not None:
-            done, total = 0, int(read.counts[read.earlier :].sum())
-            shares = found.corpus.shares(found.removed)
-            for records in write_shards(shares, files, targets, stamps, of.format, of.encoding):
-                done += records
-                progress.step("Writing", done, total)
-            copy_about(files, targets, out)
-            if (path := _list_of(corpus, out)) is not None:
-                write_table(path, found)
-        if corpus.update and out is not None:
+        if (out := shards.out) is None:
+            return report
+        done, total = 0, int(read.counts[read.earlier :].sum())
+        for records in shards.write(read.shares(found.removed)):
+            done += records
+            progress.step("Writing", done, total)
+        shards.copy_about()
+        listed = None if out == STDIN else out.rstrip("/")
+        if listed is not None:
+            listed += ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
+        if (path := corpus.removed or listed) is not None:
+            write_table(path, found)
+        if corpus.update:
             index = indices[0]
-            written = [each for each in dict.fromkeys(targets) if look_up(each)]
+            written = [each for each in dict.fromkeys(shards.targets) if look_up(each)]
             chunks = of.chunks(written, text_fields, lambda _: None)
             added = index.ingest(chunks, letters, workers=of.workers, id_field=of.id_field)
             index.store.refresh()
             message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
-        folder.remove()
-    _finish(report, letters, grouping, out, as_json)
+    return report
 
 
-def _by_unit(
-    arguments: list[str],
-    files: list[str],
+def _without_units(
+    shards: Shards,
     of: FileOptions,
     corpus: CorpusOptions,
-    out: str | None,
-    as_json: bool,
-) -> None:
+    text_fields: list[str],
+    letters: DeadLetterFile,
+) -> UnitReport:
     """Write files again without the paragraphs or lines that came before."""
-    others = ["against", "update", "removed", "engine", "max_memory", "workers", "id_field", "keep"]
-    options.refuse([*others, "exact", "threshold"], "can't be combined with --unit")
-    assert corpus.unit is not None
-    field, *more = of.text_field or ["text"]
-    if more:
+    if len(text_fields) > 1:
         raise UsageError("--unit requires one --text-field")
     # Checks the name of the field.
-    of.chunks(files, [field], lambda _: None)
-    targets = [] if out is None else targets_of(arguments, files, out, of.format)
-    if len({*targets}) < len(targets) or STDIN in [*files, *targets]:
-        raise UsageError("--unit requires files, and a folder to write to")
-    stamps, repeated = [*map(stamp, files)], RepeatedUnits(corpus.unit, corpus.min_words)
-    job = {"unit": [corpus.unit, corpus.min_words], **_job(of, out, [files, stamps])}
-    with (
-        _working(corpus, out) as folder,
-        dead_letters(of.dead_letter, "dedup") as letters,
-        output.Progress("Writing", None) as progress,
-    ):
-        _claim(folder, job, out)
+    of.chunks([*shards.files], text_fields, lambda _: None)
+    if len({*shards.targets}) < len(shards.targets) or shards.out == STDIN:
+        raise UsageError("--unit requires a folder to write to")
+    assert corpus.unit is not None
+    repeated = RepeatedUnits(corpus.unit, corpus.min_words)
+    job = {"unit": [corpus.unit, corpus.min_words]}
+    with _working(shards, corpus, text_fields, job, "Writing", None) as (folder, progress):
         # After a kill, all files are read again, and the missing ones written.
         folder.save_state({"report": None})
-        shares = shares_without_repeated(repeated, files, field, letters, of.format, of.encoding)
-        if out is None:
-            for _ in shares:
-                progress.show(repeated.report.documents)
-        else:
-            for _ in write_shards(shares, files, targets, stamps, of.format, of.encoding):
-                progress.show(repeated.report.documents)
-            copy_about(files, targets, out)
-        folder.remove()
-    report = repeated.report
-    counts = {**asdict(report), "different": repeated.seen.size}
-    output.print_counts(counts, as_json, more={"output": out, "memory": 16 * repeated.seen.size})
-    _end(report.failed, letters)
-
-
-def _job(of: FileOptions, out: str | None, state: object) -> dict[str, Any]:
-    """Return the parameters that any run on files resumes by. state: of the files."""
-    return {
-        "text fields": of.text_field or ["text"],
-        "format": of.format,
-        "encoding": of.encoding,
-        "output": out,
-        "state of files": digest_of(state),
-    }
-
-
-def _claim(folder: WorkFolder, job: dict[str, Any], out: str | None) -> None:
-    """Claim the folder of a new run, whose output must not exist, or of one that was killed."""
-    if folder.state() is None and out is not None:
-        check_absent(out)
-    folder.claim(job, 0)
-
-
-def _end(failed: int, letters: DeadLetterFile) -> None:
-    """End with status 1 if records were skipped."""
-    if failed:
-        message(f"{count(failed, 'record')} skipped: see {letters.path}")
-        raise Exit(1)
-
-
-def _on_spark(
-    arguments: list[str],
-    files: list[str],
-    of: FileOptions,
-    corpus: CorpusOptions,
-    grouping: Grouping,
-    out: str | None,
-    letters: DeadLetterFile,
-) -> CorpusReport:
-    """Clean the files in the tasks of Spark."""
-    from esdedup.spark import dedup
-
-    options.refuse(
-        ["update", "removed", "workers", "max_memory"], "can't be combined with --engine spark"
-    )
-    scheme, text_field = of.wanted(grouping.limits.distance)
-    text_fields, others = text_field or ["text"], corpus.against or []
-    if index := next((each for each in others if each.endswith(".db")), None):
-        raise UsageError(f"--against {index}: --engine spark compares with files only")
-    # Checks the names of the fields.
-    of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
-    return dedup(
-        None,
-        arguments,
-        out,
-        against=others,
-        format=of.format,
-        encoding=of.encoding,
-        text_field=text_fields,
-        id_field=of.id_field,
-        scheme=scheme,
-        work=corpus.work,
-        dead_letter=letters,
-        grouping=grouping,
-    )
-
-
-def _finish(
-    report: CorpusReport,
-    letters: DeadLetterFile,
-    grouping: Grouping,
-    out: str | None,
-    as_json: bool,
-) -> None:
-    """Show the report. The exit status is 1 if records were skipped."""
-    output.warn_after(report.recall, report.capped, grouping.limits)
-    _show(report, grouping, out, as_json)
-    _end(report.failed, letters)
+        shares = shares_without_repeated(repeated, shards, text_fields[0], letters)
+        for _ in shares if shards.out is None else shards.write(shares):
+            progress.show(repeated.report.documents)
+        shards.copy_about()
+    return repeated.report
 
 
 def _against(
@@ -309,73 +249,72 @@ def _against(
 
 
 @contextmanager
-def _working(corpus: CorpusOptions, out: str | None) -> Iterator[WorkFolder]:
-    """Open the folder of a run; one for standard output or without output is not kept."""
-    if corpus.work is None and out in (None, STDIN):
-        with WorkFolder.temporary() as folder:
-            yield folder
-        return
+def _working(
+    shards: Shards,
+    corpus: CorpusOptions,
+    text_fields: list[str],
+    job: dict[str, Any],
+    title: str,
+    total: int | None,
+) -> Iterator[tuple[WorkFolder, output.Progress]]:
+    """Open the folder of a run that is new, or was killed; remove it when the run is complete.
+
+    The folder of a run to standard output, or without output, is not kept.
+    """
+    out = shards.out
     # The folder for an address is on this machine.
-    name = PurePath(out).name if is_address(out := str(out)) else out.rstrip("/")
-    with WorkFolder.at(Path(corpus.work or f"{name}.work")) as folder:
+    name = PurePath(out or "").name if is_address(out or "") else (out or "").rstrip("/")
+    is_kept = corpus.work is not None or out not in (None, STDIN)
+    place = (
+        WorkFolder.at(Path(corpus.work or f"{name}.work")) if is_kept else WorkFolder.temporary()
+    )
+    with place as folder, output.Progress(title, total) as progress:
+        has_decided = "report" in (folder.state() or {})
+        if not has_decided:
+            shards.check_absent()
         try:
-            yield folder
-        except UsageError:
+            folder.claim(
+                {**job, "text fields": text_fields, **shards.job}, 0, again=not has_decided
+            )
+            yield folder, progress
+        except (UsageError, InputError):
             # The same command can't complete this.
             if folder.claimed and "report" not in (folder.state() or {}):
                 folder.remove()
             raise
+        folder.remove()
 
 
-def _list_of(corpus: CorpusOptions, out: str) -> str | None:
-    """Return the file of the list of removed documents, by default beside the others."""
-    if corpus.removed is not None or out == STDIN:
-        return corpus.removed
-    end = ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
-    return out.rstrip("/") + end
-
-
-def _show(report: CorpusReport, grouping: Grouping, out: str | None, as_json: bool) -> None:
+def _show(
+    report: CorpusReport | UnitReport, out: str | None, as_json: bool, more: dict[str, Any]
+) -> None:
+    """Print a report: its counts, and of documents the largest groups and some removed ones."""
     title = f"{count(report.removed, 'duplicate')} of {count(report.documents, 'document')}"
     if out == STDIN:
         # Standard output has the records.
         message(title)
         return
-    if as_json:
-        output.print_json({**asdict(report), "output": out})
+    values = asdict(report)
+    counts = {name: value for name, value in values.items() if isinstance(value, int)}
+    more |= {name: value for name, value in values.items() if name not in counts}
+    output.print_counts(counts, as_json, title=title, more=more)
+    if as_json or isinstance(report, UnitReport):
         return
-    share = {"kept": report.kept, "removed": report.removed}
     rows = [
-        (
-            name,
-            f"{number:,}",
-            f"{getattr(report, f'bytes_{name}'):,}",
-            f"{getattr(report, f'words_{name}'):,}",
-        )
-        for name, number in share.items()
+        (f"{each['documents']:,}", f"{each['file']}:{each['line']}", each["id"])
+        for each in report.largest
     ]
-    output.print_table(
-        [("", "text"), ("documents", "number"), ("bytes of text", "number"), ("words", "number")],
-        rows,
-        title,
-    )
-    if report.largest:
-        largest = [
-            (f"{each['documents']:,}", f"{each['file']}:{each['line']}", each["id"])
-            for each in report.largest
+    columns: list[tuple[str, output.Kind]] = [("documents", "number"), ("representative", "text")]
+    if rows:
+        title = f"The largest of {count(report.groups, 'group')}"
+        output.print_table([*columns, ("id", "key")], rows, title)
+    if report.samples:
+        measure = "distance" if "distance" in report.samples[0] else "similarity"
+        samples = [
+            (
+                f"{each[measure]:.3f}" if measure == "similarity" else str(each[measure]),
+                f"{output.snippet(each['text'])}\n{output.snippet(each['original_text'])}",
+            )
+            for each in report.samples
         ]
-        output.print_table(
-            [("documents", "number"), ("representative", "text"), ("id", "key")],
-            largest,
-            f"The largest of {count(report.groups, 'group')}",
-        )
-    measure = "distance" if grouping.by_distance else "similarity"
-    samples = [
-        (
-            f"{each[measure]:.3f}" if measure == "similarity" else str(each[measure]),
-            f"{output.snippet(each['text'])}\n{output.snippet(each['original_text'])}",
-        )
-        for each in report.samples
-    ]
-    if samples:
         output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)
