@@ -200,12 +200,42 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """A run of equal words in a query and a document.
+
+    words: their number. query_word, document_word: the first one, from 0. query_span,
+    document_span: its start and end in each text, in characters.
+    """
+
+    words: int
+    query_word: int
+    query_span: tuple[int, int]
+    document_word: int
+    document_span: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What a query and a document share by passages.
+
+    words: number of words of the query in passages. of_query, of_document: share of the words of
+    each in passages, 0 to 1. passages: in the order of the query, without those within a longer one
+    there; of equal ones the first in the document.
+    """
+
+    words: int
+    of_query: float
+    of_document: float
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True)
 class Match:
     """A document verified to be similar to a query.
 
-    similarity: exact Jaccard similarity, 0 to 1; None for Hamming distance. distance:
-    Hamming distance in bits; None for Jaccard similarity. matched: number of shared
-    tokens. source: the document's own fields.
+    similarity: exact Jaccard similarity, 0 to 1; None for another measure. distance: Hamming
+    distance in bits; None for another measure. matched: number of shared tokens. source: the
+    document's own fields. cover: shared passages; None for another measure.
     """
 
     id: str
@@ -213,13 +243,15 @@ class Match:
     distance: int | None
     matched: int
     source: Mapping[str, Any]
+    cover: Cover | None = None
 
 
 @dataclass(frozen=True)
 class Result(Tabular):
     """The answer to one query: iterates over its matches, and is a table of them.
 
-    matches: the most similar first, ties by id. candidates: number of documents verified.
+    matches: the most similar first, or those that cover most words of the query, ties by id.
+    candidates: number of documents verified.
     truncated: more candidates shared enough tokens than were fetched, so a match may be missing.
     recall: expected share found of the documents at the threshold or, of the nearest, at the last
     match. If truncated, a lower bound: the share expected to share more tokens than the last
@@ -229,6 +261,8 @@ class Result(Tabular):
     asked: bands, segments or single values that were looked up; 0 for a text without any shingle.
     stopped: bands or segments that were skipped, because buckets are stopped or too large.
     total: number of verified matches, of which `matches` holds the first k; None for the nearest.
+    guarantee: words of a passage: all documents that share one as long were compared. None for
+    another measure, if truncated, and if tokens are stopped.
     """
 
     matches: list[Match]
@@ -238,6 +272,7 @@ class Result(Tabular):
     asked: int = 0
     stopped: int = 0
     total: int | None = None
+    guarantee: int | None = None
 
     columns: ClassVar[dict[str, str]] = {
         "id": "string", "similarity": "double", "distance": "int64", "matched": "int64",

@@ -12,7 +12,7 @@ from esdedup import Bits, Connection, Index, Limits, Scheme, UsageError, open
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of, source_of, variable_of
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
-from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.kinds.base import MEASURES, Sketch
 from esdedup.stores import Cluster, reached
 from esdedup.stores.connection import connection_to, seconds
 from esdedup.stores.to_json import json_fault
@@ -184,10 +184,11 @@ def typed(name: str) -> bool:
 def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
     """Return the sketch to compare by. Raises UsageError for a limit of another measure."""
     chosen = scheme.chosen(limits)
-    if chosen.metric == "hamming" and typed("threshold"):
+    by, use = MEASURES[chosen.metric]
+    if chosen.metric != "jaccard" and typed("threshold"):
         raise UsageError(
-            f"--threshold can't be combined with --sketch {chosen.name}, which compares by Hamming"
-            " distance: use --distance"
+            f"--threshold can't be combined with --sketch {chosen.name}, which compares by {by}:"
+            f" use --{use}"
         )
     return chosen
 

@@ -1,18 +1,22 @@
 """Builds `CandidateQuery` from the tokens of a text, for any store to run."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from esdedup.models import CandidateQuery, Query
+from esdedup.models import CandidateQuery, Candidates, Document, Query
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import Sketches
 from esdedup.sketch.tokens import encode
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens, without
+
+_MOST_GROUPS = 1_000
+"""Groups of a query: servers accept 1,024 clauses by default."""
 
 
 def candidate_queries(
@@ -81,6 +85,28 @@ def _queries(
         )
         for own, query in zip(groups, queries, strict=True)
     ]
+
+
+def in_pieces(query: CandidateQuery) -> list[CandidateQuery]:
+    """Return queries of few groups each, of which a document has to share any."""
+    if query.least > 1 or len(query.groups) <= _MOST_GROUPS:
+        return [query]
+    starts = range(0, len(query.groups), _MOST_GROUPS)
+    return [replace(query, groups=query.groups[at : at + _MOST_GROUPS]) for at in starts]
+
+
+def merged(pieces: Sequence[Candidates]) -> Candidates:
+    """Return the candidates of a query from those of its pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    documents, shared = dict[str, Document](), Counter[str]()
+    for piece in pieces:
+        for each, count in zip(piece.documents, piece.matched, strict=True):
+            documents[each.id] = each
+            shared[each.id] += count
+    order = shared.most_common()
+    truncated = any(piece.truncated for piece in pieces)
+    return Candidates([documents[id] for id, _ in order], [each for _, each in order], truncated)
 
 
 def with_least(

@@ -9,18 +9,21 @@ find the nearest in the same sense, with prefixes of a tree's paths as levels.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from esdedup.models import CandidateQuery, Candidates, Document, Match, Query, Result
+from esdedup.models import CandidateQuery, Candidates, Cover, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
+    in_pieces,
+    merged,
     with_least,
     without_stopped,
     wordless_queries,
 )
+from esdedup.search.cover import covered_matches, with_passages
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
@@ -93,8 +96,9 @@ class _Answer:
             recall = level.recall(self.limits, level.tokens, least, self.farthest)
             self.recall = recall if self.recall is None else max(recall or 0.0, self.recall)
 
-    def result(self) -> Result:
+    def result(self, level: Sketch) -> Result:
         nearest, k = self.limits.threshold is None, self.limits.k
+        passage = max(level.passage, self.limits.words or 0) if level.passage else None
         return Result(
             self.near[:k],
             len(self.seen),
@@ -103,6 +107,7 @@ class _Answer:
             self.asked,
             self.stopped,
             None if nearest else len(self.near),
+            None if self.truncated or self.stopped else passage,
         )
 
 
@@ -127,16 +132,31 @@ def _answers(
                 asked[row] = query
         if not asked:
             continue
-        found = store.candidates([*asked.values()], limits.candidates)
-        matches = _matches(meta, level, sketches, [*asked], found, limits)
+        found = _candidates(store, [*asked.values()], limits.candidates)
+        if level.metric == "cover":
+            matches = covered_matches(meta, level, [texts[row] for row in asked], found, limits)
+        else:
+            matches = _matches(meta, level, sketches, [*asked], found, limits)
         for row, each, near in zip(asked, found, matches, strict=True):
             answers[row].add(asked[row], level, each, near)
         # Free the candidates before the next level fetches its own.
         del found, matches, each, near
-    results = [answer.result() for answer in answers]
+    results = [answer.result(chosen) for answer in answers]
+    if chosen.metric == "cover":
+        results = [
+            replace(each, matches=with_passages(meta, chosen, text, each.matches, limits))
+            for each, text in zip(results, texts, strict=True)
+        ]
     for row in np.flatnonzero(~sketches.filled).tolist():
         results[row] = _of_equal_text(store, meta, queries[row], sketches.digests[row], limits)
     return results
+
+
+def _candidates(store: Store, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
+    """Return the candidates of each query, which may have any number of groups."""
+    pieces = [in_pieces(query) for query in queries]
+    found = iter(store.candidates([*itertools.chain.from_iterable(pieces)], limit))
+    return [merged([*itertools.islice(found, len(some))]) for some in pieces]
 
 
 def _matches(
@@ -188,14 +208,16 @@ def _of_equal_text(
     store: Store, meta: IndexMeta, query: Query, digest: str, limits: Limits
 ) -> Result:
     """Return the documents of the same text, which has no shingle; none for an empty text."""
-    by_sets = meta.scheme.chosen(limits).metric == "jaccard"
-    similarity, distance = (1.0, None) if by_sets else (None, 0)
+    metric = meta.scheme.chosen(limits).metric
+    similarity = 1.0 if metric == "jaccard" else None
+    distance = 0 if metric == "hamming" else None
+    cover = Cover(0, 1.0, 1.0) if metric == "cover" else None
     if digest == NO_TEXT:
         return Result([], 0, False, similarity, total=0)
     (found,) = store.candidates(wordless_queries(meta, [digest], [query]), limits.candidates)
     (own,) = normalise([query.text], meta.scheme.normalisation)
     matches = [
-        Match(document.id, similarity, distance, 0, document.source)
+        Match(document.id, similarity, distance, 0, document.source, cover)
         for document, text in with_texts(meta, found)
         if text == own
     ]
@@ -240,5 +262,6 @@ def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
 
 
 def _order(match: Match) -> tuple[float, int, str]:
-    """Sort matches by similarity or distance, the nearest first, ties by id."""
-    return -(match.similarity or 0.0), match.distance or 0, match.id
+    """Sort matches by similarity, distance or covered words, the nearest first, ties by id."""
+    near = match.similarity or 0.0 if match.cover is None else match.cover.words
+    return -near, match.distance or 0, match.id

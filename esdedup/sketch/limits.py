@@ -21,6 +21,8 @@ class Limits:
     sketch: name of the sketch to compare by, from which the measure follows; None for the first.
     threshold: minimum Jaccard similarity; None for the nearest documents, however different.
     distance: maximum Hamming distance, in bits; None for the one that equal segments guarantee.
+    cover: minimum share of the query, or of the document, in shared passages; None for any.
+    words: minimum number of words of a passage; None for the shortest that is always found.
     k: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
     recall: share of the documents at the threshold to find; None for 99.9%, or as much as the
@@ -54,6 +56,20 @@ class Limits:
     max_per_bucket: int = setting(
         MAX_PER_BUCKET, "Maximum comparisons of a document in a bucket.", use="pairs", rare=True
     )
+    cover: float | None = setting(
+        None,
+        "Minimum share in passages, 0 to 1, for a sketch of these.",
+        use="query",
+        rare=True,
+        show_default="any",
+    )
+    words: int | None = setting(
+        None,
+        "Minimum number of words of a passage.",
+        use="query",
+        rare=True,
+        show_default="the shortest that is always found",
+    )
     least: int | None = None
     swaps: int | None = None
 
@@ -65,8 +81,10 @@ class Limits:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
         if self.recall is not None and not 0.0 < self.recall < 1.0:
             raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
-        for name in ("k", "max_per_bucket"):
-            if (value := getattr(self, name)) < 1:
+        if self.cover is not None and not 0.0 < self.cover <= 1.0:
+            raise UsageError(f"cover {self.cover}: use a share above 0, up to 1")
+        for name in ("k", "max_per_bucket", "words"):
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name.replace('_', ' ')} {value}: use at least 1")
 
     @property

@@ -100,7 +100,7 @@ def sketch(
 def _sketch_block(
     texts: Sequence[str], scheme: Scheme, with_shingles: bool, limits: Limits | None
 ) -> Sketches:
-    normalised, words = _tokens(texts, scheme)
+    normalised, words = hashed_words(texts, scheme)
     block = Block(normalised, words, scheme.shingling.size, scheme.seed, scheme.sketches)
     values, probes = dict[str, Values](), dict[str, Probes]()
     for each in scheme.sketches:
@@ -115,7 +115,8 @@ def _sketch_block(
     return Sketches(text_digests(normalised), counts > 0, values, sets, probes, counts)
 
 
-def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
+def hashed_words(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
+    """Return normalised texts, and their hashed words."""
     normalised = normalise(texts, scheme.normalisation)
     return normalised, tokenise(normalised, scheme.shingling, scheme.seed)
 
@@ -129,7 +130,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[slice]:
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """Return the sets of shingle hashes of texts, sorted, for exact Jaccard similarity."""
-    parts = (_tokens(texts[block], scheme)[1] for block in _blocks(texts))
+    parts = (hashed_words(texts[block], scheme)[1] for block in _blocks(texts))
     return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
 
 

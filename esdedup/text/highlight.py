@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, Mask, Ragged, spanned
+from esdedup.text.arrays import I64, U64, Mask, Ragged, spanned
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place
@@ -98,17 +98,25 @@ def mark_shared(
 ) -> tuple[MarkedText, MarkedText]:
     """Mark in both texts the words that lie in a shingle of both."""
     size = shingling.size
-    normalised = normalise(texts, normalisation)
-    places = [place(text, shingling, seed) for text in normalised]
+    places = [placed(text, normalisation, shingling, seed) for text in texts]
     left, right = (
         shingle(Ragged(hashes, np.array([0, hashes.size])), size).hashes for hashes, *_ in places
     )
     shared = np.isin(left, right), np.isin(right, left)
     first, second = (
-        _marked(text, *_original(text, normalisation, starts, ends), common, size)
+        _marked(text, starts, ends, common, size)
         for text, (_, starts, ends), common in zip(texts, places, shared, strict=True)
     )
     return first, second
+
+
+def placed(
+    text: str, normalisation: Normalisation, shingling: Shingling, seed: int
+) -> tuple[U64, I64, I64]:
+    """Return the hashed words of a text, their starts and their ends in it: shape (words,) each."""
+    (normalised,) = normalise([text], normalisation)
+    hashes, starts, ends = place(normalised, shingling, seed)
+    return hashes, *_original(text, normalisation, starts, ends)
 
 
 def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:

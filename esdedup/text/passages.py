@@ -71,10 +71,23 @@ def covered(left: Ragged, right: Ragged, least: int) -> tuple[Mask, Mask]:
     ]
     found = []
     for words, each, own, other in zip((left, right), runs, keyed, keyed[::-1], strict=True):
-        first = ranges(words.offsets[:-1], each.counts)[shared := np.isin(own, other)]
+        first = ranges(words.offsets[:-1], each.counts)[shared := _shared(own, other)]
         lengths = np.repeat(np.minimum(words.counts, least), each.counts)[shared]
         found.append(spanned(first, first + lengths, words.hashes.size))
     return found[0], found[1]
+
+
+def _shared(own: U64, other: U64) -> Mask:
+    """Return which of some hashes are among others: shape (own,)."""
+    # Few are: the upper bits rule out most of them without sorting.
+    kept = []
+    for each, those in ((own, other), (other, own)):
+        known = np.zeros(1 << 20, np.bool_)
+        known[those >> np.uint64(44)] = True
+        kept.append(np.flatnonzero(known[each >> np.uint64(44)]))
+    shared = np.zeros(own.size, np.bool_)
+    shared[kept[0]] = np.isin(own[kept[0]], other[kept[1]])
+    return shared
 
 
 def _numbered(left: U64, right: U64) -> tuple[I64, I64]:

@@ -1,5 +1,6 @@
 """The reference of JSON output names the fields that commands print, and no others."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from esdedup import MinHash, Passages, Scheme
 from tests.conftest import delete_index
 from tests.helpers.commands import call, esdedup_command, fill, run_command
 from tools.docs import ROOT
@@ -21,6 +23,8 @@ LOCAL = {
     "similar": [
         ["similar", "--id", "en-08", "--source"],
         ["similar", "--id", "en-06", "--sketch", "simhash"],
+        ["index", ARTICLES, "--db", "passages.db", "--scheme", "passages.json"],
+        ["similar", "--db", "passages.db", "--id", "en-08", "--sketch", "passages"],
     ],
     "pairs": [["pairs"], ["pairs", "--sketch", "simhash"]],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
@@ -87,6 +91,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
     """The output of the commands on a local file, run in order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("json"))
+        scheme = Scheme([MinHash(), Passages()]).to_json()
+        Path("passages.json").write_text(json.dumps(scheme), "utf-8")
         answers = {}
         for section, commands in LOCAL.items():
             done = [run_command(*command) for command in commands]

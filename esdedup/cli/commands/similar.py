@@ -4,18 +4,19 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
 from typer import Exit
 
-from esdedup import Index, Limits, Query, RecordError, Result, Scheme, UsageError
+from esdedup import Index, Limits, Match, Query, RecordError, Result, Scheme, UsageError
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
+from esdedup.models import Metric
 from esdedup.records.files import BadRecord, Record, check_unicode, read_records
 from esdedup.records.streams import opened
 from esdedup.search.warnings import missing_matches
@@ -24,6 +25,12 @@ from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
 _QUERIES_AT_ONCE = 2_000
+_MEASURES: dict[Metric, tuple[str, ...]] = {
+    "jaccard": ("similarity",),
+    "hamming": ("distance",),
+    "cover": ("words", "of query", "of document"),
+}
+"""The columns of each metric."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +127,12 @@ def similar_command(
     if not result.matches:
         message("No similar documents")
         return
-    measure = "similarity" if chosen.metric == "jaccard" else "distance"
     rows = [
-        (
-            str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
-            match.id,
-            output.snippet(text_at(match.source, text_fields)),
-        )
+        (*_measured(match), match.id, output.snippet(_shown(match, text_fields)))
         for match in result.matches
     ]
-    output.print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows)
+    columns: list[tuple[str, output.Kind]] = [(name, "number") for name in _MEASURES[chosen.metric]]
+    output.print_table([*columns, ("id", "key"), ("text", "line")], rows)
     total = len(rows) if result.total is None else result.total
     message(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
 
@@ -169,11 +172,31 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
     return f"The text has {units}, fewer than the {size} of a shingle: {same}"
 
 
+def _measured(match: Match) -> tuple[str, ...]:
+    """Return the measures of a match, in the order of `_MEASURES`."""
+    if match.cover is not None:
+        shares = (match.cover.of_query, match.cover.of_document)
+        return f"{match.cover.words:,}", *(f"{share:.2f}" for share in shares)
+    return (str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",)
+
+
+def _shown(match: Match, text_fields: Sequence[str]) -> str | None:
+    """Return the text of a match, from its longest passage on."""
+    text = text_at(match.source, text_fields)
+    if text is None or match.cover is None or not match.cover.passages:
+        return text
+    start, end = max(match.cover.passages, key=lambda each: each.words).document_span
+    return text[start:end]
+
+
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
     matches = []
     for match in result.matches:
-        measure = "distance" if match.similarity is None else "similarity"
-        found = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
+        measures = {name: getattr(match, name) for name in ("similarity", "distance")}
+        if match.cover is not None:
+            measures = {"cover": asdict(match.cover)}
+        known = {name: value for name, value in measures.items() if value is not None}
+        found = {"id": match.id, **known, "matched": match.matched}
         matches.append({**found, "source": dict(match.source)} if with_source else found)
     return {
         "query": id,
@@ -184,6 +207,7 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
         "expected_recall": result.recall,
         "asked": result.asked,
         "stopped": result.stopped,
+        "guarantee": result.guarantee,
     }
 
 

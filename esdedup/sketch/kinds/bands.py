@@ -102,13 +102,6 @@ class Banded(Sketch):
         probes = Probes(*probe_hashes(least, self.bands, self.rows, self.token_bits, swaps))
         return probes.values[:, :, 0], probes
 
-    def check(self, limits: Limits) -> None:
-        if limits.distance is not None:
-            raise UsageError(
-                f"distance {limits.distance}: the sketch {self.name!r} compares by Jaccard"
-                " similarity, so use a threshold, or another sketch"
-            )
-
     def check_pairs(self, limits: Limits) -> None:
         self.check(limits)
         _ = limits.least_similarity

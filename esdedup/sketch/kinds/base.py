@@ -23,6 +23,12 @@ from esdedup.sketch.tokens import decode
 from esdedup.text.arrays import U64, Mask, Ragged, Values
 from esdedup.text.shingles import distinct, shingle
 
+MEASURES: dict[Metric, tuple[str, str]] = {
+    "jaccard": ("Jaccard similarity", "threshold"),
+    "hamming": ("Hamming distance", "distance"),
+    "cover": ("shared passages", "cover"),
+}
+"""What each metric compares, and the limit of it."""
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
@@ -163,9 +169,25 @@ class Sketch(ABC):
         own = self.token_values(values)[:, :, None]
         return values, Probes(own, np.broadcast_to(np.True_, own.shape))
 
-    @abstractmethod
+    @property
+    def passage(self) -> int:
+        """Words of the shortest passage by which documents always share a token; 0 for none."""
+        return 0
+
     def check(self, limits: Limits) -> None:
         """Raise UsageError for limits that this kind can't hold."""
+        by, use = MEASURES[self.metric]
+        if limits.threshold is None and self.metric != "jaccard":
+            raise UsageError(
+                f"the sketch {self.name!r} compares by {by}: it can't be combined with the nearest"
+                f" documents; use a {use}, or another sketch"
+            )
+        for name, metric in (("distance", "hamming"), ("cover", "cover"), ("words", "cover")):
+            if (value := getattr(limits, name)) is not None and metric != self.metric:
+                raise UsageError(
+                    f"{name} {value}: the sketch {self.name!r} compares by {by}, so use a {use}, or"
+                    " another sketch"
+                )
 
     def check_pairs(self, limits: Limits) -> None:
         """Raise UsageError for limits by which this kind can't compare all documents."""

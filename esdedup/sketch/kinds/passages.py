@@ -42,8 +42,7 @@ class Passages(Sketch):
             raise UsageError(f"token bits {self.token_bits}: use a multiple of 6 from 12 to 60")
 
     @property
-    def guarantee(self) -> int:
-        """The words of the shortest passage that always leads to a shared token."""
+    def passage(self) -> int:
         return self.words + self.window - 1
 
     @property
@@ -64,13 +63,6 @@ class Passages(Sketch):
     def query(self, block: Block, limits: Limits) -> tuple[Ragged, None]:
         return self.values(block), None
 
-    def check(self, limits: Limits) -> None:
-        if limits.threshold is None or limits.distance is not None:
-            raise UsageError(
-                f"the sketch {self.name!r} compares by shared passages: it can't be combined with a"
-                " distance or the nearest documents; use another sketch"
-            )
-
     def check_pairs(self, limits: Limits) -> None:
         raise UsageError(
             f"the sketch {self.name!r} finds passages of a query only; use another sketch"
@@ -79,5 +71,5 @@ class Passages(Sketch):
     def describe(self) -> str:
         return (
             f"the smallest hash of {self.window} successive runs of {self.words} words; passages of"
-            f" {self.guarantee} words always meet"
+            f" {self.passage} words always meet"
         )

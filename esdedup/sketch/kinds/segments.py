@@ -126,11 +126,7 @@ class Segmented(Sketch):
         return values, Probes(probes, np.broadcast_to(present, probes.shape))
 
     def check(self, limits: Limits) -> None:
-        if limits.threshold is None:
-            raise UsageError(
-                f"the sketch {self.name!r} compares by Hamming distance: it can't be combined with"
-                " the nearest documents; use a distance, or another sketch"
-            )
+        super().check(limits)
         self.max_distance(limits)
 
     def costs(self, documents: float) -> list[tuple[str, str]]:

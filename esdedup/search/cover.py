@@ -1,0 +1,88 @@
+"""Verifies candidates by the passages that they share with a query, and finds these."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from esdedup.models import Candidates, Cover, Document, Match, Passage
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.sketch import hashed_words
+from esdedup.stores.fields import text_at
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64, U64, blocks, offsets_of
+from esdedup.text.highlight import placed
+from esdedup.text.passages import covered, shared_runs
+
+_WORDS_AT_ONCE = 1 << 17
+
+
+def covered_matches(
+    meta: IndexMeta,
+    level: Sketch,
+    texts: Sequence[str],
+    candidates: Sequence[Candidates],
+    limits: Limits,
+) -> list[list[Match]]:
+    """Return the candidates of each query within the limits, without their passages, unordered.
+
+    texts: of the queries.
+    """
+    documents = [each for some in candidates for each in some.documents]
+    matched = [each for some in candidates for each in some.matched]
+    owners = np.repeat(np.arange(len(texts)), [len(some.documents) for some in candidates])
+    _, own = hashed_words(texts, meta.scheme)
+    _, theirs = hashed_words([_text_of(each, meta) for each in documents], meta.scheme)
+    sizes = np.stack([own.counts[owners], theirs.counts])
+    least, words = limits.words or level.passage, np.empty_like(sizes)
+    for block in blocks(sizes.sum(axis=0), _WORDS_AT_ONCE):
+        sides = own.of(owners[block]), theirs.slice(block.start, block.stop)
+        for at, (side, mask) in enumerate(zip(sides, covered(*sides, least), strict=True)):
+            words[at, block] = np.diff(offsets_of(mask)[side.offsets])
+    shares = words / np.maximum(sizes, 1)
+    matches: list[list[Match]] = [[] for _ in texts]
+    for row in np.flatnonzero(words[0] * (shares.max(axis=0) >= (limits.cover or 0.0))).tolist():
+        each, cover = documents[row], Cover(int(words[0, row]), *shares[:, row].tolist())
+        found = Match(each.id, None, None, matched[row], each.source, cover)
+        matches[owners[row]].append(found)
+    return matches
+
+
+def with_passages(
+    meta: IndexMeta, level: Sketch, text: str, matches: Sequence[Match], limits: Limits
+) -> list[Match]:
+    """Return the matches of a query with their passages. text: of the query."""
+    scheme, least = meta.scheme, limits.words or level.passage
+    parameters = scheme.normalisation, scheme.shingling, scheme.seed
+    own, made = placed(text, *parameters), []
+    for match in matches:
+        theirs = placed(_text_of(match, meta), *parameters)
+        runs = shared_runs(own[0], theirs[0], least)
+        found = tuple(
+            Passage(size, left, _span(own, left, size), right, _span(theirs, right, size))
+            for left, right, size in _widest(*runs).tolist()
+        )
+        assert match.cover is not None
+        made.append(replace(match, cover=replace(match.cover, passages=found)))
+    return made
+
+
+def _text_of(each: Document | Match, meta: IndexMeta) -> str:
+    # Other clients may have removed a text and left its tokens.
+    return text_at(each.source, meta.text_fields) or ""
+
+
+def _widest(left: I64, right: I64, lengths: I64) -> I64:
+    """Return the runs that are within no other on the left, shape (m, 3), the first of equals."""
+    order = np.lexsort((right, -lengths, left))
+    runs = np.stack([left, right, lengths], axis=1)[order]
+    ends = runs[:, 0] + runs[:, 2]
+    wider: I64 = runs[np.append(-1, np.maximum.accumulate(ends)[:-1])[: ends.size] < ends]
+    return wider
+
+
+def _span(places: tuple[U64, I64, I64], first: int, words: int) -> tuple[int, int]:
+    """Return the first character of words, and the end of the last one."""
+    _, starts, ends = places
+    return int(starts[first]), int(ends[first + words - 1])
