@@ -1,9 +1,9 @@
-"""Puts the tables of all results into the page of benchmarks, between the marks that name them.
+"""Puts the tables of all results into the pages that have marks that name them.
 
     python -m benchmarks.page [--check]
 
 Each benchmark says how its results read as tables (`tables`). --check: changes nothing, and ends
-with status 1 if the page shows other figures than the results.
+with status 1 if a page shows other figures than the results.
 """
 
 import argparse
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.lib.measuring import RESULTS
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (_DOCS / "explanation" / "benchmarks.md", _DOCS / "how-to" / "images.md")
 SECTION = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
@@ -50,12 +51,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    before = PAGE.read_text("utf-8")
-    after = rendered(before)
-    if options.check and before != after:
-        sys.exit("docs/explanation/benchmarks.md shows other figures than benchmarks/results")
-    if not options.check:
-        PAGE.write_text(after, "utf-8")
+    for page in PAGES:
+        before = page.read_text("utf-8")
+        after = rendered(before)
+        if options.check and before != after:
+            sys.exit(f"{page.name} shows other figures than benchmarks/results")
+        if not options.check:
+            page.write_text(after, "utf-8")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
         raise UsageError(f"--bits {text}: {error}") from error
     with suppress(UsageError):
         # The field may have a name that no sketch can have.
-        sketch = replace(sketch, name=field)
+        sketch = replace(sketch, name=field.rpartition(".")[2])
     return field, sketch
 
 
