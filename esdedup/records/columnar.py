@@ -8,7 +8,6 @@ import datetime
 import decimal
 import itertools
 import json
-import struct
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,8 @@ _ARROW_FILE_HEAD = 8
 """Bytes before the stream that an Arrow file is within."""
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
+_FRAMES = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}
+"""How packed buffers of a batch begin: RFC 8878, and the LZ4 frame format."""
 _BUFFER_BYTES = 1 << 20
 """Bytes of a column to read at a time. Parquet's reader reads whole columns by default."""
 _SLICE_BYTES = 32 << 20
@@ -173,8 +174,10 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
     is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
     file.seek(_ARROW_FILE_HEAD if is_file else 0)
     messages = pa.ipc.MessageReader.open_stream(file)
-    is_batch = (each.metadata for each in messages if each.type == "record batch")
-    options = pa.ipc.IpcWriteOptions(compression=_codec_of(next(is_batch, None)))
+    batch = next((each for each in messages if each.type == "record batch"), None)
+    body = b"" if batch is None else batch.body.to_pybytes()
+    codec = next((name for name, begin in _FRAMES.items() if begin in body), None)
+    options = pa.ipc.IpcWriteOptions(compression=codec)
     file.seek(0)
     if is_file:
         opened = pa.ipc.open_file(file)
@@ -183,30 +186,6 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
         batches = iter(pa.ipc.open_stream(file))
     make = pa.ipc.new_file if is_file else pa.ipc.new_stream
     return (pa.Table.from_batches([each]) for each in batches), partial(make, options=options)
-
-
-def _codec_of(message: Any) -> str | None:
-    """Return the codec of a batch by its message, or None (Arrow columnar format, Message.fbs)."""
-    if message is None:
-        return None
-    raw = message.to_pybytes()
-
-    def field(table: int, number: int) -> int:
-        """Return the place of a field of a flatbuffer's table, or 0 if it has none."""
-        offsets = table - struct.unpack_from("<i", raw, table)[0]
-        size = struct.unpack_from("<H", raw, offsets)[0]
-        at = 4 + 2 * number
-        place = struct.unpack_from("<H", raw, offsets + at)[0] if at < size else 0
-        return table + place if place else 0
-
-    def below(place: int) -> int:
-        return place + int(struct.unpack_from("<I", raw, place)[0])
-
-    compression = field(below(field(below(0), 2)), 3)
-    if not compression:
-        return None
-    codec = field(below(compression), 0)
-    return "zstd" if codec and raw[codec] else "lz4"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple, cast
@@ -29,8 +29,7 @@ from esdedup.records.locations import open_file, written
 from esdedup.records.streams import COMPRESSED, STDIN, begins_with, name_of, opened
 from esdedup.text.arrays import I64, Mask
 
-_BLOCK = 1 << 20
-_SPACE = re.compile(r"[\s,]*")
+_NEXT = re.compile(r"[^\s,]")
 _MARKS = {
     "utf-8-sig": {"utf-8": codecs.BOM_UTF8},
     "utf-16": {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE},
@@ -76,7 +75,12 @@ def rewrite(
     kind = format or format_of(first)
     if kind == "file" and not sources[0].kept.all():
         return
-    with _target(target, first, sync=kind != "file") as out:
+    to = (
+        written(target, first, kind != "file")
+        if target != STDIN
+        else nullcontext(sys.stdout.buffer)
+    )
+    with to as out:
         whole = len(sources) == 1 and sources[0].kept.all() and not sources[0].changed
         if whole and _packing(first) == _packing(target):
             with open_file(first) as file:
@@ -93,31 +97,17 @@ def rewrite(
         check()
 
 
-@contextmanager
-def _target(target: str, like: str, sync: bool) -> Iterator[IO[bytes]]:
-    """Open the file to write, with the permissions of another, or standard output."""
-    if target == STDIN:
-        yield sys.stdout.buffer
-        return
-    with written(target, like, sync) as file:
-        yield file
-
-
 def _packing(path: str) -> str | None:
     suffix = PurePath(name_of(path)).suffix.lower()
     return suffix if suffix in COMPRESSED else None
 
 
-@contextmanager
-def _packed(out: IO[bytes], packing: str | None) -> Iterator[Any]:
+def _packed(out: IO[bytes], packing: str | None) -> AbstractContextManager[Any]:
     if packing == ".gz":
-        with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
-            yield packed
-    elif packing == ".zst":
-        with zstandard.ZstdCompressor().stream_writer(out, closefd=False) as packed:
-            yield packed
-    else:
-        yield out
+        return gzip.GzipFile("", "wb", fileobj=out, mtime=0)
+    if packing == ".zst":
+        return zstandard.ZstdCompressor().stream_writer(out, closefd=False)
+    return nullcontext(out)
 
 
 def _copy_texts(
@@ -130,14 +120,11 @@ def _copy_texts(
         with opened(path, encoding) as (_, text):
             is_array = kind == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
+            if is_array and changed:
+                raise UsageError(f"{path}: --unit can't be combined with a JSON array")
+            if is_array and len(sources) > 1:
+                raise UsageError(f"{path}: it is a JSON array: name a folder to write to")
             if is_array:
-                if changed:
-                    raise UsageError(f"{path}: --unit can't be combined with a JSON array")
-                if len(sources) > 1:
-                    raise UsageError(
-                        f"{path}: a JSON array can't be joined with other files: name a folder to"
-                        " write to"
-                    )
                 out.write(mark + _elements(cast(IO[bytes], text.buffer).read(), codec, path, kept))
                 return
             lines, newline = _lines(path, text, codec), "\n".encode(codec)
@@ -149,22 +136,19 @@ def _copy_texts(
                 begun, last = (codec, names), header
                 out.write(mark + header)
             elif (codec, names) != begun:
-                raise UsageError(
-                    f"{path}: its header or its encoding differs from that of the first file: name"
-                    " a folder to write to"
-                )
+                differs = "its header or its encoding differs from that of the first file"
+                raise UsageError(f"{path}: {differs}: name a folder to write to")
             elif last and not last.endswith(newline):
-                out.write(newline)
                 last = newline
-            keeping = dict(zip(starts.tolist(), kept.tolist(), strict=True))
-            stays = True
+                out.write(newline)
+            keeping, stays = dict(zip(starts.tolist(), kept.tolist(), strict=True)), True
             for number, line in enumerate(lines, min(keeping, default=0)):
                 stays = keeping.pop(number, stays)
+                if number in changed:
+                    line = _with_text(line.decode(codec), field, changed[number]).encode(codec)
                 if stays:
-                    if number in changed:
-                        line = _with_text(line.decode(codec), field, changed[number]).encode(codec)
-                    out.write(line)
                     last = line
+                    out.write(line)
             if keeping:
                 raise InputError(f"{path} has changed since it was read: it has fewer records")
 
@@ -221,45 +205,31 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
 
 def _wide_lines(stream: IO[bytes], newline: bytes) -> Iterator[bytes]:
     """Yield lines with their ends. A line feed begins at a multiple of its width."""
-    rest = b""
-    while block := stream.read(_BLOCK):
-        rest += block
-        start, at = 0, rest.find(newline)
-        while at >= 0:
-            end = at + 1
-            if at % len(newline) == 0:
-                end = at + len(newline)
-                yield rest[start:end]
-                start = end
-            at = rest.find(newline, end)
-        rest = rest[start:]
-    if rest:
-        yield rest
+    line = bytearray()
+    for piece in stream:
+        line += piece
+        line += stream.read(-len(line) % len(newline))
+        if line.endswith(newline):
+            yield bytes(line)
+            line.clear()
+    if line:
+        yield bytes(line)
 
 
 def _elements(data: bytes, codec: str, path: str, kept: Mask) -> bytes:
     """Return a JSON array with the elements that stay. kept: shape (elements,)."""
-    array, decoder, spans = data.decode(codec, "surrogateescape"), json.JSONDecoder(), []
-    end = array.index("[") + 1
-    while array[start := _space_to(array, end)] != "]":
-        _, end = decoder.raw_decode(array, start)
-        spans.append((start, end))
-    if len(spans) != kept.size:
+    array, decoder, starts = data.decode(codec, "surrogateescape"), json.JSONDecoder(), list[int]()
+    ends = [array.index("[") + 1]
+    while array[start := cast(re.Match[str], _NEXT.search(array, ends[-1])).start()] != "]":
+        starts.append(start)
+        ends.append(decoder.raw_decode(array, start)[1])
+    if len(starts) != kept.size:
         raise InputError(f"{path} has changed since it was read: it has other records")
-    head = spans[0][0] if spans else end
-    written = [array[:head]]
-    for number in kept.nonzero()[0].tolist():
-        # With the separator before it.
-        before = spans[number - 1][1] if len(written) > 1 else spans[number][0]
-        written.append(array[before : spans[number][1]])
-    written.append(array[end:])
     if array.encode(codec, "surrogateescape") != data:
         raise InputError(f"{path}: text in {codec} can't be copied exactly: convert it to UTF-8")
-    return "".join(written).encode(codec, "surrogateescape")
-
-
-def _space_to(array: str, end: int) -> int:
-    """Return the place after the comma and the spaces that follow an element."""
-    found = _SPACE.match(array, end)
-    assert found is not None
-    return found.end()
+    # An element has the separator before it, unless it is the first.
+    stay = kept.nonzero()[0].tolist()
+    befores = [starts[number] if at == 0 else ends[number] for at, number in enumerate(stay)]
+    written = [array[: starts[0] if starts else ends[0]]]
+    written += [array[a : ends[number + 1]] for a, number in zip(befores, stay, strict=True)]
+    return "".join([*written, array[ends[-1] :]]).encode(codec, "surrogateescape")
