@@ -57,52 +57,42 @@ class RepeatedUnits:
         self._seen, self.report = SeenValues(), UnitReport()
         self._between, self._min_words, self._scheme = _BETWEEN[unit], min_words, Scheme()
 
-    def without(self, texts: Sequence[str]) -> list[str | None]:
-        """Return the next texts without repeated units; None for one that loses all."""
-        parts = [self._between.split(text) for text in texts]
+    def without(self, texts: Sequence[str | None]) -> list[str | None]:
+        """Return the next texts without repeated units; None for one that loses all.
+
+        None among the texts is a record that is no document.
+        """
+        parts = [self._between.split(text or "") for text in texts]
         units = [unit for each in parts for unit in each[::2]]
         squeezed = [" ".join(unit.split()) for unit in units]
         normalised, digests = normalised_digests(squeezed, self._scheme.normalisation)
         words = tokenise(normalised, self._scheme.shingling, self._scheme.seed).counts
         counted = np.flatnonzero(words >= max(1, self._min_words))
-        repeated = np.zeros(len(units), np.bool_)
+        repeated, before = np.zeros(len(units), np.bool_), self._seen.size
         keys = np.array(read_digests(digests[row] for row in counted.tolist()), "S16")
-        before = self._seen.size
         repeated[counted] = self._seen.add(keys)
-        gone, found, changed = iter(repeated.tolist()), list[str | None](), 0
+        gone, found = iter(repeated.tolist()), list[str | None]()
         for text, each in zip(texts, parts, strict=True):
-            lost = [*itertools.islice(gone, len(each[::2]))]
-            if any(lost):
-                # A unit is removed with the separator after it.
-                pieces = itertools.zip_longest(each[::2], each[1::2], fillvalue="")
-                kept = "".join(
-                    unit + after
-                    for (unit, after), is_lost in zip(pieces, lost, strict=True)
-                    if not is_lost
-                )
-                changed += bool(kept.strip())
-                found.append(kept if kept.strip() else None)
-            else:
-                found.append(text)
-        removed = [units[row] for row in np.flatnonzero(repeated).tolist()]
+            # A unit is removed with the separator after it.
+            pieces = itertools.zip_longest(each[::2], each[1::2], fillvalue="")
+            kept = "".join(unit + after for unit, after in pieces if not next(gone))
+            found.append(kept if kept == text or kept.strip() else None)
+        failed = texts.count(None)
         self.report += UnitReport(
-            len(texts),
-            changed,
-            found.count(None),
-            0,
-            int(np.count_nonzero(words)),
-            self._seen.size - before,
-            len(removed),
-            sum(map(len, removed)),
+            documents=len(texts) - failed,
+            changed=sum(new not in (None, old) for old, new in zip(texts, found, strict=True)),
+            dropped=found.count(None) - failed,
+            failed=failed,
+            units=int(np.count_nonzero(words)),
+            different=self._seen.size - before,
+            removed=int(np.count_nonzero(repeated)),
+            characters=sum(len(units[row]) for row in np.flatnonzero(repeated).tolist()),
         )
         return found
 
 
 def shares_without_repeated(
-    repeated: RepeatedUnits,
-    shards: Shards,
-    text_field: str,
-    dead_letter: DeadLetter,
+    repeated: RepeatedUnits, shards: Shards, text_field: str, dead_letter: DeadLetter
 ) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
     """Yield of each file what `KeptRecords` has after its path.
 
@@ -112,23 +102,19 @@ def shares_without_repeated(
         if (kind := shards.format or format_of(path)) in ("csv", "tsv"):
             raise UsageError(f"{path}: --unit requires JSON lines, text or tables, not {kind}")
     for path in shards.files:
-        starts, kept, changed = list[int](), list[bool](), dict[int, str]()
+        lines, kept, changed = list[int](), list[bool](), dict[int, str]()
         for chunk in chunks_in(path, shards.format, None, shards.encoding):
             records = [*chunk.records()]
             texts = [_text_of(each, text_field) for each in records]
-            shortened = iter(repeated.without([text for text in texts if text]))
-            for each, text in zip(records, texts, strict=True):
-                new = next(shortened) if text else text
-                starts.append(each.line)
+            for each, text, new in zip(records, texts, repeated.without(texts), strict=True):
+                lines.append(each.line)
                 kept.append(new is not None)
                 if new is not None and new != text:
                     changed[each.line] = new
                 if text is None:
                     reason = f"the field {text_field!r} is missing, or not text"
-                    bad = each if isinstance(each, BadRecord) else bad_record(each, reason)
-                    repeated.report += UnitReport(failed=1)
-                    dead_letter(bad)
-        yield np.array(starts, np.int64), np.array(kept, np.bool_), text_field, changed
+                    dead_letter(each if isinstance(each, BadRecord) else bad_record(each, reason))
+        yield np.array(lines, np.int64), np.array(kept, np.bool_), text_field, changed
 
 
 def _text_of(record: Record | BadRecord, field: str) -> str | None:
