@@ -124,20 +124,19 @@ class Corpus:
     @property
     def first(self) -> int:
         """The number of the first document of the later files."""
-        before = int(self.counts[: self.earlier].sum())
-        return int(np.count_nonzero(self.lines[:before] > 0))
+        return int(np.searchsorted(self.rows, self.counts[: self.earlier].sum()))
 
     @property
     def failed(self) -> int:
         """The number of records that are no documents."""
         return self.lines.size - self.rows.size
 
-    def places(self, documents: I64) -> list[tuple[str, int]]:
-        """Return the names of the files and the lines of documents."""
+    def places(self, documents: I64) -> list[tuple[str, int, str]]:
+        """Return the names of the files, the lines and the ids of documents."""
         records = self.rows[documents]
         files = np.searchsorted(offsets_of(self.counts), records, "right") - 1
-        lines = self.lines[records].tolist()
-        return [(self.names[file], line) for file, line in zip(files.tolist(), lines, strict=True)]
+        names, lines = [self.names[file] for file in files.tolist()], self.lines[records].tolist()
+        return [*zip(names, lines, self.folder.ids_of(documents), strict=True)]
 
     def shares(self, removed: Mask) -> Iterator[tuple[I64, Mask]]:
         """Yield the lines of each later file's records, and which of these stay, shape (n,) each.
@@ -183,20 +182,13 @@ class Removed(Tabular):
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
         every = np.flatnonzero(self.removed)
         for start in range(0, every.size, _ROWS_AT_ONCE):
-            some = every[start : start + _ROWS_AT_ONCE]
-            yield from self.rows_of(some)
+            yield from self.rows_of(every[start : start + _ROWS_AT_ONCE])
 
     def rows_of(self, documents: I64) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of some documents."""
-        ids = self.corpus.folder.ids_of
-        columns = (documents, self.original[documents])
-        for (place, id), (other, other_id), value in zip(
-            *(zip(self.corpus.places(each), ids(each), strict=True) for each in columns),
-            self.value[documents].tolist(),
-            strict=True,
-        ):
-            measures = (None, int(value)) if self.by_distance else (value, None)
-            yield *place, id, *other, other_id, *measures
+        own, others = map(self.corpus.places, (documents, self.original[documents]))
+        for place, other, value in zip(own, others, self.value[documents].tolist(), strict=True):
+            yield *place, *other, *((None, int(value)) if self.by_distance else (value, None))
 
 
 @dataclass(frozen=True)
@@ -279,25 +271,23 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         values = found.value[chosen]
         wanted = np.linspace(values[0], values[-1], _SAMPLES)
         chosen = chosen[np.unique(np.searchsorted(values, wanted))]
-    row_of = np.empty_like(order)
-    row_of[order] = np.arange(order.size)
-    shown = zip(
-        found.rows_of(chosen),
-        *(columns.texts_of(row_of[each])() for each in (chosen, found.original[chosen])),
-        strict=True,
-    )
+    row_of = np.argsort(order)
+    texts = [columns.texts_of(row_of[each])() for each in (chosen, found.original[chosen])]
     names = [*Removed.columns, "text", "original_text"]
     samples = [
-        dict(zip(names, [*row, text[:_EXCERPT], original[:_EXCERPT]], strict=True))
-        for row, text, original in shown
+        {
+            k: v
+            for k, v in zip(names, [*row, *(text[:_EXCERPT] for text in both)], strict=True)
+            if v is not None
+        }
+        for row, *both in zip(found.rows_of(chosen), *texts, strict=True)
     ]
-    some = [*itertools.islice(groups, _LARGEST)]
-    heads = np.array([int(each.representative) for each in some], np.int64)
-    places = zip(corpus.places(heads), corpus.folder.ids_of(heads), some, strict=True)
+    largest = [*itertools.islice(groups, _LARGEST)]
+    heads = corpus.places(np.array([int(each.representative) for each in largest], np.int64))
     return CorpusReport(
         documents=order.size - first,
         kept=int(np.count_nonzero(later)),
-        removed=int(np.count_nonzero(removed)),
+        removed=len(found),
         against=int(np.count_nonzero(found.original[removed] < first)),
         failed=corpus.failed,
         groups=len(groups),
@@ -306,7 +296,7 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         capped=groups.capped,
         largest=[
             {"file": file, "line": line, "id": id, "documents": len(each.members) + 1}
-            for (file, line), id, each in places
+            for (file, line, id), each in zip(heads, largest, strict=True)
         ],
-        samples=[{k: v for k, v in each.items() if v is not None} for each in samples],
+        samples=samples,
     )

@@ -57,15 +57,14 @@ class Deduplicated:
     @cached_property
     def _rows(self) -> I64:
         """The positions of the removed records, ascending."""
-        duplicates = self.groups.duplicate_rows
+        duplicates = self.groups.duplicate_rows.tolist()
         return np.sort(np.array([int(self.groups.ids[row]) for row in duplicates], np.int64))
 
     @cached_property
     def kept(self) -> Any:
         """Return the records that stay, in their order, as a list, a frame or a table, as given."""
-        stay = np.ones(len(self.groups.ids), np.bool_)
-        stay[self._rows] = False
-        return _taken(self.records, np.flatnonzero(stay))
+        every = np.arange(len(self.groups.ids))
+        return _taken(self.records, np.delete(every, self._rows))
 
     @cached_property
     def removed(self) -> Any:
@@ -207,9 +206,8 @@ def _sources(
         records = require_pyarrow().record_batch(records)
     elif hasattr(records, "__arrow_c_stream__") and not hasattr(records, "__getitem__"):
         records = require_pyarrow().table(records)
-    of_frame = "columns" if hasattr(records, "iloc") else "column_names"
-    found = getattr(records, of_frame, None)
-    found = getattr(records, "columns", None) if found is None else found
+    of_frame = hasattr(records, "iloc") or not hasattr(records, "column_names")
+    found = getattr(records, "columns" if of_frame else "column_names", None)
     if found is None:
         check_list("records", records)
         # A column of texts alone is a list of them.
