@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from esdedup import Bits, Connection, Index, Limits, Scheme, UsageError, open
+from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, UsageError, open
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of, source_of, variable_of
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
@@ -138,6 +138,8 @@ class SchemeOptions:
         metavar="FIELD:BITS[:ENCODING]",
     )
 
+    passages: bool = setting(False, "Passages too: the parts that texts share (--sketch passages).")
+
     def wanted(self, distance: int | None = None) -> tuple[Scheme | None, list[str] | None]:
         """Return the scheme and the text fields, each None for those of the index.
 
@@ -145,6 +147,8 @@ class SchemeOptions:
         distance: up to which they are compared by default.
         """
         scheme = scheme_in(self.scheme)
+        if self.passages:
+            scheme = (scheme or Scheme()).plus(Passages())
         if self.bits is None:
             return scheme, self.text_field
         field, sketch = bits_of(self.bits, distance)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esdedup import Limits, Scheme, Shingling, Signature, SimHash, UsageError
+from esdedup import Limits, Passages, Scheme, Shingling, Signature, SimHash, UsageError
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sample, draw, meeting
 from esdedup.analysis.to_json import to_json
@@ -66,6 +66,7 @@ def scheme_command(
         metavar="FIELD:BITS[:ENCODING]",
     ),
     distance: int | None = options.distance(),
+    passages: bool = setting(False, "Passages too: the parts that texts share."),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool = as_json(),
 ) -> None:
@@ -106,6 +107,8 @@ def scheme_command(
     if seed is not None:
         base = replace(base, seed=seed)
     base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
+    if passages:
+        base = base.plus(Passages())
     if bits is not None:
         field, of_bits = bits_of(bits, distance)
         base = base.plus(replace(of_bits, fields=(field,)))
