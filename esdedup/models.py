@@ -300,6 +300,8 @@ class Result(Tabular):
 class Pair:
     """Two similar documents; similarity and distance as in Match.
 
+    By passages, similarity is the larger share of either document in these.
+
     left: the id that comes first in order; of equal texts, the earlier document. equal: the
     normalised texts are equal.
     """

@@ -49,9 +49,8 @@ def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[
     scheme = scheme or Scheme().for_texts(grouping.limits)
     sketch = scheme.for_pairs(grouping.limits)
     meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
-    grouping.check(sketch.metric)
-    chosen = None if grouping.exact else sketch
-    return Reading(meta, chosen, grouping.keep, sketching=meta.scheme, numbered=True)
+    chosen, keep = None if grouping.exact else sketch, grouping.of(sketch.metric).keep
+    return Reading(meta, chosen, keep, sketching=meta.scheme, numbered=True)
 
 
 def chunks_of(index: Index, text_field: str) -> Iterator[Chunk]:

@@ -16,6 +16,7 @@ from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.models import Document
 from esdedup.pairing.comparison import Reading
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
 from esdedup.pairing.scan import ScanColumns, WorkFolder, sketched
 from esdedup.pairing.strings import Numbers, Strings
@@ -167,7 +168,7 @@ def pairs(
     Its ids are the positions of the texts, from "0". limits, options: as in `Index.pairs`.
     """
     limits = from_settings(Limits, options, limits, "pairs")
-    reading = reading_of(Grouping(limits=limits), scheme, ["text"])
+    reading = replace(reading_of(Grouping(limits=limits), scheme, ["text"]), keep=KeepRule())
     columns = _columns(_strings(texts), reading, [])
     with WorkFolder.temporary() as folder:
         return pairs_among(columns, reading, limits, folder.path, lambda *_: None)

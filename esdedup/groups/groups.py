@@ -84,10 +84,16 @@ class Grouping:
         """Whether documents are compared by Hamming distance."""
         return self.limits.distance is not None and not self.exact
 
-    def check(self, metric: Metric) -> None:
-        """Raise UsageError if documents that are compared by a measure can't be grouped so."""
+    def of(self, metric: Metric) -> "Grouping":
+        """Return the options for a measure: by passages, the longest one precedes by default.
+
+        Raises UsageError if documents that are compared by the measure can't be grouped so.
+        """
         if metric == "hamming" and self.split_templates:
             raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
+        if metric == "cover" and self.keep == KeepRule():
+            return replace(self, keep=KeepRule("length", last=True))
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of all parameters."""
@@ -227,10 +233,11 @@ def find_groups(
     Raises UsageError if the scheme lacks the tokens, or the folder belongs to another job.
     """
     step = on_step or (lambda *_: None)
+    if not grouping.exact:
+        grouping = grouping.of(meta.scheme.for_pairs(grouping.limits).metric)
     reading = Reading(meta, None, grouping.keep)
     if not grouping.exact:
         reading = reading_for(meta, grouping.limits, grouping.keep)
-    grouping.check(reading.metric)
     judgements = read_judgements(store, meta)
     reading = replace(reading, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
@@ -259,7 +266,7 @@ def groups_among(
     candidates = CandidatePairs([])
     if not grouping.exact:
         rows, limits = job.classes.compared, grouping.limits
-        candidates = candidates_of(reading, columns.values, rows, limits, folder)
+        candidates = candidates_of(reading, columns, rows, limits, folder)
     if leaders:
         first = int(np.searchsorted(job.classes.compared, leaders))
         later = ((done, left, right, right >= first) for done, left, right in candidates.blocks)
@@ -354,7 +361,7 @@ class _GroupRun:
         self._apart = self._constraints.apart(filled)
         self._partition, self._partner = singletons(filled), singletons(filled)
         self._value = np.zeros(filled)
-        self._nearness = nearness_of(reading, columns, self.classes.compared)
+        self._nearness = nearness_of(reading, columns, self.classes.compared, grouping.limits)
 
     def groups(self, candidates: CandidatePairs) -> Groups:
         """Compare the candidates, and return the groups."""

@@ -15,6 +15,7 @@ from functools import partial
 
 import numpy as np
 
+from esdedup.exceptions import UsageError
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
 from esdedup.models import MARKS, Document, Match, Query, natural, value_in
 from esdedup.search.buckets import bucket_column
@@ -88,7 +89,9 @@ class Originals:
 
     def _read_judgements(self, meta: IndexMeta) -> None:
         """Read the judgements, and the groups that the judged documents have now."""
-        meta.scheme.for_pairs(self.policy.limits)  # Raises UsageError.
+        chosen = meta.scheme.for_pairs(self.policy.limits)
+        if chosen.varies:
+            raise UsageError(f"duplicates are not found by {chosen.name!r}: use another sketch")
         self._apart: dict[tuple[str, str], set[str]] = defaultdict(set)
         for each in read_judgements(self.store, meta).of("different"):
             ids = each.left, each.right

@@ -9,16 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from esdedup.pairing.comparison import Reading
+from esdedup.pairing.scan import ScanColumns
 from esdedup.search import buckets
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, digest_words
+from esdedup.sketch.sketch import sketch as sketched
 from esdedup.stores.mapped import mapped
 from esdedup.stores.stop_list import stopped_buckets
-from esdedup.text.arrays import I64, U64, Mask, Unsigned, blocks, run_starts
+from esdedup.text.arrays import I64, U64, Mask, Ragged, Unsigned, blocks, run_starts
 from esdedup.text.jaccard import hamming
 
+_TEXTS_AT_ONCE = 2_000
 _BYTES_A_ROW, _BYTES_A_PAIR = 128, 512
 """Bytes of memory for each: a quarter of it sorts rows, and a twentieth holds pairs."""
 Block = tuple[int, I64, I64]
@@ -96,14 +100,14 @@ class CandidatePairs(NamedTuple):
 
 
 def candidates_of(
-    reading: Reading, values: Unsigned, compared: I64, limits: Limits, folder: Path
+    reading: Reading, columns: ScanColumns, compared: I64, limits: Limits, folder: Path
 ) -> CandidatePairs:
     """Return the candidates among some rows.
 
-    values: of n documents, shape (width, n). compared: the rows, shape (m,). folder: for buckets,
-    which are mapped from files.
+    columns: of all documents. compared: the rows, shape (m,). folder: for buckets, which are mapped
+    from files.
     """
-    sketch = reading.sketch
+    sketch, values = reading.sketch, columns.values
     assert sketch is not None
     stop = stopped_buckets(reading.compared.stop, sketch)
     if sketch.metric == "hamming":
@@ -112,24 +116,43 @@ def candidates_of(
     limits = replace(limits, swaps=0)
     most = max(1, reading.memory // _BYTES_A_ROW)
     # Bands are mapped from a file too: one at a time is in memory.
-    columns = [
+    found = [
         buckets.bucket_column(band[compared], stopped[at == position], most, folder)
         for position, band in enumerate(values)
     ]
-    capped = buckets.capped(columns, limits.max_per_bucket)
+    if sketch.varies:
+        tokens = _tokens_of(columns, compared, reading.compared.scheme)
+        column = buckets.bucket_column(tokens.hashes, stopped, most, folder)
+        owners = np.repeat(np.arange(compared.size, dtype=np.uint32), tokens.counts)
+        found = [buckets.Column(owners[column.rows], column.first)]
+    capped = buckets.capped(found, limits.max_per_bucket)
     least = sketch.least(limits, len(values))
-    recall = None if stopped.size or capped.buckets else sketch.recall(limits, len(values), least)
+    recall = sketch.recall(limits, len(values), least)
+    if stopped.size or capped.buckets:
+        recall = None
+    elif recall is None:
+        recall = 1.0
 
     def blocks_of_bands() -> Iterator[Block]:
         pairs = max(1, reading.memory // _BYTES_A_PAIR)
-        for rows in buckets.blocks_of_rows(columns, compared.size, limits.max_per_bucket, pairs):
-            left, right = buckets.earlier_pairs(columns, rows, limits.max_per_bucket)
+        for rows in buckets.blocks_of_rows(found, compared.size, limits.max_per_bucket, pairs):
+            left, right = buckets.earlier_pairs(found, rows, limits.max_per_bucket)
             if least > 1:
                 enough = buckets.shared_bands(values, compared[left], compared[right]) >= least
                 left, right = left[enough], right[enough]
             yield rows.stop, left, right
 
     return CandidatePairs(blocks_of_bands(), capped, recall)
+
+
+def _tokens_of(columns: ScanColumns, rows: I64, scheme: Scheme) -> Ragged:
+    """Return the tokens of rows whose number varies, from their texts. scheme: of one sketch."""
+    (own,) = scheme.sketches
+    starts = range(0, max(1, rows.size), _TEXTS_AT_ONCE)
+    texts = (columns.texts_of(rows[at : at + _TEXTS_AT_ONCE])() for at in starts)
+    return Ragged.joined(
+        [own.token_values(sketched(some, scheme).values[own.name]) for some in texts]
+    )
 
 
 def _near_fingerprints(

@@ -62,12 +62,14 @@ class Reading:
         """Return the least nearness of similar documents: a similarity, or a negative distance."""
         if self.sketch is not None and self.metric == "hamming":
             return -float(self.sketch.max_distance(limits))
+        if limits.cover is not None:
+            return limits.cover
         return limits.least_similarity
 
     @property
     def width(self) -> int:
-        """The number of values of a document."""
-        return 0 if self.sketch is None else self.sketch.width
+        """The number of values to keep of a document; none if it varies."""
+        return 0 if self.sketch is None or self.sketch.varies else self.sketch.width
 
     @property
     def dtype(self) -> type[np.unsignedinteger[Any]]:
@@ -108,6 +110,8 @@ def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) ->
     """
     sketch = meta.scheme.for_pairs(limits)
     tokens = Reading(meta, sketch, keep)
+    if sketch.varies:
+        return replace(tokens, sketching=meta.scheme.only(sketch))
     stored = recall_of_pairs(sketch, limits)
     if stored >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):
         return tokens

@@ -67,16 +67,16 @@ class SimilarPairs(Tabular):
         return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in self)
 
     def __iter__(self) -> Iterator[Pair]:
-        by_jaccard = self.metric == "jaccard"
+        by_distance = self.metric == "hamming"
         lower, upper = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
-        order = np.lexsort((upper, lower, -self.value if by_jaccard else self.value))
+        order = np.lexsort((upper, lower, self.value if by_distance else -self.value))
         equal = self.first[self.left] == self.first[self.right]
         # In parts, since Python's own numbers take much more memory.
         for start in range(0, order.size, _AT_ONCE):
             rows = order[start : start + _AT_ONCE]
             columns = (column[rows].tolist() for column in (lower, upper, self.value, equal))
             for left, right, value, same in zip(*columns, strict=True):
-                similarity, distance = (value, None) if by_jaccard else (None, int(value))
+                similarity, distance = (None, int(value)) if by_distance else (value, None)
                 yield Pair(self.ids[left], self.ids[right], similarity, distance, same)
 
     @property
@@ -114,8 +114,8 @@ def pairs_among(
     workers: number of processes that verify; more than one requires texts that were read.
     """
     texts = classes_of(columns.digests, columns.filled)
-    candidates = candidates_of(reading, columns.values, texts.compared, limits, folder)
-    nearness = nearness_of(reading, columns, texts.compared)
+    candidates = candidates_of(reading, columns, texts.compared, limits, folder)
+    nearness = nearness_of(reading, columns, texts.compared, limits)
     nothing = np.empty(0, np.int64)
     parts = [(nothing, nothing, np.empty(0))]
     for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
@@ -126,7 +126,7 @@ def pairs_among(
     left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     first = texts.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
-    equal = 1.0 if reading.metric == "jaccard" else 0.0
+    equal = 0.0 if reading.metric == "hamming" else 1.0
     return SimilarPairs(
         columns.ids,
         np.concatenate([texts.rows[left], first[copies]]),

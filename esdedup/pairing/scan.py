@@ -498,7 +498,7 @@ def sketched(
     """Return documents with the tokens of their texts."""
     sketches = sketch(texts, reading.compared.scheme)
     values = np.zeros((len(texts), 0), np.uint64)
-    if reading.sketch is not None:
+    if reading.sketch is not None and reading.width:
         values = sketches.values[reading.sketch.name]
     digests, kept = digest_words(sketches.digests), Strings.of(texts)
     values = values.astype(reading.dtype)

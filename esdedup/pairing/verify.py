@@ -12,10 +12,12 @@ from esdedup.pairing.candidates import Block, prints_of
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.scan import FolderTexts, ScanColumns, TextsOf
 from esdedup.pairing.union_find import join, singletons
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import shingle_sets
+from esdedup.sketch.sketch import hashed_words, shingle_sets
 from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, run_starts
 from esdedup.text.jaccard import hamming, jaccard
+from esdedup.text.passages import covers
 
 _SHINGLES_A_BLOCK = 4_000_000
 _MOST_DOCUMENTS = 20_000
@@ -34,6 +36,7 @@ class _Task:
     left: I64
     right: I64
     scheme: Scheme
+    passage: int
 
 
 Verified = tuple[int, I64, I64, F64]
@@ -56,13 +59,17 @@ class ByFingerprints:
 
 
 class ByTexts:
-    """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone."""
+    """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone.
 
-    def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64, memory: int) -> None:
+    passage: minimum words of a passage, to compare by the larger share of either text in passages.
+    """
+
+    def __init__(self, reading: Reading, texts_of: TextsOf, compared: I64, passage: int) -> None:
         self._texts_of = texts_of
-        self._scheme = scheme
+        self._scheme = reading.compared.scheme
         self._compared = compared
-        self._memory = memory
+        self._memory = reading.memory
+        self._passage = passage
         self._shingles = 0
         self._documents = 0
 
@@ -115,7 +122,7 @@ class ByTexts:
                 read, a, b = _renumbered(one[block], other[block])
                 firsts = range(0, read.size, _FETCHED_AT_ONCE)
                 texts = [texts_at(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
-                yield some.start + block, _Task(texts, a, b, self._scheme)
+                yield some.start + block, _Task(texts, a, b, self._scheme, self._passage)
                 order = order[block.size :]
 
     def _held_at_once(self, left: I64, right: I64) -> Iterator[slice]:
@@ -145,6 +152,12 @@ class ByTexts:
 
 def _verified(task: _Task) -> tuple[F64, int, int]:
     """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
+    if task.passage:
+        words = Ragged.joined([hashed_words(read(), task.scheme)[1] for read in task.texts])
+        sides = task.left, task.right
+        shared = covers(words, task.left, words, task.right, task.passage)
+        shares = shared / np.maximum([words.counts[rows] for rows in sides], 1)
+        return shares.max(axis=0), len(words), words.hashes.size
     sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
     return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
 
@@ -165,8 +178,12 @@ def _fitting(left: I64, right: I64, most: int) -> int:
     return max(1, int(np.searchsorted(touched, most, "right")))
 
 
-def nearness_of(reading: Reading, columns: ScanColumns, compared: I64) -> ByFingerprints | ByTexts:
+def nearness_of(
+    reading: Reading, columns: ScanColumns, compared: I64, limits: Limits
+) -> ByFingerprints | ByTexts:
     """Return the nearness of pairs of positions among the compared rows."""
     if reading.metric == "hamming":
         return ByFingerprints(prints_of(columns.values, compared))
-    return ByTexts(columns.texts_of, reading.compared.scheme, compared, reading.memory)
+    shortest = 0 if reading.sketch is None else reading.sketch.passage
+    passage = shortest and (limits.words or shortest)
+    return ByTexts(reading, columns.texts_of, compared, passage)

@@ -11,11 +11,9 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import hashed_words
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64, U64, blocks, offsets_of
+from esdedup.text.arrays import I64, U64
 from esdedup.text.highlight import placed
-from esdedup.text.passages import covered, shared_runs
-
-_WORDS_AT_ONCE = 1 << 17
+from esdedup.text.passages import covers, shared_runs
 
 
 def covered_matches(
@@ -34,13 +32,9 @@ def covered_matches(
     owners = np.repeat(np.arange(len(texts)), [len(some.documents) for some in candidates])
     _, own = hashed_words(texts, meta.scheme)
     _, theirs = hashed_words([_text_of(each, meta) for each in documents], meta.scheme)
-    sizes = np.stack([own.counts[owners], theirs.counts])
-    least, words = limits.words or level.passage, np.empty_like(sizes)
-    for block in blocks(sizes.sum(axis=0), _WORDS_AT_ONCE):
-        sides = own.of(owners[block]), theirs.slice(block.start, block.stop)
-        for at, (side, mask) in enumerate(zip(sides, covered(*sides, least), strict=True)):
-            words[at, block] = np.diff(offsets_of(mask)[side.offsets])
-    shares = words / np.maximum(sizes, 1)
+    least = limits.words or level.passage
+    words = covers(own, owners, theirs, np.arange(owners.size), least)
+    shares = words / np.maximum([own.counts[owners], theirs.counts], 1)
     matches: list[list[Match]] = [[] for _ in texts]
     for row in np.flatnonzero(words[0] * (shares.max(axis=0) >= (limits.cover or 0.0))).tolist():
         each, cover = documents[row], Cover(int(words[0, row]), *shares[:, row].tolist())

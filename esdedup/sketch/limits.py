@@ -59,14 +59,12 @@ class Limits:
     cover: float | None = setting(
         None,
         "Minimum share in passages, 0 to 1, for a sketch of these.",
-        use="query",
         rare=True,
-        show_default="any",
+        show_default="any; of pairs and groups the threshold's",
     )
     words: int | None = setting(
         None,
         "Minimum number of words of a passage.",
-        use="query",
         rare=True,
         show_default="the shortest that is always found",
     )

@@ -9,9 +9,21 @@ A text of fewer words than a run has one run of all of them, so that equal short
 
 import numpy as np
 
-from esdedup.text.arrays import I64, U64, Mask, Ragged, offsets_of, ranges, run_starts, spanned
+from esdedup.text.arrays import (
+    I64,
+    U64,
+    Mask,
+    Ragged,
+    blocks,
+    offsets_of,
+    ranges,
+    run_starts,
+    spanned,
+)
 from esdedup.text.hashing import PRIME64_1
 from esdedup.text.shingles import distinct, shingle
+
+_WORDS_AT_ONCE = 1 << 17
 
 
 def winnow(words: Ragged, run: int, window: int, bits: int = 64) -> Ragged:
@@ -75,6 +87,19 @@ def covered(left: Ragged, right: Ragged, least: int) -> tuple[Mask, Mask]:
         lengths = np.repeat(np.minimum(words.counts, least), each.counts)[shared]
         found.append(spanned(first, first + lengths, words.hashes.size))
     return found[0], found[1]
+
+
+def covers(left: Ragged, i: I64, right: Ragged, j: I64, least: int) -> I64:
+    """Return how many words of pairs of texts `covered` marks: of the left and of the right ones.
+
+    i, j: rows of left and right, shape (pairs,). Shape (2, pairs).
+    """
+    found = np.empty((2, i.size), np.int64)
+    for block in blocks(left.counts[i] + right.counts[j], _WORDS_AT_ONCE):
+        sides = left.of(i[block]), right.of(j[block])
+        for at, (side, marked) in enumerate(zip(sides, covered(*sides, least), strict=True)):
+            found[at, block] = np.diff(offsets_of(marked)[side.offsets])
+    return found
 
 
 def _shared(own: U64, other: U64) -> Mask:

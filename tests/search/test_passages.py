@@ -1,5 +1,6 @@
 """Documents that share passages with a text, in all stores."""
 
+import itertools
 import json
 import random
 import re
@@ -249,8 +250,9 @@ def test_limits_of_another_measure(limits: dict[str, Any], message: str) -> None
         index.create()
         with pytest.raises(esdedup.UsageError, match=re.escape(message)):
             index.similar("a text", **limits)
-        with pytest.raises(esdedup.UsageError, match="finds passages of a query only"):
-            index.pairs(sketch="passages")
+        policy = esdedup.DuplicatePolicy("skip", sketch="passages")
+        with pytest.raises(esdedup.UsageError, match="not found by 'passages'"):
+            index.add([{"id": "1", "text": "a text"}], on_duplicate=policy)
 
 
 def test_commands_list_passages(folder: Path) -> None:
@@ -284,3 +286,95 @@ def test_commands_list_passages(folder: Path) -> None:
     assert re.search(r"40 │ +0\.10 │ +0\.40 │ p040 │ " + ARTICLE[130], shown), shown
     wrong = run_command(*asked, "-t", "0.8")
     assert (wrong.status, "compares by shared passages: use --cover" in wrong.err) == (2, True)
+
+
+def shares(texts: dict[str, str], words: int = 12) -> dict[tuple[str, str], float]:
+    """Return the larger share of either text of each pair that is in passages."""
+    hashed = tokenise([*texts.values()], Shingling(), 1)
+    own = dict(zip(texts, (each.tolist() for each in hashed), strict=True))
+    found = {}
+    for left, right in itertools.combinations(sorted(texts), 2):
+        runs = longest_runs(own[left], own[right], words)
+        sides = [{at for run in runs for at in range(run[k], run[k] + run[2])} for k in (0, 1)]
+        counts = zip(sides, (own[left], own[right]), strict=True)
+        found[left, right] = max(len(side) / max(1, len(text)) for side, text in counts)
+    return {ids: share for ids, share in found.items() if share}
+
+
+def nested(seed: int) -> dict[str, str]:
+    """Return texts of which some hold parts of others."""
+    draw, words = random.Random(seed), prose(seed, 500)
+    found = {}
+    for at in range(60):
+        first, size = draw.randrange(400), draw.randrange(1, 100)
+        own = prose(1_000 * seed + at, draw.choice((0, 3, 40)))
+        found[f"n{at:02}"] = " ".join([*words[first : first + size], *own])
+    return found
+
+
+@pytest.mark.on_every_server
+def test_pairs_and_groups_by_containment(index: esdedup.Index) -> None:
+    texts = nested(1)
+    index.add({"id": id, "text": text} for id, text in texts.items())
+    exact = shares(texts)
+    for cover in (0.05, 0.8, 1.0):
+        pairs = index.pairs(sketch="passages", cover=cover)
+        found = {(pair.left, pair.right): pair.similarity for pair in pairs}
+        assert found == {ids: share for ids, share in exact.items() if share >= cover}
+        assert (pairs.recall, str(pairs.basis)) == (1.0, "texts")
+    assert len(index.pairs(sketch="passages")) == sum(share >= 0.5 for share in exact.values())
+    longer = index.pairs(sketch="passages", cover=0.05, words=30)
+    assert {(pair.left, pair.right) for pair in longer} == {
+        ids for ids, share in shares(texts, 30).items() if share >= 0.05
+    }
+    groups = index.groups(sketch="passages")
+    assert groups.duplicates > 10
+    for group in groups:
+        for member in group.members:
+            assert len(texts[member.id].split()) <= len(texts[group.representative].split())
+    leaders = index.groups(sketch="passages", method="leader")
+    for group in leaders:
+        for member in group.members:
+            ids = tuple(sorted((group.representative, member.id)))
+            assert member.similarity == exact[ids] >= 0.8  # type: ignore[index]
+    assert index.groups(sketch="passages", keep="first").duplicates == groups.duplicates
+    removed = index.dedup("delete", sketch="passages", method="leader", apply=True, log="-").report
+    assert removed is not None
+    assert removed.done == leaders.duplicates
+
+
+def test_pairs_of_files_and_of_texts(folder: Path) -> None:
+    texts = nested(2)
+    exact = {ids: share for ids, share in shares(texts).items() if share >= 0.7}
+    write_lines(folder / "texts.jsonl", [{"id": id, "text": text} for id, text in texts.items()])
+    (folder / "scheme.json").write_text(json.dumps(SCHEME.to_json()))
+    of = ["--scheme", "scheme.json", "--sketch", "passages", "--cover", "0.7"]
+    pairs = run_command("pairs", "texts.jsonl", *of, "--workers", "2").json
+    assert {(each["left"], each["right"]): each["similarity"] for each in pairs} == exact
+    alone = Scheme([Passages()])
+    numbers = [*texts]
+    in_memory = esdedup.pairs([*texts.values()], scheme=alone, cover=0.7)
+    assert {
+        tuple(sorted((numbers[int(each.left)], numbers[int(each.right)]))): each.similarity
+        for each in in_memory
+    } == exact
+    done = run_command("dedup", "texts.jsonl", *of, "--method", "leader", "--output", "out")
+    assert done.status == 0, done.err
+    kept = {
+        json.loads(each)["id"] for each in (folder / "out/texts.jsonl").read_text().splitlines()
+    }
+    assert 0 < len(texts) - len(kept) < len(texts)
+    assert not [ids for ids in exact if kept.issuperset(ids)]
+
+
+def test_stopped_tokens_and_full_buckets_of_pairs() -> None:
+    texts = {f"d{at}": holding(at + 2_000, 0, 40) for at in range(8)}
+    with esdedup.open(":memory:", scheme=SCHEME) as index:
+        index.add({"id": id, "text": text} for id, text in texts.items())
+        assert len(index.pairs(sketch="passages", cover=0.3)) == 28
+        capped = index.pairs(sketch="passages", cover=0.3, max_per_bucket=2)
+        assert (len(capped) < 28, capped.recall) == (True, None)
+        hot = index.hot_buckets(sketches=["passages"], over=2).buckets
+        index.stop([each.token for each in hot])
+        stopped = index.pairs(sketch="passages", cover=0.3)
+        assert (len(stopped), stopped.recall) == (0, None)

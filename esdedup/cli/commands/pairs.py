@@ -46,7 +46,7 @@ def pairs_command(
         if found.copies:
             having = count(found.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")
-        measure = "similarity" if found.metric == "jaccard" else "distance"
+        measure = "distance" if found.metric == "hamming" else "similarity"
         if results.output is not None:
             results.write(found)
             counts = {"documents": len(found.ids), "pairs": len(found)}

@@ -63,11 +63,6 @@ class Passages(Sketch):
     def query(self, block: Block, limits: Limits) -> tuple[Ragged, None]:
         return self.values(block), None
 
-    def check_pairs(self, limits: Limits) -> None:
-        raise UsageError(
-            f"the sketch {self.name!r} finds passages of a query only; use another sketch"
-        )
-
     def describe(self) -> str:
         return (
             f"the smallest hash of {self.window} successive runs of {self.words} words; passages of"
