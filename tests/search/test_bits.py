@@ -185,3 +185,34 @@ def test_fingerprints_are_added_to_an_index_in_use(place: Place, folder: Path) -
         (action,) = esdedup.enrich([{"_source": {"phash": "6"}}], index=index)
         assert "esdedup" not in action["_source"]
         assert near(index.similar("5", distance=0)) == {"near01": 0}
+
+
+@pytest.mark.on_every_server
+@clusters
+def test_texts_passages_and_fingerprints_by_one_attach(place: Place, folder: Path) -> None:
+    url, name, passage = str(place.target), place.index, words(1, 20)
+    call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
+    sources = {
+        "a": {"body": f"{words(2, 60)} {passage}", "image": {"phash": "c3d1a5b4978e6d2f"}},
+        "quotes": {"body": f"{passage} {words(3, 60)}", "image": {"phash": "0" * 16}},
+        "same": {"body": f"{words(2, 60)} {words(4, 2)}", "image": {"phash": "f" * 16}},
+        "resized": {"body": words(5, 30), "image": {"phash": "c3d1a5b4978e6d2e"}},
+    }
+    fill(url, name, sources)
+    at = ("--index", name)
+    options = ("--text-field", "body", "--passages", "--bits", "image.phash:64")
+    assert esdedup_command(url, "attach", *at, *options).status == 0
+    assert esdedup_command(url, "backfill", *at).json[0]["written"] == 4
+    assert esdedup_command(url, "check", *at).status == 0
+    found = {
+        sketch: [
+            match["id"]
+            for match in esdedup_command(
+                url, "similar", *at, "--id", "a", "--sketch", sketch
+            ).json[0]["matches"]
+        ]
+        for sketch in ("minhash", "passages", "phash")
+    }  # fmt: skip
+    assert found == {
+        "minhash": ["same"], "passages": ["same", "quotes"], "phash": ["resized"],
+    }  # fmt: skip
