@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from esdedup import UsageError
@@ -18,8 +17,7 @@ from esdedup.records.files import (
     Format,
     Record,
     check_file,
-    chunks_in,
-    chunks_of_files,
+    chunks_of,
 )
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
@@ -83,17 +81,7 @@ class FileOptions(options.SchemeOptions):
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
-        if self.format == "file":
-            chunks = chunks_of_files(files, advance, self.encoding)
-        else:
-            read = partial(
-                chunks_in,
-                format=self.format,
-                on_bytes=advance,
-                encoding=self.encoding,
-                columns=columns,
-            )
-            chunks = itertools.chain.from_iterable(map(read, files))
+        chunks = chunks_of(files, self.format, advance, self.encoding, columns)
         return checked(chunks, text_fields, self.id_field)
 
 

@@ -33,11 +33,13 @@ class Shards:
     """
 
     arguments: Sequence[str]
-    files: Sequence[str]
-    others: Sequence[str]
+    files: list[str]
+    others: list[str]
     out: str | None
     format: Format | None
     encoding: str | None
+    text_fields: Sequence[str]
+    id_field: str | None
 
     def __post_init__(self) -> None:
         if STDIN in [*self.files, *self.others]:
@@ -76,8 +78,9 @@ class Shards:
     def job(self) -> dict[str, object]:
         """The parameters that a run resumes by."""
         states = {f"state of {path}": found for path, found in self.stamps.items()}
-        how = {"format": self.format, "encoding": self.encoding, "output": self.out}
-        return {**how, **states, "list of files": digest_of([*self.files])}
+        names = ("format", "encoding", "text_fields", "id_field")
+        how = {name.replace("_", " "): getattr(self, name) for name in names}
+        return {**how, "output": self.out, **states, "list of files": digest_of(self.files)}
 
     def check_absent(self) -> None:
         """Raise UsageError if the file or folder to write exists. An empty folder may."""

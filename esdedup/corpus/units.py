@@ -92,12 +92,13 @@ class RepeatedUnits:
 
 
 def shares_without_repeated(
-    repeated: RepeatedUnits, shards: Shards, text_field: str, dead_letter: DeadLetter
+    repeated: RepeatedUnits, shards: Shards, dead_letter: DeadLetter
 ) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
     """Yield of each file what `KeptRecords` has after its path.
 
     Raises UsageError for CSV, TSV and JSON arrays, InputError if a file can't be read.
     """
+    text_field = shards.text_fields[0]
     for path in shards.files:
         if (kind := shards.format or format_of(path)) in ("csv", "tsv"):
             raise UsageError(f"{path}: --unit requires JSON lines, text or tables, not {kind}")

@@ -176,7 +176,7 @@ def chunks_in(
         yield from chunked(records, CHUNK_BYTES, names)
         return
     if kind == "file":
-        yield from chunks_of_files([path], on_bytes, encoding)
+        yield from chunks_of([path], kind, on_bytes, encoding)
         return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
@@ -187,18 +187,24 @@ def chunks_in(
             yield chunk
 
 
-def chunks_of_files(
+def chunks_of(
     paths: Iterable[str],
+    format: Format | None = None,
     on_bytes: Callable[[int], None] | None = None,
     encoding: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[Chunk]:
-    """Yield files as one record each, small ones in one chunk, as `chunks_in` does."""
+    """Yield the records of files in chunks, as `chunks_in` does, small files in one chunk."""
 
     def size(path: str) -> int:
         # Standard input has no size, and a file that `_read_files` rejects may have none.
         found = look_up(path)
         return found.size or 0 if found else 0
 
+    if format != "file":
+        for path in paths:
+            yield from chunks_in(path, format, on_bytes, encoding, columns)
+        return
     for some in grouped(paths, size, CHUNK_BYTES, BATCH_DOCUMENTS):
         if on_bytes is not None:
             on_bytes(sum(map(size, some)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -51,7 +51,6 @@ class _Tasks:
 
     shards: Shards
     reading: Reading
-    id_field: str | None
 
     @property
     def files(self) -> Sequence[str]:
@@ -65,15 +64,15 @@ class _Tasks:
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
-        columns = [*self.reading.meta.text_fields, self.id_field or "id"]
-        columns += self.reading.keep.paths([])
+        id_field = self.shards.id_field
+        columns = [*self.shards.text_fields, id_field or "id", *self.reading.keep.paths([])]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
                 first = bytes([number >= len(self.shards.others)])
                 how = self.shards.format, None, self.shards.encoding, columns
                 for chunk in chunks_in(self.files[number], *how):
-                    found = read_chunk(self.reading, self.id_field, chunk)
+                    found = read_chunk(self.reading, id_field, chunk)
                     yield from sketched_records(found, self.reading.keep, number, first)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -130,11 +129,11 @@ def dedup(
     inputs, others = [*map(_absolute, inputs)], [*map(_absolute, against)]
     files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
     out = out if out is None else _absolute(out).rstrip("/")
-    shards = Shards(inputs, files, others, out, format, encoding)
-    tasks, name = _Tasks(shards, reading, id_field), None
+    shards = Shards(inputs, files, others, out, format, encoding, texts, id_field)
+    tasks, name = _Tasks(shards, reading), None
     if out is not None:
         folder, _, last = out.rpartition("/")
-        job = [grouping.to_json(), reading.meta.scheme.id, texts, id_field, others, shards.job]
+        job = [grouping.to_json(), reading.meta.scheme.id, others, shards.job]
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
     with _naming(), JobTables.of(spark, work and _address(work), "removed", name) as tables:
@@ -142,7 +141,7 @@ def dedup(
             shards.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
         documents, is_own = in_precedence(read, reading.keep, tables), F.col("file") >= len(others)
-        first = _first(documents.table.where(is_own).agg(F.min("number")))[0]
+        ((first,),) = documents.table.where(is_own).agg(F.min("number")).collect()
         first = _NEVER if first is None else first
         members, found = members_of(documents, reading, grouping, tables, first)
         members = tables.kept("grouped", members)
@@ -161,8 +160,8 @@ def dedup(
             reason, raw = json.loads(written)
             dead_letter(BadRecord(name_of(tasks.files[file]), line, raw, reason))
         sums = [F.sum(F.col(each) * is_own.cast("int")).alias(each) for each in by_file.columns[3:]]
-        total = _first(by_file.agg(F.sum("failed").alias("failed"), *sums)).asDict()
-        counts: dict[str, Any] = {name: value or 0 for name, value in total.items()}
+        (total,) = by_file.agg(F.sum("failed").alias("failed"), *sums).collect()
+        counts: dict[str, Any] = {name: value or 0 for name, value in total.asDict().items()}
         earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
         report = CorpusReport(
             documents=counts["kept"] + counts["removed"],
@@ -199,12 +198,6 @@ def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> D
         removed = removed.join(named.select(F.col("number").alias(key), *columns), key)
     removed = removed.withColumn("distance", F.lit(None).cast("bigint"))
     return removed.sort("at", "line").select(*Removed.columns)
-
-
-def _first(table: DataFrame) -> Row:
-    row = table.first()
-    assert row is not None
-    return row
 
 
 def _absolute(path: str) -> str:

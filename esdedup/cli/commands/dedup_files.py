@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from glob import glob
 from itertools import chain
 from pathlib import Path, PurePath
@@ -43,25 +44,17 @@ class CorpusOptions:
         " repeated.",
         metavar="FILES",
     )
-    update: bool = setting(
-        False, "Add the documents that stay to the index of --against.", rare=True
-    )
+    update: bool = setting(False, "Add what stays to the index of --against.", rare=True)
     removed: str | None = setting(
         None,
-        "List of the removed documents: .jsonl, .jsonl.zst, .parquet or .arrow.",
+        "List of what is removed: .jsonl, .jsonl.zst, .parquet or .arrow.",
         rare=True,
         show_default="OUTPUT/_removed.jsonl.zst",
     )
-    work: str | None = setting(
-        None, "Folder to resume from.", rare=True, show_default="OUTPUT.work"
-    )
-    unit: Unit | None = setting(
-        None, "Remove repeated paragraphs or lines inside documents instead.", rare=True
-    )
+    work: str | None = options.work(show_default="OUTPUT.work")
+    unit: Unit | None = setting(None, "Remove repeated paragraphs or lines instead.", rare=True)
     min_words: int = setting(1, "With --unit, keep shorter units.", min=1, rare=True)
-    engine: Engine = setting(
-        "local", "spark: the tasks of a cluster read, compare and write the files.", rare=True
-    )
+    engine: Engine = setting("local", "spark: a cluster does the work.", rare=True)
     dry_run: bool = options.dry_run()
     max_memory: int | None = setting(
         None,
@@ -91,6 +84,8 @@ def dedup_files(
     files = of.named(arguments)
     scheme, text_field = of.wanted(grouping.limits.distance)
     text_fields = text_field or ["text"]
+    how: dict[str, Any] = {n: getattr(of, n) for n in ("format", "encoding", "id_field")}
+    shards_of = partial(Shards, arguments, files, out=out, text_fields=text_fields, **how)
     with dead_letters(of.dead_letter, "dedup") as letters, ExitStack() as opened:
         more: dict[str, Any] = {"output": out}
         report: CorpusReport | UnitReport
@@ -99,8 +94,7 @@ def dedup_files(
             options.refuse(
                 [*refused, "id_field", "exact", "threshold"], "can't be combined with --unit"
             )
-            shards = Shards(arguments, files, [], out, of.format, of.encoding)
-            report = _without_units(shards, of, corpus, text_fields, letters)
+            report = _without_units(shards_of(others=[]), of, corpus, letters)
             more["memory"] = 16 * report.different
         elif corpus.engine == "spark":
             from esdedup.spark import dedup
@@ -112,24 +106,12 @@ def dedup_files(
                 raise UsageError(f"--against {index}: --engine spark compares with files only")
             # Checks the names of the fields.
             of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
-            report = dedup(
-                None,
-                arguments,
-                out,
-                against=others,
-                format=of.format,
-                encoding=of.encoding,
-                text_field=text_fields,
-                id_field=of.id_field,
-                scheme=scheme,
-                work=corpus.work,
-                dead_letter=letters,
-                grouping=grouping,
-            )
+            how |= {"text_field": text_fields, "scheme": scheme, "work": corpus.work}
+            how |= {"against": others, "dead_letter": letters, "grouping": grouping}
+            report = dedup(None, arguments, out, **how)
         else:
             others, indices = _against(corpus, of, target, opened)
-            shards = Shards(arguments, files, others, out, of.format, of.encoding)
-            reading = reading_of(grouping, scheme, text_fields)
+            reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
             report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
     if isinstance(report, CorpusReport):
         output.warn_after(report.recall, report.capped, grouping.limits)
@@ -151,11 +133,11 @@ def _without_documents(
     """Write files again without the documents that duplicate others."""
     if corpus.update and len(indices) != 1:
         raise UsageError("--update requires one index in --against")
-    files, others, text_fields = [*shards.files], [*shards.others], [*reading.meta.text_fields]
+    files, others, text_fields = shards.files, shards.others, reading.meta.text_fields
     scheme = reading.meta.scheme.id
     job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
     total = total_bytes(others + files)
-    with _working(shards, corpus, text_fields, job, "Sketching", total) as (folder, progress):
+    with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
         columns = grouping.keep.paths([])
         from_files = (
             of.chunks(some, text_fields, progress.advance, columns)
@@ -201,23 +183,22 @@ def _without_units(
     shards: Shards,
     of: FileOptions,
     corpus: CorpusOptions,
-    text_fields: list[str],
     letters: DeadLetterFile,
 ) -> UnitReport:
     """Write files again without the paragraphs or lines that came before."""
-    if len(text_fields) > 1:
+    if len(shards.text_fields) > 1:
         raise UsageError("--unit requires one --text-field")
     # Checks the name of the field.
-    of.chunks([*shards.files], text_fields, lambda _: None)
+    of.chunks(shards.files, shards.text_fields, lambda _: None)
     if len({*shards.targets}) < len(shards.targets) or shards.out == STDIN:
         raise UsageError("--unit requires a folder to write to")
     assert corpus.unit is not None
     repeated = RepeatedUnits(corpus.unit, corpus.min_words)
     job = {"unit": [corpus.unit, corpus.min_words]}
-    with _working(shards, corpus, text_fields, job, "Writing", None) as (folder, progress):
+    with _working(shards, corpus, job, "Writing", None) as (folder, progress):
         # After a kill, all files are read again, and the missing ones written.
         folder.save_state({"report": None})
-        shares = shares_without_repeated(repeated, shards, text_fields[0], letters)
+        shares = shares_without_repeated(repeated, shards, letters)
         for _ in shares if shards.out is None else shards.write(shares):
             progress.show(repeated.report.documents)
         shards.copy_about()
@@ -250,32 +231,23 @@ def _against(
 
 @contextmanager
 def _working(
-    shards: Shards,
-    corpus: CorpusOptions,
-    text_fields: list[str],
-    job: dict[str, Any],
-    title: str,
-    total: int | None,
+    shards: Shards, corpus: CorpusOptions, job: dict[str, Any], title: str, total: int | None
 ) -> Iterator[tuple[WorkFolder, output.Progress]]:
     """Open the folder of a run that is new, or was killed; remove it when the run is complete.
 
     The folder of a run to standard output, or without output, is not kept.
     """
-    out = shards.out
+    out = shards.out or STDIN
     # The folder for an address is on this machine.
-    name = PurePath(out or "").name if is_address(out or "") else (out or "").rstrip("/")
-    is_kept = corpus.work is not None or out not in (None, STDIN)
-    place = (
-        WorkFolder.at(Path(corpus.work or f"{name}.work")) if is_kept else WorkFolder.temporary()
-    )
+    name = corpus.work or f"{PurePath(out).name if is_address(out) else out.rstrip('/')}.work"
+    is_kept = corpus.work is not None or out != STDIN
+    place = WorkFolder.at(Path(name)) if is_kept else WorkFolder.temporary()
     with place as folder, output.Progress(title, total) as progress:
         has_decided = "report" in (folder.state() or {})
         if not has_decided:
             shards.check_absent()
         try:
-            folder.claim(
-                {**job, "text fields": text_fields, **shards.job}, 0, again=not has_decided
-            )
+            folder.claim({**job, **shards.job}, 0, again=not has_decided)
             yield folder, progress
         except (UsageError, InputError):
             # The same command can't complete this.
@@ -297,9 +269,10 @@ def _show(
     values = asdict(report)
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
     more |= {name: value for name, value in values.items() if name not in counts}
-    output.print_counts(counts, as_json, title=title, more=more)
     if as_json or isinstance(report, UnitReport):
+        output.print_counts(counts, as_json, more=more)
         return
+    output.print_counts(counts, as_json, title=title)
     rows = [
         (f"{each['documents']:,}", f"{each['file']}:{each['line']}", each["id"])
         for each in report.largest
