@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -261,15 +261,10 @@ def _columns(
 ) -> ScanColumns:
     documents = (Document(str(row), source) for row, source in enumerate(sources))
     keys = reading.keep.keys(documents, reading.meta.text_fields)
-    part = sketched(Strings.of([]), texts, reading, keys)
     order = reading.keep.order(np.arange(len(texts)), keys)
-
-    def texts_of(rows: I64) -> Callable[[], list[str]]:
-        return lambda: [texts[row] for row in order[rows].tolist()]
-
-    return ScanColumns(
-        Numbers(order), part.digests[order], part.filled[order], part.values[order].T, texts_of
-    )
+    texts = [texts[row] for row in order.tolist()]
+    part = sketched(Strings.of([]), texts, reading)
+    return replace(ScanColumns.of(part, texts), ids=Numbers(order))
 
 
 def _groups(columns: ScanColumns, reading: Reading, grouping: Grouping) -> Groups:

@@ -64,8 +64,8 @@ class _Tasks:
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
-        id_field = self.shards.id_field
-        columns = [*self.shards.text_fields, id_field or "id", *self.reading.keep.paths([])]
+        id_field, texts = self.shards.id_field, self.reading.meta.text_fields
+        columns = [*texts, id_field or "id", *self.reading.keep.paths([])]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
