@@ -164,11 +164,9 @@ def _without_documents(
             done += records
             progress.step("Writing", done, total)
         shards.copy_about()
-        listed = None if out == STDIN else out.rstrip("/")
-        if listed is not None:
-            listed += ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
-        if (path := corpus.removed or listed) is not None:
-            write_table(path, found)
+        listed = ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
+        if corpus.removed is not None or out != STDIN:
+            write_table(corpus.removed or out.rstrip("/") + listed, found)
         if corpus.update:
             index = indices[0]
             written = [each for each in dict.fromkeys(shards.targets) if look_up(each)]
@@ -243,11 +241,10 @@ def _working(
     is_kept = corpus.work is not None or out != STDIN
     place = WorkFolder.at(Path(name)) if is_kept else WorkFolder.temporary()
     with place as folder, output.Progress(title, total) as progress:
-        has_decided = "report" in (folder.state() or {})
-        if not has_decided:
+        if not (has_results := "report" in (folder.state() or {})):
             shards.check_absent()
         try:
-            folder.claim({**job, **shards.job}, 0, again=not has_decided)
+            folder.claim({**job, **shards.job}, 0, again=not has_results)
             yield folder, progress
         except (UsageError, InputError):
             # The same command can't complete this.
