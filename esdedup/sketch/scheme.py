@@ -169,7 +169,8 @@ class Scheme:
         stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
         rows = [("scheme", self.id), ("text", f"{form}, {fold}; shingles {shingling}{stop}")]
         for each in self.sketches:
-            rows += [(each.name, each.describe()), *each.costs(documents)]
+            rows.append((each.name, f"{each.describe()}; {each.size_in_words}"))
+            rows += each.costs(documents)
         return rows
 
     def to_json(self) -> dict[str, Any]:

@@ -131,6 +131,11 @@ class Sketch(ABC):
         return 15.0
 
     @property
+    def size_in_words(self) -> str:
+        """The bytes of the tokens in an index of Elasticsearch, in words."""
+        return f"about {self.tokens * self.token_bytes:,.0f} bytes a document"
+
+    @property
     def width(self) -> int:
         """Number of values of a document."""
         return self.tokens

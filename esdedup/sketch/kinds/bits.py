@@ -76,6 +76,10 @@ class Bits(Segmented):
         return terms + _CANDIDATE * _DOCUMENTS * met
 
     @property
+    def token_bytes(self) -> float:
+        return 11.5 + 2.4 * (-(-self.bits // 6) - 3)
+
+    @property
     def reach(self) -> int:
         return self.distance
 

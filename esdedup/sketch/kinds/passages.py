@@ -53,6 +53,11 @@ class Passages(Sketch):
     def bits(self) -> int:
         return self.token_bits
 
+    @property
+    def size_in_words(self) -> str:
+        # Winnowing keeps a hash of 2 / (window + 1) of the runs.
+        return f"about {2 * self.token_bytes / (self.window + 1):.1f} bytes a word"
+
     def values(self, block: Block) -> Ragged:
         """Return the tokens of each text, in no position."""
         return winnow(block.words, self.words, self.window, self.token_bits)

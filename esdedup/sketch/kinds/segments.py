@@ -30,7 +30,6 @@ class Segmented(Sketch):
     """
 
     metric = "hamming"
-    token_bytes = 9.9
 
     size: int
     segments: int

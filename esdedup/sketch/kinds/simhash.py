@@ -48,6 +48,7 @@ class SimHash(Segmented):
     weighting: Weighting = "tf"
 
     kind = "simhash"
+    token_bytes = 9.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
