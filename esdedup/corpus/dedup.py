@@ -64,8 +64,7 @@ class Deduplicated:
     @cached_property
     def kept(self) -> Any:
         """Return the records that stay, in their order, as a list, a frame or a table, as given."""
-        every = np.arange(len(self.groups.ids))
-        return _taken(self.records, np.delete(every, self._rows))
+        return _taken(self.records, np.delete(np.arange(len(self.groups.ids)), self._rows))
 
     @cached_property
     def removed(self) -> Any:
@@ -75,12 +74,12 @@ class Deduplicated:
     @cached_property
     def duplicates(self) -> list[Duplicate]:
         """Return the removed records with their originals, in the order of the records."""
-        groups, found = self.groups, []
-        for row in groups.duplicate_rows.tolist():
-            each = groups.member(row)
-            original = int(groups.ids[int(groups.representative[row])])
-            found.append(Duplicate(int(each.id), original, each.similarity, each.distance))
-        return sorted(found)
+        groups, rows = self.groups, self.groups.duplicate_rows
+        originals = [int(groups.ids[row]) for row in groups.representative[rows].tolist()]
+        return sorted(
+            Duplicate(int(each.id), original, each.similarity, each.distance)
+            for each, original in zip(map(groups.member, rows.tolist()), originals, strict=True)
+        )
 
     def rethreshold(self, threshold: float) -> Deduplicated:
         """Return the result of a higher threshold, without sketching the texts again.
@@ -93,9 +92,9 @@ class Deduplicated:
             raise UsageError("rethreshold requires a threshold of similarity")
         least = self._least or grouping.limits.least_similarity
         if threshold < least:
+            compared = f"use at least {least}, at which the records were compared"
             raise UsageError(
-                f"threshold {threshold}: use at least {least}, at which the records were compared;"
-                " for a lower one, call dedup again"
+                f"threshold {threshold}: {compared}; for a lower one, call dedup again"
             )
         higher = replace(grouping, limits=replace(grouping.limits, threshold=threshold))
         groups = _groups(self._columns, self._reading, higher)
@@ -111,13 +110,11 @@ class Deduplicated:
         values = self.groups.value[self.groups.duplicate_rows]
         bounds = (0, values.max(initial=_BINS)) if by_distance else (values.min(initial=0.9), 1)
         counts, edges = np.histogram(values, _BINS, bounds)
-        most = max(1, counts.max())
-        bins = zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        width = 12 / max(1, counts.max())
         rows = "".join(
             f"<tr><td>{low:.2f} to {high:.2f}</td><td style='text-align:right'>{count:,}</td><td>"
-            f"<div style='background:#4878a8;height:0.8em;width:{12 * count / most:.1f}em'></div>"
-            "</td></tr>"
-            for count, low, high in bins
+            f"<div style='background:#4878a8;height:0.8em;width:{width * count:.1f}em'></div></td>"
+            for count, low, high in zip(counts, edges, edges[1:], strict=False)
         )
         measure = "distance" if by_distance else "similarity"
         head = f"<tr><th>{measure} to the original</th><th>removed</th><th></th></tr>"
@@ -229,8 +226,8 @@ def _values(column: Any) -> list[Any]:
     """Return the values of a column, None for missing ones."""
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
-    call = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
-    return [*(column if call is None else getattr(column, call)())]
+    call = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), "__iter__")
+    return [*getattr(column, call)()]
 
 
 def _taken(records: Any, rows: I64) -> Any:

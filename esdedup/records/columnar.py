@@ -125,12 +125,10 @@ def copy_rows(
                 writer = writer or written.enter_context(make(out, schema))
                 first, done = schema, 0
                 for part in parts:
-                    stay, done = kept[done : done + len(part)], done + len(part)
-                    before = done - len(part) + 1
-                    if new := [row for row in range(before, done + 1) if row in changed]:
-                        values, at = part[field].to_pylist(), schema.get_field_index(field)
-                        for row in new:
-                            values[row - before] = changed[row]
+                    stay, before, done = kept[done : done + len(part)], done, done + len(part)
+                    if changed:
+                        at, rows = schema.get_field_index(field), enumerate(part[field], before + 1)
+                        values = [changed.get(row, text.as_py()) for row, text in rows]
                         array = require_pyarrow().array(values, schema.field(at).type)
                         part = part.set_column(at, schema.field(at), array)
                     if stay.any() and stay.size == len(part):
@@ -159,10 +157,8 @@ def _row_groups(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
     if groups:
         group = opened.metadata.row_group(0)
         columns = [group.column(at) for at in range(group.num_columns)]
-        codecs = {
-            each.path_in_schema: each.compression.lower().replace("uncompressed", "none")
-            for each in columns
-        }
+        codecs = {each.path_in_schema: each.compression.lower() for each in columns}
+        codecs = {path: "none" if it == "uncompressed" else it for path, it in codecs.items()}
         packed = [each.path_in_schema for each in columns if each.has_dictionary_page]
         options = {"compression": codecs, "use_dictionary": packed}
     return map(opened.read_row_group, range(groups)), partial(parquet.ParquetWriter, **options)
