@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import Any
-
-import zstandard
+from pathlib import Path
 
 from esdedup import UsageError
 from esdedup.arguments import setting
 from esdedup.cli.output import check_page, json_line
 from esdedup.records.locations import is_address, written
+from esdedup.records.rewrite import packed
 from esdedup.tabular import Tabular, require_pyarrow
 
 
@@ -44,23 +42,15 @@ class ResultFile:
 
 def write_table(path: str, table: Tabular) -> None:
     """Write a table to a file as a whole, or not at all: .parquet, .arrow, .jsonl, .jsonl.zst."""
-    suffix = PurePath(path).suffix
     with written(path if is_address(path) else str(Path(path).resolve())) as file:
-        if suffix == ".zst":
-            with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed:
-                _write(packed, ".jsonl", table)
-        else:
-            _write(file, suffix, table)
-
-
-def _write(file: Any, ending: str, table: Tabular) -> None:
-    if ending == ".jsonl":
-        for row in table.table_rows():
-            line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
-            file.write(json_line(line).encode())
-        return
-    pa = require_pyarrow()
-    make = pa.parquet.ParquetWriter if ending == ".parquet" else pa.ipc.new_file
-    with make(file, table.arrow_schema()) as writer:
-        for batch in table.arrow_batches():
-            writer.write_batch(batch)
+        if path.endswith((".jsonl", ".zst", ".gz")):
+            with packed(file, path) as out:
+                for row in table.table_rows():
+                    line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
+                    out.write(json_line(line).encode())
+            return
+        pa = require_pyarrow()
+        make = pa.parquet.ParquetWriter if path.endswith(".parquet") else pa.ipc.new_file
+        with make(file, table.arrow_schema()) as writer:
+            for batch in table.arrow_batches():
+                writer.write_batch(batch)

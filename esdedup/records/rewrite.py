@@ -89,11 +89,11 @@ def rewrite(
             rows = [(each.path, each.kept) for each in sources]
             copy_rows(rows, kind, out, sources[0].field, sources[0].changed)
         else:
-            with _packed(out, _packing(target)) as packed:
+            with packed(out, target) as content:
                 if kind == "file":
-                    packed.write(sources[0].changed[1].encode(encoding or "utf-8"))
+                    content.write(sources[0].changed[1].encode(encoding or "utf-8"))
                 else:
-                    _copy_texts(sources, kind, encoding, packed)
+                    _copy_texts(sources, kind, encoding, content)
         check()
 
 
@@ -102,8 +102,9 @@ def _packing(path: str) -> str | None:
     return suffix if suffix in COMPRESSED else None
 
 
-def _packed(out: IO[bytes], packing: str | None) -> AbstractContextManager[Any]:
-    if packing == ".gz":
+def packed(out: IO[bytes], path: str) -> AbstractContextManager[Any]:
+    """Return what packs the content of a file as its ending requests."""
+    if (packing := _packing(path)) == ".gz":
         return gzip.GzipFile("", "wb", fileobj=out, mtime=0)
     if packing == ".zst":
         return zstandard.ZstdCompressor().stream_writer(out, closefd=False)

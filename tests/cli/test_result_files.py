@@ -74,14 +74,17 @@ def test_groups_are_those_that_dedup_prints(ending: str, metric: list[str]) -> N
 def test_the_file_is_replaced_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pairs.jsonl").write_text("before")
     Path("pairs.jsonl").chmod(0o640)
-    written = esdedup.cli.result_files._write
+    written, lines = esdedup.cli.result_files.json_line, 0
 
-    def fail(*arguments: Any) -> None:
-        written(*arguments)
-        raise OSError(28, "No space left on device")
+    def fail(row: dict[str, Any]) -> str:
+        nonlocal lines
+        lines += 1
+        if lines == 2:
+            raise OSError(28, "No space left on device")
+        return written(row)
 
     with monkeypatch.context() as patch:
-        patch.setattr(esdedup.cli.result_files, "_write", fail)
+        patch.setattr(esdedup.cli.result_files, "json_line", fail)
         ran = run_command("pairs", "rows.jsonl", "--output", "pairs.jsonl")
     assert ran.status == 1
     assert "No space left on device" in ran.err
