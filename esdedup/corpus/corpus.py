@@ -46,7 +46,7 @@ def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[
     UsageError for another type, and for limits that its sketch can't hold.
     """
     require_scheme(scheme)
-    scheme = scheme or Scheme().for_texts(grouping.limits)
+    scheme = scheme or Scheme.of_texts(grouping.limits)
     sketch = scheme.for_pairs(grouping.limits)
     meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
     chosen, keep = None if grouping.exact else sketch, grouping.of(sketch.metric).keep

@@ -93,6 +93,18 @@ class Scheme:
         more = others.pop("sketches", (SimHash(),))
         return Scheme((MinHash(permutations, bands, rows, token_bits), *more), **others)
 
+    @staticmethod
+    def of_texts(limits: Limits) -> Scheme:
+        """Return the scheme to compare texts with that have no tokens yet.
+
+        It has the sketch that the limits name, which may be that of any kind of texts. Raises
+        UsageError.
+        """
+        scheme, kind = Scheme(), KINDS.get(limits.sketch or "")
+        if kind is not None and not kind.reads_values and kind.kind not in scheme.names:
+            scheme = scheme.plus(kind())
+        return scheme.for_texts(limits)
+
     @functools.cached_property
     def id(self) -> str:
         """A short name of these parameters. Only equal schemes have equal ids."""

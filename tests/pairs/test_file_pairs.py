@@ -34,6 +34,7 @@ def documents(count: int) -> list[dict[str, Any]]:
         (["-t", "0.4"], "1"),
         (["-t", "0.4"], "3"),
         (["--sketch", "simhash", "-d", "9"], "1"),
+        (["--sketch", "passages", "--words", "8"], "1"),
         (["--max-per-bucket", "3"], "1"),
     ],
 )
@@ -49,7 +50,7 @@ def test_they_are_those_of_an_index(
     write_lines(Path("two.jsonl"), records[80:])
     write_lines(Path("empty.jsonl"), [])
     files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
-    assert run_command("index", *files).status == 0
+    assert run_command("index", *files, "--passages").status == 0
     indexed = run_command("pairs", "--json", *options)
     direct = run_command("pairs", *files, "--json", "--workers", workers, *options)
     assert direct.out == indexed.out

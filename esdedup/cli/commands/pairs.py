@@ -82,7 +82,7 @@ def _in_files(
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of.wanted(limits.distance)
-    scheme = scheme or Scheme().for_texts(limits)
+    scheme = scheme or Scheme.of_texts(limits)
     meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
     with dead_letters(of.dead_letter, "pairs") as letters, WorkFolder.temporary() as folder:
         with output.Progress("Sketching", total_bytes(files)) as progress:
