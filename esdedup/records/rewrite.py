@@ -169,17 +169,16 @@ def _with_text(line: str, field: str, text: str) -> str:
 def _begin(text: io.TextIOWrapper) -> tuple[str, bytes]:
     """Read the byte order mark of a text that was not read yet: return the codec after it, and it.
 
-    Without one, text is read as UTF-8, or in the byte order of this machine.
+    Without one, text is read as UTF-8, or in the byte order of nearly all machines.
     """
     name = codecs.lookup(text.encoding).name
+    marks = _MARKS.get(name, {name: b""})
     head = text.buffer.peek(4)  # type: ignore[attr-defined]
-    for codec, mark in _MARKS.get(name, {}).items():
+    for codec, mark in marks.items():
         if head.startswith(mark):
             text.buffer.read(len(mark))
             return codec, mark
-    if name in ("utf-16", "utf-32"):
-        return f"{name}-{sys.byteorder[0]}e", b""
-    return name.removesuffix("-sig"), b""
+    return next(iter(marks)), b""
 
 
 def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
@@ -187,34 +186,24 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
 
     Raises InputError if lines can't be read without those before them, as of UTF-7.
     """
-    newline, stream = "\n".encode(codec), cast(IO[bytes], text.buffer)
-    lines = stream if newline == b"\n" else _wide_lines(stream, newline)
+    newline, stream, line = "\n".encode(codec), cast(IO[bytes], text.buffer), bytearray()
     if codec == "utf-8":
-        yield from lines
+        yield from stream
         return
     decoder = codecs.getincrementaldecoder(codec)(text.errors or "strict")
     state = decoder.getstate()
-    for line in lines:
-        ends = line.endswith(newline)
-        if decoder.decode(line).count("\n") != ends or (ends and decoder.getstate() != state):
-            raise InputError(
-                f"{path}: its lines depend on each other in the encoding {text.encoding}: convert"
-                " it to UTF-8"
-            )
-        yield line
-
-
-def _wide_lines(stream: IO[bytes], newline: bytes) -> Iterator[bytes]:
-    """Yield lines with their ends. A line feed begins at a multiple of its width."""
-    line = bytearray()
-    for piece in stream:
+    for piece in itertools.chain(stream, [b""]):
         line += piece
+        # A line feed begins at a multiple of its width.
         line += stream.read(-len(line) % len(newline))
-        if line.endswith(newline):
+        if not (ends := line.endswith(newline)) and piece:
+            continue
+        if decoder.decode(line).count("\n") != ends or (ends and decoder.getstate() != state):
+            depend = f"its lines depend on each other in the encoding {text.encoding}"
+            raise InputError(f"{path}: {depend}: convert it to UTF-8")
+        if line:
             yield bytes(line)
-            line.clear()
-    if line:
-        yield bytes(line)
+        line.clear()
 
 
 def _elements(data: bytes, codec: str, path: str, kept: Mask) -> bytes:

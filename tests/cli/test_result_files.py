@@ -11,6 +11,7 @@ import pytest
 
 import esdedup.cli.result_files
 import esdedup.tabular
+from esdedup.cli.output import json_line
 from tests.helpers.commands import run_command, write_lines
 
 ENDINGS = ["parquet", "arrow", "jsonl"]
@@ -74,14 +75,14 @@ def test_groups_are_those_that_dedup_prints(ending: str, metric: list[str]) -> N
 def test_the_file_is_replaced_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pairs.jsonl").write_text("before")
     Path("pairs.jsonl").chmod(0o640)
-    written, lines = esdedup.cli.result_files.json_line, 0
+    lines = 0
 
     def fail(row: dict[str, Any]) -> str:
         nonlocal lines
         lines += 1
         if lines == 2:
             raise OSError(28, "No space left on device")
-        return written(row)
+        return json_line(row)
 
     with monkeypatch.context() as patch:
         patch.setattr(esdedup.cli.result_files, "json_line", fail)

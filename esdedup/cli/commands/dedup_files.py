@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from typer import Exit
 
-from esdedup import Connection, Grouping, Index, UsageError, open
+from esdedup import Grouping, Index, UsageError, open
 from esdedup.arguments import setting, size
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
@@ -27,8 +27,6 @@ from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import is_address, look_up
 from esdedup.records.streams import STDIN, name_of
-
-Engine = Literal["local", "spark"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,9 @@ class CorpusOptions:
     work: str | None = options.work(show_default="OUTPUT.work")
     unit: Unit | None = setting(None, "Remove repeated paragraphs or lines instead.", rare=True)
     min_words: int = setting(1, "With --unit, keep shorter units.", min=1, rare=True)
-    engine: Engine = setting("local", "spark: a cluster does the work.", rare=True)
+    engine: Literal["local", "spark"] = setting(
+        "local", "spark: a cluster does the work.", rare=True
+    )
     dry_run: bool = options.dry_run()
     max_memory: int | None = setting(
         None,
@@ -209,16 +209,14 @@ def _against(
     """Return the files and the indices to compare with."""
     files, indices = [], []
     for each in corpus.against or []:
-        where: Path | Connection
-        if each.endswith(".db"):
-            where, name = Path(each), target.index
-            if not corpus.update and not where.exists():
-                raise UsageError(f"--against {each}: there is no such file")
-        elif (target.url or target.cloud_id) and not (is_address(each) or glob(each)):  # noqa: PTH207
-            where, name = target.connection(), each
-        else:
+        is_db = each.endswith(".db")
+        if is_db and not corpus.update and not Path(each).exists():
+            raise UsageError(f"--against {each}: there is no such file")
+        is_file = is_address(each) or glob(each) or not (target.url or target.cloud_id)  # noqa: PTH207
+        if is_file and not is_db:
             files.append(each)
             continue
+        where, name = (Path(each), target.index) if is_db else (target.connection(), each)
         # Documents to add have their texts in the fields of the files.
         text_field = of.text_field if corpus.update else None
         indices.append(opened.enter_context(open(where, name, text_field=text_field)))
