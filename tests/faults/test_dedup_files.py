@@ -1,8 +1,10 @@
 """`esdedup dedup FILES` is killed at any time, and on a full disk: no record is lost or cut."""
 
+import json
 import random
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,58 @@ def test_killed_runs_resume(request: pytest.FixtureRequest) -> None:
     assert contents(Path("in")) == before
     assert not work.exists()
     assert killed > kills / 2
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of 2 MB, which `grow` enlarges."""
+    disk = Path("disk").absolute()
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "esdedup", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system takes root")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_disk_that_runs_full_loses_nothing(small_disk: Path) -> None:
+    assert shards() > 3 << 20
+    assert run_command("dedup", "in", "-o", "whole").status == 0
+    whole, before, out = contents(Path("whole")), contents(Path("in")), small_disk / "out"
+    options = ["dedup", "in", "-o", str(out), "--work", "work"]
+    failed = run_command(*options)
+    assert failed.status == 1
+    assert "No space left on device" in failed.err
+    made = contents(out)
+    assert 0 < len(made) < len(whole)
+    assert all(whole[name] == raw for name, raw in made.items())
+    assert contents(Path("in")) == before
+    subprocess.run(["mount", "-o", "remount,size=32m", small_disk], check=True)
+    done = run_command(*options)
+    assert done.status == 0, done.err
+    assert contents(out) == whole
+    assert not Path("work").exists()
+
+
+def test_shards_of_another_encoding_are_named_and_kept_apart() -> None:
+    Path("in").mkdir()
+    texts = [f"第{n}期图书馆读书会在周一下午三点开始，欢迎大家{n}次参加" for n in range(40)]
+    lines = [json.dumps({"id": str(n), "text": text}, ensure_ascii=False) for n, text in
+             enumerate(texts)]  # fmt: skip
+    Path("in/a.jsonl").write_bytes(("\n".join([*lines[:20], lines[3]]) + "\n").encode())
+    Path("in/b.jsonl").write_bytes(("\n".join(lines[20:]) + "\n").encode("gb18030"))
+    done = run_command("dedup", "in", "-o", "out", "--exact", "--json")
+    assert done.status == 1
+    assert "in/b.jsonl:1: " in done.err
+    assert "20 records skipped: see dedup.dead-letter.jsonl" in done.err
+    counts = done.json[0]
+    assert (counts["documents"], counts["removed"], counts["failed"]) == (21, 1, 20)
+    assert Path("out/a.jsonl").read_bytes() == ("\n".join(lines[:20]) + "\n").encode()
+    letters = Path("dedup.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert {json.loads(each)["file"] for each in letters} == {"in/b.jsonl"}
+    # Each encoding in a run of its own.
+    Path("of-b").mkdir()
+    shutil.move("in/b.jsonl", "of-b/b.jsonl")
+    again = run_command("dedup", "of-b", "-o", "out-b", "--exact", "--encoding", "gb18030")
+    assert again.status == 0
+    assert Path("out-b/b.jsonl").read_bytes() == Path("of-b/b.jsonl").read_bytes()
