@@ -146,6 +146,7 @@ def test_any_bytes_stay(
 ) -> None:
     """Each line that stays is copied as bytes, or the file is rejected."""
     file, out = tmp_path / "in", tmp_path / "out"
+    out.unlink(missing_ok=True)
     file.write_bytes(data)
     try:
         records = [*read_records(str(file), format, encoding)]
