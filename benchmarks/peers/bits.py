@@ -53,8 +53,8 @@ TOOLS = {
 INDEX = "benchmark-bits"
 Search = Callable[[U64], list[int]]
 """Returns the codes within the distance of a query, shape (words,)."""
-Built = tuple[Search, float]
-"""A search, and the bytes a code."""
+Built = tuple[Search, float | None]
+"""A search, and the bytes a code; None if they are not known."""
 
 
 def hexadecimal(code: U64) -> str:
@@ -168,7 +168,7 @@ def of_bktree(codes: U64, bits: int) -> Built:
     def search(code: U64) -> list[int]:
         return [numbers[found] for _, found in tree.find(int(hexadecimal(code), 16), most)]
 
-    return search, float("nan")
+    return search, None
 
 
 def inside(tool: str, bits: int, folder: Path, url: str | None) -> Figures:
@@ -262,7 +262,7 @@ def tables(document: Figures) -> str:
             if row["bits"] == bits:
                 cells = [f"{row['found'][str(each)]:.2f}" for each in distances]
                 cells += [f"{row['median_ms']:,.1f}", f"{row['p99_ms']:,.1f}"]
-                cells += ["-" if row["bytes"] != row["bytes"] else f"{row['bytes']:,.0f}"]
+                cells += ["-" if row["bytes"] is None else f"{row['bytes']:,.0f}"]
                 cells += [f"{row['build']:,.0f}", f"{row['peak_mb']:,.0f}"]
                 lines.append(f"| {TOOLS[row['tool']]} | {' | '.join(cells)} |")
         made.append("\n".join(lines))

@@ -19,7 +19,15 @@ from esdedup.stores.mapping import IndexMeta
 
 # Numbers become one and the same object: their values are not used, and Python refuses integers of
 # more than 4,300 digits.
-_JSON = json.JSONDecoder(parse_int=bool, parse_float=bool)
+_MOST_DIGITS = 400
+"""Digits of a number that is read: of 1,024 bits 309. Python rejects those of some thousands."""
+
+
+def _number(digits: str) -> int:
+    return int(digits) if len(digits) <= _MOST_DIGITS else True
+
+
+_JSON = json.JSONDecoder(parse_int=_number, parse_float=bool)
 _BLANK = " \t\n\r"
 _SMALL = 2 << 20
 """Bytes to read a source, up to which threads need not take turns."""

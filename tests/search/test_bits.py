@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup import Bits, MinHash, Scheme
+from esdedup import Bits, MinHash, Passages, Scheme
+from esdedup.proxy.splice import Source, Splicer
+from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 from tests.helpers.places import Place, clusters
 
@@ -216,3 +218,21 @@ def test_texts_passages_and_fingerprints_by_one_attach(place: Place, folder: Pat
     assert found == {
         "minhash": ["same"], "passages": ["same", "quotes"], "phash": ["resized"],
     }  # fmt: skip
+
+
+def test_the_proxy_adds_tokens_of_fingerprints_and_passages() -> None:
+    kinds = [MinHash(), Passages(), Bits(64, 8, "int", name="phash", fields=["phash"])]
+    meta = IndexMeta(Scheme(kinds), ("body",))
+    text = words(1, 30)
+    bodies = [
+        {"body": text, "phash": prints()["r07"]},
+        {"body": text, "phash": "not a number"},
+        {"phash": 7},
+    ]
+    sources = [Source(json.dumps(each).encode()) for each in bodies]
+    done, outcomes = Splicer(1 << 20).with_tokens(sources, {None: meta})
+    whole, of_text, of_image = map(json.loads, done)
+    assert [len(whole["esdedup_phash"]["bits_phash"]), len(of_image["esdedup_phash"])] == [3, 3]
+    assert whole["esdedup"]["passages"] == of_text["esdedup"]["passages"]
+    assert "esdedup_phash" not in of_text
+    assert outcomes == ["added"] * 3
