@@ -485,9 +485,9 @@ class Index:
     def explain(self, left: str, right: str, *, sketch: str | None = None) -> Explanation:
         """Return why two documents, given by id, are similar or not.
 
-        sketch: name of one whose fields are explained; by default the first.
+        sketch: name of one whose fields are compared, and passages marked; by default the first.
         """
-        return explain(self.store, self.meta.of(sketch), _id(left), _id(right))
+        return explain(self.store, self.meta.of(sketch), _id(left), _id(right), sketch)
 
     def statistics(self) -> Statistics:
         """Return numbers of documents and bytes."""

@@ -4,7 +4,7 @@ Tokens are computed again from both texts with the index's own scheme, whatever 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -94,7 +94,8 @@ class Explanation:
 
     index: where the documents are. scheme: its id. unit, size: of a shingle. shared: number of
     shingles in both texts. union: in either. similarity: exact Jaccard similarity, 0 to 1.
-    duplicates: the normalised texts are equal. sketches: of the scheme, in its order; empty if a
+    duplicates: the normalised texts are equal. passage: words of the shortest passage, if these are
+    marked, not shingles. sketches: of the scheme, in its order; empty if a
     text has no shingle and so no token.
     """
 
@@ -109,6 +110,7 @@ class Explanation:
     union: int
     similarity: float
     duplicates: bool
+    passage: int | None
     sketches: tuple[ExplainedSketch, ...]
 
     @property
@@ -128,6 +130,16 @@ class Explanation:
         """Return the units of the texts: words, or characters."""
         return "characters" if self.unit == "char" else "words"
 
+    def _in_passages(self, passage: int) -> tuple[str, str, str]:
+        """Return the words of both documents in passages, and their shares."""
+        words = [int(each.text.common.sum()) for each in (self.left, self.right)]
+        shares = [
+            f"{count / max(1, each.words):.2f} of {each.id}"
+            for count, each in zip(words, (self.left, self.right), strict=True)
+        ]
+        shared = f"{words[0]:,} and {words[1]:,} {self.units}"
+        return f"in passages of {passage}", shared, " and ".join(shares)
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts."""
         return object_of(self)
@@ -139,15 +151,19 @@ class Explanation:
         of_texts = ("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")
         return [
             *([] if isinstance(self.text_fields[0], ValueField) else [of_texts]),
+            *([] if self.passage is None else [self._in_passages(self.passage)]),
             *(fact for each in self.sketches for fact in each.facts()),
             ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}"),
         ]
 
 
-def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation:
+def explain(
+    store: Store, meta: IndexMeta, left: str, right: str, name: str | None = None
+) -> Explanation:
     """Explain by the index's scheme why two documents, given by id, are similar or not.
 
-    Raises UsageError for equal ids, StoreError if a document does not exist or has no text.
+    name: of a sketch; if it is of passages, these are marked. Raises UsageError for equal ids,
+    StoreError if a document does not exist or has no text.
     """
     if left == right:
         raise UsageError(f"{left!r} is given twice: give the ids of two documents")
@@ -169,7 +185,9 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     if duplicates and digests[0] != NO_TEXT:
         # Equal texts are similar without words too, as in searches and pairs.
         similarity = 1.0
-    marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
+    passage = scheme.sketch(name).passage
+    shingling = replace(scheme.shingling, size=passage) if passage else scheme.shingling
+    marked = mark_shared((texts[0], texts[1]), scheme.normalisation, shingling, scheme.seed)
     columns = (left, right), marked, sets.counts.tolist(), digests
     one, other = (
         ExplainedDocument(
@@ -196,6 +214,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         union=one.shingles + other.shingles - shared,
         similarity=similarity,
         duplicates=duplicates,
+        passage=passage or None,
         sketches=tuple(
             _sketch(each, sketches, similarity, limits)
             for each in (scheme.sketches if sketches.filled.all() else ())

@@ -16,6 +16,7 @@ from rapidfuzz.distance import Levenshtein
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64
 from esdedup.text.characters import IGNORED, MARK, WORD, character_classes, code_points
+from esdedup.text.highlight import MarkedText
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
@@ -80,6 +81,16 @@ def differences(
         for at, each in zip((0, 2), edges, strict=True)
     )
     return one, other
+
+
+def outside_passages(text: MarkedText) -> list[Difference]:
+    """Return what is in no passage, of a text in which these are marked."""
+    found, at = [], 0
+    for start, end in [*text.shared, (len(text.text), 0)]:
+        if at < start:
+            found.append(Difference(at, start, "differs"))
+        at = end
+    return found
 
 
 def _edges(text: str) -> list[int]:

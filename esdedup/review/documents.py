@@ -110,12 +110,13 @@ class DocumentPages:
         """Show two documents side by side, with their shared bands and the judgement on them."""
         review, index = self.review, self.review.index
         left, right = review.document(given.id("left")), review.document(given.id("right"))
-        found = index.explain(left.id, right.id)
+        found = index.explain(left.id, right.id, sketch=review.found.grouping.limits.sketch)
         pair = pair_of(
             (left, right),
             index.meta,
             review.show,
             found.similarity,
+            explained=found if found.passage else None,
             judgement=index.judgements().between(left.id, right.id),
             whole="whole" in given,
         )

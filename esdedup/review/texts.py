@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from esdedup.analysis.explain import Explanation
 from esdedup.models import FIELD, Document
-from esdedup.review.difference import Difference, TextPiece, differences, pieces
+from esdedup.review.difference import Difference, TextPiece, differences, outside_passages, pieces
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement
@@ -62,12 +63,20 @@ def pair_of(
     similarity: float | None = None,
     distance: int | None = None,
     *,
+    explained: Explanation | None = None,
     judgement: Judgement | None = None,
     whole: bool = False,
 ) -> ShownPair:
-    """Return two documents as a pair. whole: long texts are not cut to 1,500 characters."""
+    """Return two documents as a pair.
+
+    explained: marks what is in none of its passages. whole: long texts are not cut to 1,500
+    characters.
+    """
     texts = [text_at(each.source, meta.text_fields) or "" for each in two]
-    found = differences(texts[0], texts[1], meta.scheme)
+    if explained is None:
+        found = differences(texts[0], texts[1], meta.scheme)
+    else:
+        found = outside_passages(explained.left.text), outside_passages(explained.right.text)
     most = _MOST if whole else _EXCERPT
     if found is None:
         note = "The texts are too long for their differences to be marked."

@@ -480,3 +480,22 @@ def test_images_are_shown_if_a_field_of_them_is_named(folder: Path) -> None:
     assert without.get("/image?id=a").status_code == 404
     policy = without.get("/document?id=a").headers["content-security-policy"]
     assert "img-src 'self';" in policy
+
+
+def test_passages_are_marked_where_two_texts_are_compared(folder: Path) -> None:
+    passage = "the old bridge over the river will be repaired before the winter comes"
+    documents = [
+        {"id": "a", "text": f"{passage} as the council agreed on Monday"},
+        {"id": "b", "text": f"A reader doubts that {passage}"},
+    ]
+    scheme = esdedup.Scheme([esdedup.MinHash(), esdedup.Passages()])
+    visitor = visiting(folder / "x.db", documents, scheme=scheme, sketch="passages")
+    page = visitor.get("/compare?left=a&right=b").text
+    assert re.findall('<mark class="differs">([^<]*)</mark>', page)[1:3] == [
+        " as the council agreed on Monday",
+        "A reader doubts that ",
+    ]
+    with esdedup.open(folder / "x.db") as index:
+        found = index.explain("a", "b", sketch="passages")
+    assert [found.left.text.text[slice(*each)] for each in found.left.shared] == [passage]
+    assert ("in passages of 12", "13 and 13 words", "0.65 of a and 0.76 of b") in found.facts()
