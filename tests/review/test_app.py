@@ -498,4 +498,4 @@ def test_passages_are_marked_where_two_texts_are_compared(folder: Path) -> None:
     with esdedup.open(folder / "x.db") as index:
         found = index.explain("a", "b", sketch="passages")
     assert [found.left.text.text[slice(*each)] for each in found.left.shared] == [passage]
-    assert ("in passages of 12", "13 and 13 words", "0.65 of a and 0.76 of b") in found.facts()
+    assert ("in passages of 12", "13 and 13 words", "0.68 of a and 0.76 of b") in found.facts()
