@@ -145,18 +145,21 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready:
+        data = b""
+        # Frames may be short, and the beginning of a text shows what it is.
+        while not self._ready and len(data) < _HEAD:
             ended = self._frame is None or self._frame.eof
             packed = (self._frame.unused_data if self._frame and ended else b"") or (
                 self._file.read(_PACKED_BYTES)
             )
             if not packed:
-                if not ended:
+                if not ended and not data:
                     raise EOFError("it ends within a frame")
-                return 0
+                break
             if ended:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._ready = memoryview(self._frame.decompress(packed))
+            data += self._frame.decompress(packed)
+        self._ready = self._ready or memoryview(data)
         size = min(len(buffer), len(self._ready))
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
