@@ -80,41 +80,6 @@ class Corpus:
     counts: I64
     lines: I64
 
-    @staticmethod
-    def read(
-        folder: WorkFolder,
-        reading: Reading,
-        names: Sequence[str],
-        earlier: int,
-        chunks: Iterable[Chunk],
-        dead_letter: DeadLetter,
-        *,
-        id_field: str | None = None,
-        workers: int = 1,
-        on_read: Callable[[int], None],
-    ) -> "Corpus":
-        """Read the records into the folder, unless an earlier run has read them.
-
-        names: of the files of `chunks`, as records have them. workers: number of processes.
-        on_read: called with the number of records so far.
-        """
-        if (state := folder.state()) is None:
-            counts = dict.fromkeys(names, 0)
-            with folder.writing("records") as out:
-
-                def on_chunk(read: ReadChunk) -> None:
-                    out.write(read.lines.tobytes())
-                    for name, number in read.files:
-                        counts[name] += number
-                    on_read(out.tell() // read.lines.itemsize)
-
-                how: dict[str, Any] = {"id_field": id_field, "workers": workers}
-                read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
-            state = folder.save_state({"counts": [*counts.values()]})
-        file = folder.path / "records"
-        lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
-        return Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
-
     @cached_property
     def rows(self) -> I64:
         """The records that are documents, ascending, shape (documents,)."""
@@ -136,17 +101,6 @@ class Corpus:
         files = np.searchsorted(offsets_of(self.counts), records, "right") - 1
         names, lines = [self.names[file] for file in files.tolist()], self.lines[records].tolist()
         return [*zip(names, lines, self.folder.ids_of(documents), strict=True)]
-
-    def shares(self, removed: Mask) -> Iterator[tuple[I64, Mask]]:
-        """Yield the lines of each later file's records, and which of these stay, shape (n,) each.
-
-        removed: by document, shape (documents,).
-        """
-        stay = self.lines > 0
-        stay[self.rows[removed]] = False
-        ends = offsets_of(self.counts)[self.earlier :].tolist()
-        for start, end in itertools.pairwise(ends):
-            yield np.abs(self.lines[start:end]), stay[start:end]
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +128,14 @@ class Removed(Tabular):
         own = np.arange(self.original.size)
         later: Mask = (self.original != own) & (own >= self.corpus.first)
         return later
+
+    def shares(self) -> Iterator[tuple[I64, Mask]]:
+        """Yield the lines of each later file's records, and which stay, shape (n,) each."""
+        lines, stay = self.corpus.lines, self.corpus.lines > 0
+        stay[self.corpus.rows[self.removed]] = False
+        ends = offsets_of(self.corpus.counts)[self.corpus.earlier :].tolist()
+        for start, end in itertools.pairwise(ends):
+            yield np.abs(lines[start:end]), stay[start:end]
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.removed))
@@ -218,18 +180,42 @@ class CorpusReport:
 
 
 def find_removed(
-    corpus: Corpus,
+    folder: WorkFolder,
     reading: Reading,
     grouping: Grouping,
-    step: OnStep,
+    names: Sequence[str],
+    earlier: int,
+    chunks: Iterable[Chunk],
+    dead_letter: DeadLetter,
+    *,
+    id_field: str | None = None,
+    workers: int = 1,
     max_memory: int | None = None,
+    on_read: Callable[[int], None],
+    step: OnStep,
 ) -> tuple[Removed, CorpusReport]:
-    """Find the duplicates, unless an earlier run has found them.
+    """Read files into the folder and find the duplicates, unless an earlier run has done so.
 
-    max_memory: in bytes; the result does not depend on it. Raises UsageError if it is too small for
-    the number of documents.
+    names, earlier: as of `Corpus`; `chunks` are those of the files. workers: number of processes.
+    max_memory: in bytes; the result does not depend on it. on_read: called with the number of
+    records so far. Raises UsageError if the memory is too small for the number of documents.
     """
-    folder, state = corpus.folder, corpus.folder.state() or {}
+    if (state := folder.state()) is None:
+        counts = dict.fromkeys(names, 0)
+        with folder.writing("records") as out:
+
+            def on_chunk(read: ReadChunk) -> None:
+                out.write(read.lines.tobytes())
+                for name, number in read.files:
+                    counts[name] += number
+                on_read(out.tell() // read.lines.itemsize)
+
+            how: dict[str, Any] = {"id_field": id_field, "workers": workers}
+            read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
+        state = folder.save_state({"counts": [*counts.values()]})
+    file = folder.path / "records"
+    lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
+    corpus = Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
     if "report" in state:
         with np.load(folder.path / "decisions") as saved:
             found = Removed(corpus, saved["original"], saved["value"], reading.metric == "hamming")

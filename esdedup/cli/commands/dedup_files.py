@@ -18,7 +18,7 @@ from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import write_table
-from esdedup.corpus.corpus import Corpus, CorpusReport, chunks_of, find_removed, reading_of
+from esdedup.corpus.corpus import CorpusReport, chunks_of, find_removed, reading_of
 from esdedup.corpus.shards import Shards, is_one_file
 from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
 from esdedup.exceptions import InputError
@@ -145,22 +145,24 @@ def _without_documents(
         )
         from_indices = (chunks_of(each, text_fields[0]) for each in indices)
         names = [*(each.store.where for each in indices), *map(name_of, others + files)]
-        read = Corpus.read(
+        found, report = find_removed(
             folder,
             reading,
+            grouping,
             names,
             len(names) - len(files),
             chain.from_iterable(chain(from_indices, from_files)),
             letters,
             id_field=of.id_field,
             workers=of.workers,
+            max_memory=corpus.max_memory,
             on_read=progress.show,
+            step=progress.step,
         )
-        found, report = find_removed(read, reading, grouping, progress.step, corpus.max_memory)
         if (out := shards.out) is None:
             return report
-        done, total = 0, int(read.counts[read.earlier :].sum())
-        for records in shards.write(read.shares(found.removed)):
+        done, total = 0, int(found.corpus.counts[found.corpus.earlier :].sum())
+        for records in shards.write(found.shares()):
             done += records
             progress.step("Writing", done, total)
         shards.copy_about()
