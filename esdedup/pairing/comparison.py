@@ -67,6 +67,11 @@ class Reading:
         return limits.least_similarity
 
     @property
+    def nearest(self) -> float:
+        """The nearness of equal texts."""
+        return 0.0 if self.metric == "hamming" else 1.0
+
+    @property
     def width(self) -> int:
         """The number of values to keep of a document; none if it varies."""
         return 0 if self.sketch is None or self.sketch.varies else self.sketch.width

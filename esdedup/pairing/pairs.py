@@ -126,12 +126,11 @@ def pairs_among(
     left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     first = texts.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
-    equal = 0.0 if reading.metric == "hamming" else 1.0
     return SimilarPairs(
         columns.ids,
         np.concatenate([texts.rows[left], first[copies]]),
         np.concatenate([texts.rows[right], copies]),
-        np.concatenate([value, np.full(copies.size, equal)]),
+        np.concatenate([value, np.full(copies.size, reading.nearest)]),
         first,
         reading.metric,
         candidates.capped,

@@ -1,4 +1,4 @@
-"""Finds candidate pairs, documents that share a bucket, and verifies them by exact similarity."""
+"""Finds candidate pairs, documents that share a bucket, and verifies them exactly."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from pyspark.sql.window import Window
 
 from esdedup.pairing.comparison import Reading
 from esdedup.search.buckets import Capped, shared_bands
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Unsigned
 from esdedup.text.hashing import PRIME64_1, avalanche
-from esdedup.text.jaccard import jaccard
+from esdedup.text.jaccard import hamming, jaccard
 
+_SIDES = ["left", "right"]
 _PAIR = "left bigint, right bigint"
 _ROWS_A_SLICE = 10_000
 """Documents of a bucket that one task pairs with the first ones of the bucket."""
@@ -32,38 +35,45 @@ _ROWS_A_SLICE = 10_000
 class Buckets:
     """The buckets that documents are in.
 
-    dtype: of a band hash. bands: of a document. stopped: the bucket numbers of the stop list.
+    sketch: of the documents. dtype: of its values. masks: of each token, which is in the buckets of
+    these neighbours too. stopped: the bucket numbers of the stop list.
     """
 
+    sketch: Sketch
     dtype: np.dtype[Any]
-    bands: int
+    masks: list[U64]
     stopped: I64
 
     @staticmethod
-    def of(reading: Reading) -> Buckets:
+    def of(reading: Reading, limits: Limits) -> Buckets:
         """Return the buckets of the documents of a reading."""
-        assert reading.sketch is not None
-        at, values = stopped_buckets(reading.compared.stop, reading.sketch)
-        dtype = np.dtype(reading.dtype)
-        return Buckets(dtype, reading.sketch.tokens, _numbers(values.astype(dtype), at))
+        sketch, dtype = reading.sketch, np.dtype(reading.dtype)
+        assert sketch is not None
+        at, values = stopped_buckets(reading.compared.stop, sketch)
+        masks = [np.zeros(1, np.uint64)] * sketch.tokens
+        if sketch.metric == "hamming":
+            masks = sketch.masks(limits, sides=2)
+        return Buckets(sketch, dtype, masks, _numbers(values.astype(dtype), at))
 
-    def values(self, bands: Sequence[bytes]) -> Unsigned:
-        """Return the band hashes of n documents, shape (n, bands)."""
-        return np.frombuffer(b"".join(bands), self.dtype).reshape(-1, self.bands)
+    def values(self, written: Sequence[bytes]) -> Unsigned:
+        """Return the values of n documents, shape (n, width)."""
+        return np.frombuffer(b"".join(written), self.dtype).reshape(-1, self.sketch.width)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield a row for each document and bucket: bucket, number. batches: number, bands."""
         for batch in batches:
-            values = self.values(batch.column("bands").to_pylist())
-            bucket = _numbers(values, np.arange(self.bands)).reshape(-1)
-            number = np.repeat(batch.column("number").to_numpy(), self.bands)
+            tokens = self.sketch.token_values(self.values(batch.column("bands").to_pylist()))
+            near = [tokens[:, [at]] ^ mask.astype(self.dtype) for at, mask in enumerate(self.masks)]
+            at = np.repeat(np.arange(len(near)), [mask.size for mask in self.masks])
+            bucket = _numbers(np.concatenate(near, axis=1), at).reshape(-1)
+            number = np.repeat(batch.column("number").to_numpy(), at.size)
             kept = ~np.isin(bucket, self.stopped)
             columns = [pa.array(bucket[kept]), pa.array(number[kept])]
             yield pa.RecordBatch.from_arrays(columns, names=["bucket", "number"])
 
 
 def candidate_pairs(
-    compared: DataFrame, reading: Reading, cap: int, tables: JobTables
+    compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
 ) -> tuple[DataFrame, Capped]:
     """Return the pairs that share a bucket, and the buckets that the cap truncates.
 
@@ -71,7 +81,7 @@ def candidate_pairs(
     documents of a bucket, the first ones. Returns left, right (bigint), left < right, each pair
     once.
     """
-    rows = mapped(compared, Buckets.of(reading).rows, "bucket bigint, number bigint")
+    rows = mapped(compared, buckets.rows, "bucket bigint, number bigint")
     bucket = Window.partitionBy("bucket")
     size, place = F.count("*").over(bucket), F.row_number().over(bucket.orderBy("number"))
     placed = rows.withColumns({"size": size, "place": place}).where("size > 1")
@@ -100,10 +110,17 @@ def _numbers(values: Unsigned, at: I64) -> I64:
     return both.view(np.int64)
 
 
-def verified(pairs: DataFrame, documents: DataFrame, scheme: Scheme, threshold: float) -> DataFrame:
-    """Return the pairs of at least a similarity: left, right (bigint), similarity (double)."""
-    both = _with(pairs, documents, "text")
-    return mapped(both, partial(_verified, scheme, threshold), f"{_PAIR}, similarity double")
+def verified(
+    pairs: DataFrame, documents: DataFrame, reading: Reading, buckets: Buckets, least: float
+) -> DataFrame:
+    """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
+
+    Columns: left, right (bigint), similarity (double).
+    """
+    column, verify = "text", partial(_verified, reading.compared.scheme, least)
+    if reading.metric == "hamming":
+        column, verify = "bands", partial(_near, buckets, least)
+    return mapped(_with(pairs, documents, column), verify, f"{_PAIR}, similarity double")
 
 
 def sharing(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: int) -> DataFrame:
@@ -133,6 +150,15 @@ def _verified(scheme: Scheme, threshold: float, batches: Iterable[pa.RecordBatch
         near = similarity >= threshold
         columns = [pa.array(each[near]) for each in (left, right, similarity)]
         yield pa.RecordBatch.from_arrays(columns, names=["left", "right", "similarity"])
+
+
+def _near(buckets: Buckets, least: float, batches: Iterable[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        sides = [buckets.values(batch.column(f"{each}_bands").to_pylist()) for each in _SIDES]
+        nearness = -hamming(*(each.astype(np.uint64) for each in sides)).astype(np.float64)
+        near = pa.array(nearness >= least)
+        kept = batch.select(_SIDES).append_column("similarity", pa.array(nearness))
+        yield kept.filter(near)
 
 
 def _sharing(buckets: Buckets, least: int, batches: Iterable[pa.RecordBatch]) -> Batches:

@@ -75,7 +75,9 @@ def numbered(
 ) -> Documents:
     """Sketch documents and number them. Raises UsageError for columns that can't be used."""
     keep = reading.keep
-    _check_columns(df, id_field, text_fields, keep)
+    # A sketch reads values of any type, or strings.
+    any_type = reading.sketch is not None and reading.sketch.reads_values
+    _check_columns(df, id_field, text_fields, keep, any_type)
     # mapInArrow accepts no names with dots.
     own = {"id": id_field, **{f"text {at}": name for at, name in enumerate(text_fields)}}
     if keep.field is not None:
@@ -127,7 +129,7 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Doc
 
 
 def _check_columns(
-    df: DataFrame, id_field: str, text_fields: Sequence[str], keep: KeepRule
+    df: DataFrame, id_field: str, text_fields: Sequence[str], keep: KeepRule, any_type: bool
 ) -> None:
     kinds = {field.name: field.dataType for field in df.schema}
     for name in [id_field, *text_fields, *([keep.field] if keep.field else [])]:
@@ -138,7 +140,7 @@ def _check_columns(
     for name in text_fields:
         kind = kinds[name]
         kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
-        if not isinstance(kind, T.StringType):
+        if not (any_type or isinstance(kind, T.StringType)):
             raise UsageError(f"column {name!r} is {kinds[name].simpleString()}: use strings")
 
 

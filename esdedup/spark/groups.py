@@ -15,9 +15,16 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.union_find import follow, join, singletons
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
-from esdedup.spark.candidates import verified
+from esdedup.spark.candidates import Buckets, verified
 from esdedup.spark.documents import Documents, numbered
-from esdedup.spark.pairs import SparkReport, compare, index_of, reading_of, with_report
+from esdedup.spark.pairs import (
+    SparkReport,
+    compare,
+    index_of,
+    measured,
+    reading_of,
+    with_report,
+)
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.text.arrays import renumbered
@@ -43,7 +50,8 @@ def groups(
 
     Returns a row for each document: id, digest, group, original (string), similarity (double). The
     group is the id of its representative, null for a document that is alone. A duplicate also has
-    that id as its original, and the similarity to it. Losses raise warnings.
+    that id as its original, and the similarity to it, or, by a sketch of fingerprints, the distance
+    (int). Losses raise warnings.
 
     Raises UsageError for wrong arguments.
     """
@@ -61,7 +69,7 @@ def groups(
     with JobTables.of(df.sparkSession, work, "groups") as tables:
         documents = numbered(df, reading, tables, id_field, names)
         members, report = members_of(documents, reading, grouping, tables)
-        found = _groups(documents, members, tables)
+        found = _groups(documents, members, reading, tables)
     return with_report(found, report, grouping.limits)
 
 
@@ -82,7 +90,8 @@ def members_of(
         if grouping.method == "components":
             # The first one of a chain may be less similar than the threshold.
             pairs = roots.where("number != root").toDF("right", "left")
-            joined = verified(pairs, documents.table, reading.compared.scheme, 0.0)
+            buckets = Buckets.of(reading, grouping.limits)
+            joined = verified(pairs, documents.table, reading, buckets, float("-inf"))
             joined = joined.select(
                 F.col("right").alias("number"), F.col("left").alias("head"), "similarity"
             )
@@ -97,7 +106,7 @@ def members_of(
     copies = documents.copies.join(of_first, "first", "left").select(
         "number",
         F.coalesce("head", "first").alias("head"),
-        F.coalesce("similarity", F.lit(1.0)).alias("similarity"),
+        F.coalesce("similarity", F.lit(reading.nearest)).alias("similarity"),
     )
     return joined.unionByName(copies), report
 
@@ -128,7 +137,9 @@ def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _groups(documents: Documents, members: DataFrame, tables: JobTables) -> DataFrame:
+def _groups(
+    documents: Documents, members: DataFrame, reading: Reading, tables: JobTables
+) -> DataFrame:
     """Return the documents with their groups. members: of `members_of`."""
     heads = members.select("head").distinct()
     alone = F.lit(None).cast("double").alias("similarity")
@@ -137,4 +148,6 @@ def _groups(documents: Documents, members: DataFrame, tables: JobTables) -> Data
     marked = marked.join(ids, "head")
     whole = documents.table.select("number", "id", "digest").join(marked, "number", "left")
     original = F.when(F.col("number") != F.col("head"), F.col("group")).alias("original")
-    return tables.kept("groups", whole.select("id", "digest", "group", original, "similarity"))
+    return tables.kept(
+        "groups", whole.select("id", "digest", "group", original, *measured(reading))
+    )

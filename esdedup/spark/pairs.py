@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from esdedup.arguments import accepts, from_settings
@@ -67,9 +67,10 @@ def similar_pairs(
     folder, or on one machine for a temporary one. The result reads from a folder in it, which you
     can remove afterwards.
 
-    Returns left, right (string), similarity (double), equal (boolean: the texts are equal). A
-    document whose text several earlier ones have is paired with the first of them only. `report_of`
-    returns the counts; losses raise warnings.
+    Returns left, right (string), similarity (double), equal (boolean: the texts are equal). By a
+    sketch of fingerprints, distance (int) is in place of the similarity. A document whose text
+    several earlier ones have is paired with the first of them only. `report_of` returns the counts;
+    losses raise warnings.
 
     Raises UsageError for wrong arguments.
     """
@@ -81,13 +82,14 @@ def similar_pairs(
         edges, report = compare(documents, reading, limits, tables)
         copies = documents.copies.select(
             F.col("first").alias("left"), F.col("number").alias("right"),
-            F.lit(1.0).alias("similarity"), F.lit(True).alias("equal"),
+            F.lit(reading.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
         found = edges.withColumn("equal", F.lit(False)).unionByName(copies)
         for side in ("left", "right"):
             ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
             found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
-        found = tables.kept("pairs", found.select("left", "right", "similarity", "equal"))
+        found = found.select("left", "right", *measured(reading), "equal")
+        found = tables.kept("pairs", found)
     return with_report(found, report, limits)
 
 
@@ -104,17 +106,18 @@ def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
-    """Return how texts are compared. Raises UsageError for a sketch without Jaccard similarity."""
+    """Return how documents are compared. Raises UsageError for a sketch of passages."""
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
     of = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
     chosen = of.for_pairs(limits)
-    if chosen.metric != "jaccard":
-        raise UsageError(f"Spark compares by Jaccard similarity, and not by {chosen.name!r}")
+    if chosen.metric == "cover":
+        raise UsageError(f"Spark does not compare by passages: leave {chosen.name!r} out")
     if isinstance(scheme, IndexMeta):
         return reading_for(scheme, limits, keep)
     if scheme is None:
         chosen = chosen.for_texts(limits)
+    chosen = replace(chosen, fields=())
     own = of.only(chosen)
     return Reading(IndexMeta(own), chosen, keep, sketching=own)
 
@@ -131,14 +134,24 @@ def compare(
     assert sketch is not None
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
-    pairs, capped = candidate_pairs(documents.compared, reading, limits.max_per_bucket, tables)
-    pairs = sharing(pairs.where(f"right >= {first}"), documents.table, Buckets.of(reading), least)
-    edges = verified(pairs, documents.table, reading.compared.scheme, limits.least_similarity)
-    recall = sketch.recall(unswapped, sketch.tokens, least)
+    buckets = Buckets.of(reading, limits)
+    pairs, capped = candidate_pairs(documents.compared, buckets, limits.max_per_bucket, tables)
+    pairs = sharing(pairs.where(f"right >= {first}"), documents.table, buckets, least)
+    edges = verified(pairs, documents.table, reading, buckets, reading.least(limits))
+    recall: float | None = 1.0
+    if reading.metric != "hamming":
+        recall = sketch.recall(unswapped, sketch.tokens, least)
     if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
         recall = None
     report = SparkReport(**documents.counts, capped=capped, recall=recall, basis=reading.basis)
     return tables.kept("edges", edges), report
+
+
+def measured(reading: Reading) -> list[Column]:
+    """Return the column of the measure: of `similarity`, or of a distance from the nearness."""
+    if reading.metric != "hamming":
+        return [F.col("similarity")]
+    return [(-F.col("similarity")).cast("int").alias("distance")]
 
 
 def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame:
@@ -152,7 +165,8 @@ def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame
     ):
         if loss:
             warnings.warn(loss, stacklevel=3)
-    return df.withMetadata("similarity", {_KEY: asdict(report)})
+    (measure,) = {"similarity", "distance"} & {*df.columns}
+    return df.withMetadata(measure, {_KEY: asdict(report)})
 
 
 def report_of(df: DataFrame) -> SparkReport:
@@ -162,7 +176,9 @@ def report_of(df: DataFrame) -> SparkReport:
 
     Raises UsageError if it has none.
     """
-    (own,) = [each.metadata.get(_KEY) for each in df.schema if each.name == "similarity"] or [None]
+    (own,) = [
+        each.metadata.get(_KEY) for each in df.schema if each.name in ("similarity", "distance")
+    ] or [None]
     if own is None:
         raise UsageError("this DataFrame has no report: use a result of similar_pairs or groups")
     parts = {"capped": Capped(**own["capped"]), "basis": Basis(**own["basis"])}

@@ -205,3 +205,47 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
     for call, said in wrong:
         with pytest.raises(UsageError, match=said):
             call()
+
+
+@pytest.mark.parametrize(
+    ("size", "distance"), [(64, 8), pytest.param(256, 31, marks=pytest.mark.nightly)]
+)
+def test_fingerprints_are_compared_by_distance(
+    spark: SparkSession, size: int, distance: int
+) -> None:
+    rng = np.random.default_rng(size)
+    codes = [int.from_bytes(rng.bytes(size // 8)) for _ in range(60)]
+    for code in codes[:12]:
+        for far in rng.integers(0, distance + 3, 3).tolist():
+            bits = rng.choice(size, far, replace=False).tolist()
+            codes.append(code ^ sum(1 << bit for bit in bits))
+    encoding: Any = "int" if size == 64 else "hex"
+    written = [code - 2**63 if size == 64 else f"{code:0{size // 4}x}" for code in codes]
+    if size == 64:
+        codes = [(code - 2**63) % 2**64 for code in codes]
+    rows = [{"id": f"d{row:03}", "code": value} for row, value in enumerate(written)]
+    options: Any = {"scheme": Scheme([esdedup.Bits(size, distance, encoding)])}
+    df = frame(spark, rows)
+    found = similar_pairs(df, text_field="code", **options)
+    assert report_of(found).recall == 1.0
+    near = {
+        (rows[a]["id"], rows[b]["id"]): (codes[a] ^ codes[b]).bit_count()
+        for a in range(len(codes))
+        for b in range(a + 1, len(codes))
+    }
+    first = {code: rows[codes.index(code)]["id"] for code in codes}
+    wanted = {
+        ids: apart
+        for ids, apart in near.items()
+        if apart <= distance
+        and (apart == 0 or {*ids} <= {*first.values()})
+        and (apart or ids[0] in first.values())
+    }
+    assert {(row["left"], row["right"]): row["distance"] for row in found.collect()} == wanted
+    grouped = groups(df, text_field="code", **options)
+    done = esdedup.dedup(rows, "code", **options)
+    spark_groups = {row["id"]: (row["original"], row["distance"]) for row in grouped.collect()
+                    if row["original"]}  # fmt: skip
+    assert spark_groups == {
+        rows[each.row]["id"]: (rows[each.original]["id"], each.distance) for each in done.duplicates
+    }

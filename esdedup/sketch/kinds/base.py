@@ -212,8 +212,11 @@ class Sketch(ABC):
         """Return the maximum Hamming distance, if that is the measure."""
         raise NotImplementedError
 
-    def masks(self, limits: Limits) -> list[U64]:
-        """Return for each token the fewest bit masks that miss none within the distance."""
+    def masks(self, limits: Limits, sides: int = 1) -> list[U64]:
+        """Return for each token the fewest bit masks that miss none within the distance.
+
+        sides: 2 if the tokens of both documents of a pair are masked.
+        """
         raise NotImplementedError
 
     def for_texts(self, limits: Limits) -> Self:

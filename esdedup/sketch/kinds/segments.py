@@ -85,9 +85,10 @@ class Segmented(Sketch):
         """Return the number of terms of a query: every segment with its neighbours."""
         return sum(neighbours(width, radius) for width in self.widths)
 
-    def masks(self, limits: Limits) -> list[U64]:
+    def masks(self, limits: Limits, sides: int = 1) -> list[U64]:
         """Return the masks of the neighbours of each segment to probe, fewest bits first."""
-        radius = self.max_distance(limits) // self.segments
+        # Two values that differ in r bits have a neighbour in common at half of r.
+        radius = -(-(self.max_distance(limits) // self.segments) // sides)
         return [probe_masks(width, radius) for width in self.widths]
 
     def token_values(self, values: U64) -> U64:
