@@ -130,14 +130,15 @@ def items_of(
     """Return the records that are documents, and those that are not. id_field: as in `ingest`."""
     items: list[NewDocument] = []
     bad: list[BadRecord] = []
+    text_fields, others = meta.text_fields, [one.text_fields for one in meta.all[1:]]
     for record in records:
         if isinstance(record, BadRecord):
             bad.append(record)
             continue
         try:
-            text = text_of(record.source, meta.text_fields)
-            for one in meta.all[1:]:
-                if fault := fault_in(record.source, one.text_fields):
+            text = text_of(record.source, text_fields)
+            for fields in others:
+                if fault := fault_in(record.source, fields):
                     raise RecordError(fault)
             items.append(NewDocument(record, *_id_of(record, id_field), text))
         except RecordError as error:
