@@ -1,5 +1,7 @@
-"""`esdedup dedup FILES` is killed at any time, and on a full disk: no record is lost or cut."""
+"""`dedup FILES` is killed, the disk is full, a shard is damaged: no record is lost or cut."""
 
+import gzip
+import io
 import json
 import random
 import shutil
@@ -7,7 +9,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.processes import await_true, start_command
@@ -101,6 +106,49 @@ def test_a_disk_that_runs_full_loses_nothing(small_disk: Path) -> None:
     assert done.status == 0, done.err
     assert contents(out) == whole
     assert not Path("work").exists()
+
+
+def packed(lines: list[str], kind: str) -> bytes:
+    """Return the content of a shard of such lines."""
+    raw = "".join(f"{line}\n" for line in lines).encode()
+    if kind == "jsonl.gz":
+        return gzip.compress(raw)
+    if kind == "jsonl.zst":
+        return zstandard.compress(raw)
+    table = pa.Table.from_pylist([json.loads(line) for line in lines])
+    pq.write_table(table, file := io.BytesIO(), row_group_size=100)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "empty"])
+@pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl.zst", "parquet"])
+def test_a_damaged_shard_in_the_middle_is_named_and_can_be_mended(kind: str, damage: str) -> None:
+    Path("in").mkdir()
+    rng = random.Random(3)
+    every = [" ".join(str(rng.randrange(999)) for _ in range(20)) for _ in range(1200)]
+    # Each shard repeats ten documents of the one before.
+    for number, first in enumerate((0, 390, 780)):
+        lines = [json.dumps({"id": f"{number}-{n}", "text": text})
+                 for n, text in enumerate(every[first : first + 400])]  # fmt: skip
+        Path(f"in/{number}.{kind}").write_bytes(packed(lines, kind))
+    assert run_command("dedup", "in", "-o", "whole").status == 0
+    whole, shard = contents(Path("whole")), Path(f"in/1.{kind}")
+    raw = shard.read_bytes()
+    half = len(raw) // 2
+    flipped = bytes(byte ^ 255 for byte in raw[half : half + 64])
+    shard.write_bytes({"truncated": raw[:half], "empty": b"",
+                       "overwritten": raw[:half] + flipped + raw[half + 64 :]}[damage])  # fmt: skip
+    before = contents(Path("in"))
+    failed = run_command("dedup", "in", "-o", "out")
+    assert failed.status in (1, 2)
+    assert f"Error: {shard} " in failed.err
+    assert not Path("out").exists()
+    assert contents(Path("in")) == before
+    shard.write_bytes(raw)
+    mended = run_command("dedup", "in", "-o", "out", "--json")
+    assert (mended.status, mended.json[0]["removed"]) == (0, 20)
+    assert contents(Path("out")) == whole
+    assert not Path("out.work").exists()
 
 
 def test_shards_of_another_encoding_are_named_and_kept_apart() -> None:
