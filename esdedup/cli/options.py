@@ -164,7 +164,7 @@ def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
     if not field or not size.isdecimal():
         raise UsageError(f"--bits {text}: name the field and the number of bits, as in phash:64")
     try:
-        sketch = Bits(int(size), distance or 0, encoding or "hex")  # type: ignore[arg-type]
+        sketch = Bits(int(size), distance, encoding or "hex")  # type: ignore[arg-type]
     except UsageError as error:
         raise UsageError(f"--bits {text}: {error}") from error
     with suppress(UsageError):

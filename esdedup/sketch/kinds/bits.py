@@ -30,7 +30,7 @@ class Bits(Segmented):
     """Fingerprints in a field of the documents, compared by Hamming distance.
 
     size: bits of a fingerprint, 32 to 1,024. distance: maximum Hamming distance by default, up to
-        which queries are complete; 0 for an eighth of the bits.
+        which queries are complete; None for an eighth of the bits.
     encoding: how the field holds a fingerprint. "hex" (text), "base64" (text, of either alphabet),
         "int" (a whole number, also a negative one of two's complement), "bytes" (a list of numbers
         of 0 to 255), "bits" (a list of 0 and 1, or a text of them). The highest bit is first.
@@ -40,7 +40,7 @@ class Bits(Segmented):
     """
 
     size: int = 64
-    distance: int = 0
+    distance: int | None = None
     encoding: Encoding = "hex"
     segments: int = 0
 
@@ -57,7 +57,7 @@ class Bits(Segmented):
             raise UsageError(f"{self.size} bits as {self.encoding}: use a multiple of 8")
         if len(self.fields) > 1:
             raise UsageError(f"sketch {self.name!r}: fingerprints are in one field")
-        if not self.distance:
+        if self.distance is None:
             object.__setattr__(self, "distance", self.size // 8)
         if not self.segments:
             object.__setattr__(self, "segments", min(range(1, self.size // 4), key=self._cost))
@@ -68,7 +68,7 @@ class Bits(Segmented):
 
     def _cost(self, segments: int) -> float:
         """Return the terms that a query within the distance costs with a number of segments."""
-        widths, radius = widths_of(self.size, segments), self.distance // segments
+        widths, radius = widths_of(self.size, segments), self.reach // segments
         terms = sum(neighbours(width, radius) for width in widths)
         if widths[0] > _MOST_BITS or terms > MAX_PROBES:
             return float("inf")
@@ -81,14 +81,14 @@ class Bits(Segmented):
 
     @property
     def reach(self) -> int:
+        assert self.distance is not None
         return self.distance
 
     def text(self, value: Any) -> str:
         """Return a field's value as hex digits. Raises RecordError if it is not a fingerprint."""
         number = self._number(value)
         if number is None or number >> self.size:
-            shown = value if isinstance(value, (str, int)) else type(value).__name__
-            raise RecordError(f"{shown!r:.80} is not a fingerprint of {self._form()}")
+            raise RecordError(f"{value!r:.80} is not a fingerprint of {self._form()}")
         return f"{number:0{-(-self.size // 4)}x}"
 
     def _form(self) -> str:
@@ -136,6 +136,6 @@ class Bits(Segmented):
         return np.frombuffer(raw, ">u8").reshape(-1, self.width).astype(np.uint64)
 
     def describe(self) -> str:
-        terms = self.probes(self.distance // self.segments)
-        complete = f"complete up to distance {self.distance} with {terms:,} terms a query"
+        terms = self.probes(self.reach // self.segments)
+        complete = f"complete up to distance {self.reach} with {terms:,} terms a query"
         return f"{super().describe()}; {complete}"

@@ -143,7 +143,7 @@ def test_the_layout_follows_from_the_distance() -> None:
     assert [(Bits(64, each).segments, Bits(64, each).probes(each // Bits(64, each).segments))
             for each in (1, 3, 8, 12)] == [(2, 2), (2, 66), (3, 718), (3, 24203)]  # fmt: skip
     assert (Bits(256, 31).segments, Bits(256, 31).probes(2)) == (11, 3119)
-    assert Bits(64).distance == 8
+    assert (Bits(64).distance, Bits(64, 0).distance, Bits(64, 0).segments) == (8, 0, 2)
     assert Bits(64, 3, segments=4).widths == (16, 16, 16, 16)
     with pytest.raises(UsageError, match="a cluster accepts 65,536"):
         Bits(1024, 1000, segments=20)
