@@ -199,7 +199,10 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
         (lambda: groups(df, method="chain"), "method 'chain'"),
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
-        (lambda: similar_pairs(df, scheme=Scheme([esdedup.SimHash()])), "and not by 'simhash'"),
+        (
+            lambda: similar_pairs(df, scheme=Scheme([esdedup.Passages()])),
+            "does not compare by pass",
+        ),
         (lambda: report_of(df), "has no report"),
     ]
     for call, said in wrong:
