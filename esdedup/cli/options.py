@@ -20,6 +20,13 @@ from esdedup.stores.to_json import json_fault
 field = partial(
     setting, None, "Object field for the tokens, named esdedup...", show_default="the index's own"
 )
+bits = partial(
+    setting,
+    None,
+    "Fingerprints in a field, such as phash:64, or pdq:256:base64.",
+    metavar="FIELD:BITS[:ENCODING]",
+)
+passages = partial(setting, False, "Passages too: the parts that texts share (--sketch passages).")
 distance = partial(
     setting, None, "With --bits: distance up to which queries are complete.", "-d", min=0
 )
@@ -122,7 +129,7 @@ class Target(_Cluster):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeOptions:
-    """The options of what an index, or a comparison of files, computes from documents."""
+    """Options of the scheme of an index, or of a comparison of files, and of its text."""
 
     text_field: list[str] | None = setting(
         None, "Field of the text; may be repeated.", show_default="the index's, or text"
@@ -132,29 +139,37 @@ class SchemeOptions:
         "Scheme file, of esdedup scheme.",
         show_default="the index's, or the default one",
     )
-    bits: str | None = setting(
-        None,
-        "Fingerprints in a field, such as phash:64, or pdq:256:base64.",
-        metavar="FIELD:BITS[:ENCODING]",
-    )
-
-    passages: bool = setting(False, "Passages too: the parts that texts share (--sketch passages).")
+    bits: str | None = bits()
+    passages: bool = passages()
 
     def wanted(self, distance: int | None = None) -> tuple[Scheme | None, list[str] | None]:
         """Return the scheme and the text fields, each None for those of the index.
 
-        Fingerprints alone are the text, and a further sketch if a text or a scheme is named too.
-        distance: up to which they are compared by default.
+        Fingerprints alone are the text, and a further sketch if something else is named. distance:
+        as of `with_sketches`.
         """
         scheme = scheme_in(self.scheme)
-        if self.passages:
-            scheme = (scheme or Scheme()).plus(Passages())
-        if self.bits is None:
+        if self.bits is None and not self.passages:
             return scheme, self.text_field
-        field, sketch = bits_of(self.bits, distance)
-        if scheme is None and self.text_field is None:
+        is_of_text = self.passages or scheme is not None or self.text_field is not None
+        if self.bits is not None and not is_of_text:
+            field, sketch = bits_of(self.bits, distance)
             return Scheme([sketch]), [field]
-        return (scheme or Scheme()).plus(replace(sketch, fields=(field,))), self.text_field
+        made = with_sketches(scheme or Scheme(), self.passages, self.bits, distance)
+        return made, self.text_field
+
+
+def with_sketches(scheme: Scheme, passages: bool, bits: str | None, distance: int | None) -> Scheme:
+    """Return a scheme with the sketches of --passages and --bits.
+
+    distance: the default one of fingerprints.
+    """
+    if passages:
+        scheme = scheme.plus(Passages())
+    if bits is not None:
+        field, sketch = bits_of(bits, distance)
+        scheme = scheme.plus(replace(sketch, fields=(field,)))
+    return scheme
 
 
 def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from esdedup import Limits, Passages, Scheme, Shingling, Signature, SimHash, UsageError
+from esdedup import Limits, Scheme, Shingling, Signature, SimHash, UsageError
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sample, draw, meeting
 from esdedup.analysis.to_json import to_json
 from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, unrelated
 from esdedup.arguments import setting
 from esdedup.cli import options
-from esdedup.cli.options import Target, as_json, bits_of, scheme_in
+from esdedup.cli.options import Target, as_json, scheme_in, with_sketches
 from esdedup.cli.output import (
     Kind,
     Progress,
@@ -60,13 +60,9 @@ def scheme_command(
     signature: int | None = setting(
         None, "Single values as tokens, for similar --nearest: 128.", show_default="none"
     ),
-    bits: str | None = setting(
-        None,
-        "Fingerprints in a field too, such as phash:64.",
-        metavar="FIELD:BITS[:ENCODING]",
-    ),
+    bits: str | None = options.bits(),
     distance: int | None = options.distance(),
-    passages: bool = setting(False, "Passages too: the parts that texts share."),
+    passages: bool = options.passages(),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool = as_json(),
 ) -> None:
@@ -107,11 +103,7 @@ def scheme_command(
     if seed is not None:
         base = replace(base, seed=seed)
     base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
-    if passages:
-        base = base.plus(Passages())
-    if bits is not None:
-        field, of_bits = bits_of(bits, distance)
-        base = base.plus(replace(of_bits, fields=(field,)))
+    base = with_sketches(base, passages, bits, distance)
     if 0 < threshold < 1 and 0 < recall < 1:
         # Signatures long enough for the recall, if any length is.
         needed = bands_needed(threshold, recall, 1) or 1
