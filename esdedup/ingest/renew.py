@@ -79,7 +79,7 @@ def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) 
         if row in foreign:
             reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
             decisions.append(Failure(one.id, reason))
-        elif fault := fault_in(one.document.source, meta.text_fields):
+        elif texts[row] is None and (fault := fault_in(one.document.source, meta.text_fields)):
             decisions.append(Failure(one.id, fault))
         elif row not in tokens and row in fresh:
             decisions.append("unchanged")
