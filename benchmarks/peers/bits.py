@@ -52,7 +52,7 @@ TOOLS = {
 }
 INDEX = "benchmark-bits"
 Search = Callable[[U64], list[int]]
-"""Returns the codes within the distance of a query, shape (words,)."""
+"""Return the codes within the distance of a query, shape (words,)."""
 Built = tuple[Search, float | None]
 """A search, and the bytes a code; None if they are not known."""
 
@@ -83,7 +83,7 @@ def of_esdedup(codes: U64, bits: int, target: str | Path) -> Built:
 
     search(codes[0])
     if isinstance(target, Path):
-        # What is written beside the file belongs to it.
+        # The files beside it, such as the write-ahead log, belong to it.
         size = sum(each.stat().st_size for each in target.parent.glob(f"{target.name}*"))
         return search, size / len(codes)
     return search, merged(target) / len(codes)
@@ -207,9 +207,14 @@ def inside(tool: str, bits: int, folder: Path, url: str | None) -> Figures:
         "bytes": size,
         "found": each,
         "wrong": wrong,
-        "median_ms": statistics.median(seconds) * 1e3,
-        "p99_ms": float(np.percentile(seconds, 99)) * 1e3,
+        **latency(seconds),
     }
+
+
+def latency(seconds: list[float]) -> Figures:
+    """Return the median and the 99th percentile, in milliseconds."""
+    p99 = float(np.percentile(seconds, 99))
+    return {"median_ms": statistics.median(seconds) * 1e3, "p99_ms": p99 * 1e3}
 
 
 def prepare(bits: int, count: int, queries: int, folder: Path) -> None:

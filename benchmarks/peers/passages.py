@@ -18,7 +18,6 @@ in which a passage of a document, of 5 to 200 words, is put at a random place.
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -34,7 +33,7 @@ from benchmarks.lib import measuring
 from benchmarks.lib.measuring import Figures
 from benchmarks.lib.servers import add_options, drop, served
 from benchmarks.lib.texts import chinese, english
-from benchmarks.peers.bits import SETTINGS, call
+from benchmarks.peers.bits import SETTINGS, call, latency
 from esdedup import Limits, Passages, Query, Scheme
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
@@ -47,7 +46,7 @@ LANGUAGES = {"english": english, "chinese": chinese}
 
 
 class Automaton:
-    """The suffix automaton of a text of words, which finds its longest run in other texts."""
+    """Suffix automaton of a text of words, which finds its longest run in other texts."""
 
     def __init__(self, words: list[int]) -> None:
         self.next: list[dict[int, int]] = [{}]
@@ -150,8 +149,7 @@ def ours(documents: list[str], asked: list[str], known: Any, folder: Path) -> Fi
     built = time.perf_counter() - begun
     found: defaultdict[str, int] = defaultdict(int)
     wanted: defaultdict[str, int] = defaultdict(int)
-    right, seconds = [0, 0], []
-    hits = [0, 0, 0]
+    right, seconds, answers = [0, 0], [], []
     for text, near in zip(asked, known, strict=True):
         begun = time.perf_counter()
         (result,) = index.similar_many([Query(text)], Limits(k=1000, words=LEAST))
@@ -167,19 +165,17 @@ def ours(documents: list[str], asked: list[str], known: Any, folder: Path) -> Fi
             longest = max((each.words for each in match.cover.passages), default=0)
             right[0] += longest == near.get(row, (0,))[0]
         (result,) = index.similar_many([Query(text)], Limits(k=1000, cover=CONTAINED))
-        answer = {int(match.id) for match in result.matches
-                  if match.cover is not None and match.cover.of_query >= CONTAINED}  # fmt: skip
-        holds = {row for row, (_, share) in near.items() if share >= CONTAINED}
-        hits = [a + b for a, b in zip(hits, (len(answer & holds), len(holds), len(answer)),
-                                      strict=True)]  # fmt: skip
+        answers.append(
+            {int(match.id) for match in result.matches
+             if match.cover is not None and match.cover.of_query >= CONTAINED}
+        )  # fmt: skip
     return {
         "built": built,
-        "median_ms": statistics.median(seconds) * 1e3,
-        "p99_ms": float(np.percentile(seconds, 99)) * 1e3,
+        **latency(seconds),
         "lengths": {f"{low} to {high}": [found[f"{low} to {high}"], wanted[f"{low} to {high}"]]
                     for low, high in LENGTHS},
         "right": right,
-        "containment": hits,
+        "containment": containment(answers, known),
     }  # fmt: skip
 
 
@@ -196,20 +192,19 @@ def ensemble(documents: list[list[int]], asked: list[list[int]], known: Any) -> 
     begun = time.perf_counter()
     index = MinHashLSHEnsemble(threshold=CONTAINED, num_perm=128, num_part=32)
     index.index((row, *sketched(words)) for row, words in enumerate(documents))
-    built, seconds, hits = time.perf_counter() - begun, [], [0, 0, 0]
-    for words, near in zip(asked, known, strict=True):
+    built, seconds, answers = time.perf_counter() - begun, [], []
+    for words in asked:
         begun = time.perf_counter()
-        answer = {*index.query(*sketched(words))}
+        answers.append({*index.query(*sketched(words))})
         seconds.append(time.perf_counter() - begun)
-        holds = {row for row, (_, share) in near.items() if share >= CONTAINED}
-        hits = [a + b for a, b in zip(hits, (len(answer & holds), len(holds), len(answer)),
-                                      strict=True)]  # fmt: skip
-    return {
-        "built": built,
-        "median_ms": statistics.median(seconds) * 1e3,
-        "p99_ms": float(np.percentile(seconds, 99)) * 1e3,
-        "containment": hits,
-    }
+    return {"built": built, **latency(seconds), "containment": containment(answers, known)}
+
+
+def containment(answers: list[set[int]], known: Any) -> list[int]:
+    """Return the number of right answers, of documents that contain enough, and of answers."""
+    holds = [{row for row, (_, share) in near.items() if share >= CONTAINED} for near in known]
+    right = sum(len(one & other) for one, other in zip(answers, holds, strict=True))
+    return [right, sum(map(len, holds)), sum(map(len, answers))]
 
 
 def cluster(documents: int, queries: int, url: str) -> Figures:
@@ -242,8 +237,7 @@ def cluster(documents: int, queries: int, url: str) -> Figures:
                     begun = time.perf_counter()
                     index.similar_many([Query(text)], Limits())
                     seconds.append(time.perf_counter() - begun)
-            found["median_ms"] = statistics.median(seconds) * 1e3
-            found["p99_ms"] = float(np.percentile(seconds, 99)) * 1e3
+            found |= latency(seconds)
         drop(url, INDEX)
     return {"documents": documents, "bytes": sizes["passages"] - sizes["plain"],
             "bytes_plain": sizes["plain"], **found}  # fmt: skip
