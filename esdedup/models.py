@@ -216,7 +216,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Cover:
-    """What a query and a document share by passages.
+    """The passages that a query and a document share.
 
     words: number of words of the query in passages. of_query, of_document: share of the words of
     each in passages, 0 to 1. passages: in the order of the query, without those within a longer one

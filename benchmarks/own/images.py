@@ -1,4 +1,4 @@
-"""What perceptual hashes find: pictures that are changed, by esdedup's distance of their hashes.
+"""Share of changed pictures whose perceptual hash is within the distance of the original's.
 
     python -m benchmarks.own.images [--drawn 200] [--photos FOLDER] [--folder OUT]
 
@@ -29,7 +29,7 @@ HASHES: dict[str, tuple[str, int, Hash]] = {
     "dhash": ("`imagehash.dhash`", 8, lambda image: int(str(imagehash.dhash(image)), 16)),
     "pdq": ("PDQ", 31, lambda image: pdq(image)),
 }
-"""By name: what it is called, the distance, and the function."""
+"""By name: the heading of its column, the distance, and the function."""
 
 
 def pdq(image: Image.Image) -> int:
@@ -99,7 +99,7 @@ def measure(images: list[Image.Image]) -> Figures:
 
 
 def tables(document: Figures) -> str:
-    """Return a table of what is found."""
+    """Return a table of the shares."""
     results, corpora = document["results"], document["corpora"]
     columns = [(kind["name"], name) for kind in corpora for name in HASHES]
     head = [f"{HASHES[name][0]}, {HASHES[name][1]} bits, {kind}" for kind, name in columns]

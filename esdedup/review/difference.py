@@ -84,7 +84,7 @@ def differences(
 
 
 def outside_passages(text: MarkedText) -> list[Difference]:
-    """Return what is in no passage, of a text in which these are marked."""
+    """Return the stretches outside of passages, of a text in which these are marked."""
     found, at = [], 0
     for start, end in [*text.shared, (len(text.text), 0)]:
         if at < start:

@@ -69,7 +69,7 @@ def pair_of(
 ) -> ShownPair:
     """Return two documents as a pair.
 
-    explained: marks what is in none of its passages. whole: long texts are not cut to 1,500
+    explained: mark the stretches outside of its passages. whole: long texts are not cut to 1,500
     characters.
     """
     texts = [text_at(each.source, meta.text_fields) or "" for each in two]

@@ -28,7 +28,7 @@ MEASURES: dict[Metric, tuple[str, str]] = {
     "hamming": ("Hamming distance", "distance"),
     "cover": ("shared passages", "cover"),
 }
-"""What each metric compares, and the limit of it."""
+"""By metric: the measure in words, and the name of its limit."""
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
@@ -95,7 +95,7 @@ class Sketch(ABC):
     varies: ClassVar[bool] = False
     """Documents have any number of tokens."""
     reads_values: ClassVar[bool] = False
-    """The field holds values that `text` writes as texts, and not texts."""
+    """The field holds no texts, but values that `text` converts to texts."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 
@@ -132,7 +132,7 @@ class Sketch(ABC):
 
     @property
     def size_in_words(self) -> str:
-        """The bytes of the tokens in an index of Elasticsearch, in words."""
+        """The size of the tokens in an index of Elasticsearch, as messages show it."""
         return f"about {self.tokens * self.token_bytes:,.0f} bytes a document"
 
     @property
