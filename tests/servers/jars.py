@@ -27,7 +27,6 @@ LAUNCHERS = {
     "elasticsearch": "org.elasticsearch.node.StartElasticsearch",
     "opensearch": "org.opensearch.node.StartOpenSearch",
 }
-SECURITY_INDEX_ANALYSIS = "SecurityIndexAnalysis.java"
 DESCRIPTOR = "plugin-descriptor.properties"
 
 # Maven runs for seconds, so its code is compiled quickly, not well.
@@ -100,20 +99,20 @@ class Recipe:
     def sources(self) -> list[Path]:
         """The sources of the launcher, which is the same with security."""
         launcher = HERE / self.product / f"{LAUNCHERS[self.product].rpartition('.')[2]}.java"
-        more = set((HERE / self.name).glob("*.java")) - {launcher, self.analysis}
+        more = set((HERE / self.name).glob("*.java")) - {launcher, *self.modules}
         return [launcher, *sorted(more)]
 
     @property
-    def analysis(self) -> Path:
-        """The source of a module for the index of users, which only Elasticsearch needs."""
-        return HERE / self.name / SECURITY_INDEX_ANALYSIS
+    def modules(self) -> list[Path]:
+        """The source of each module of ours: analysis that Elasticsearch does not publish."""
+        folders = {HERE / self.product, HERE / self.name}
+        return sorted(file for folder in folders for file in folder.glob("*Analysis.java"))
 
     @property
     def digest(self) -> str:
         """Change with the recipe, so that nobody runs a server made by an older one."""
         digest = hashlib.sha256()
-        others = [self.analysis] if self.analysis.exists() else []
-        for file in (self.pom, *self.sources, *others, Path(__file__)):
+        for file in (self.pom, *self.sources, *self.modules, Path(__file__)):
             digest.update(file.read_bytes())
         return digest.hexdigest()[:12]
 
@@ -171,13 +170,13 @@ def _compile(sources: list[Path], jar: Path, jdk: Jdk, lib: Path) -> None:
 
 def _make_modules(recipe: Recipe, jdk: Jdk, made: Path) -> None:
     """Elasticsearch takes HTTP and security only from module folders with descriptors in them."""
-    if recipe.secured:
-        analysis = made / "modules" / "security-index-analysis"
-        analysis.mkdir(parents=True)
-        _compile([recipe.analysis], analysis / f"{analysis.name}.jar", jdk, made / "lib")
-        (analysis / DESCRIPTOR).write_text(
-            f"classname=esdedup.tests.{recipe.analysis.stem}\nname={analysis.name}\n"
-            f"description=The analyzer of the security index\nversion={recipe.version}\n"
+    for source in recipe.modules:
+        module = made / "modules" / source.stem
+        module.mkdir(parents=True)
+        _compile([source], module / f"{module.name}.jar", jdk, made / "lib")
+        (module / DESCRIPTOR).write_text(
+            f"classname=esdedup.tests.{module.name}\nname={module.name}\n"
+            f"description=Analysis from no published module\nversion={recipe.version}\n"
             f"elasticsearch.version={recipe.version}\njava.version={OLDEST_JAVA}\n",
             encoding="utf-8",
         )
