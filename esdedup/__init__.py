@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from esdedup.sketch.kinds.bits import Bits
     from esdedup.sketch.kinds.minhash import MinHash
     from esdedup.sketch.kinds.passages import Passages
+    from esdedup.sketch.kinds.server import Server
     from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
     from esdedup.sketch.limits import Limits
@@ -46,7 +47,7 @@ __all__ = [
     "Bits", "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy", "EsdedupError",
     "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
     "Limits", "Match", "MinHash", "Normalisation", "Pair", "Passages", "Query", "RecordError",
-    "Report", "Result", "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash",
+    "Report", "Result", "Scheme", "SchemeMismatch", "Server", "Shingling", "Signature", "SimHash",
     "SimilarPairs", "StoreError", "UsageError", "dedup", "enrich", "group", "open", "pairs",
     "similarity",
 ]  # fmt: skip
@@ -67,6 +68,7 @@ _MODULES = {
     "sketch.kinds.bits": "Bits",
     "sketch.kinds.minhash": "MinHash",
     "sketch.kinds.passages": "Passages",
+    "sketch.kinds.server": "Server",
     "sketch.kinds.simhash": "SimHash",
     "sketch.kinds.signature": "Signature",
     "sketch.limits": "Limits",

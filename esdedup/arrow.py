@@ -42,6 +42,8 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
             raise UsageError(f"data: use Arrow data, not {type(data).__name__}")
         data = pa.table(data)
     scheme = scheme or Scheme()
+    if scheme.by_server:
+        raise UsageError(f"an index computes the tokens of {scheme.names[0]!r}: leave it out here")
     fields: list[pa.Field] = token_fields(scheme)
     if taken := [field.name for field in fields if field.name in data.schema.names]:
         raise UsageError(f"column {taken[0]!r} is there already: rename it")

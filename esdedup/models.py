@@ -106,6 +106,8 @@ class CandidateQuery:
     marks_in: that which holds the marks.
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
+    text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
+    shingles: the number of those of the text.
     """
 
     key: str
@@ -119,6 +121,8 @@ class CandidateQuery:
     leads: bool = False
     kept: bool = False
     marks_in: str = FIELD
+    text: str | None = None
+    shingles: int = 0
 
 
 @dataclass(frozen=True)

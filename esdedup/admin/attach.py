@@ -1,7 +1,7 @@
 """Plan and put our fields into the mappings of existing indices."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, no_text, obstacles
@@ -9,19 +9,37 @@ from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Target, reached
-from esdedup.stores.elastic.indices import IndexState, Named, put_metas, resolve, states
+from esdedup.stores.elastic.indices import (
+    IndexState,
+    Named,
+    put_analysis,
+    put_metas,
+    resolve,
+    states,
+)
 from esdedup.stores.elastic.templates import put_template
-from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
+from esdedup.stores.mapping import (
+    IndexMeta,
+    TextFields,
+    analysis_of,
+    index_mapping,
+    meta_of,
+    names_of,
+)
 
 
 @dataclass(frozen=True)
 class MappingChange:
-    """The change of an index's mapping, None if it has our fields, and its obstacles."""
+    """The change of an index's mapping, None if it has our fields, and its obstacles.
+
+    analysis: settings of analyzers, which the index has to be closed for.
+    """
 
     index: str
     mapping: Mapping[str, Any] | None
     obstacles: tuple[Obstacle, ...]
     stored: IndexMeta | None = None
+    analysis: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,9 +86,11 @@ def plan_attach(
                 stored.require(wanted, f"index {state.name!r}")
             mapping = None
             if stored is None or stored.next != wanted.next:
-                mapping = index_mapping(wanted, state.mapping.get("_meta"))
-            in_the_way = tuple(obstacles(state, wanted))
-            changes.append(MappingChange(state.name, mapping, in_the_way, stored))
+                mapping = index_mapping(wanted, state.mapping)
+            in_the_way, analysis = tuple(obstacles(state, wanted)), analysis_of(wanted)
+            made = (f"analysis.analyzer.{each}.tokenizer" for each in analysis.get("analyzer", ()))
+            lacking = analysis if not all(map(state.setting, made)) else {}
+            changes.append(MappingChange(state.name, mapping, in_the_way, stored, lacking))
         if text_field is None or not all(metas):
             # A text field that no index has is a mistake.
             require_text_field(found, wanted)
@@ -125,6 +145,9 @@ def attach(
         if what.hindrances:
             raise StoreError("; ".join(map(str, what.hindrances)))
         changes = [change for change in what.changes if change.mapping is not None]
+        for change in changes:
+            if change.analysis:
+                put_analysis(cluster, change.index, change.analysis)
         put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})
         if what.named.kind == "data stream":
             put_template(cluster, what.named.name, what.meta)

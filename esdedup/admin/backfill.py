@@ -230,7 +230,9 @@ def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
     try:
         hits, left = cluster.page(job.left._replace(body={**job.left.body, "size": size}))
         held = list(map(held_of, hits))
-        done = renew(ClusterStore(cluster, job.index), held, plan.meta.parts, plan.beside)
+        parts, store = plan.meta.parts, ClusterStore(cluster, job.index)
+        again = not plan.stale and any(part.by_server for part in parts)
+        done = renew(store, held, parts, plan.beside, again=again)
     except PointInTimeLost as error:
         # Raised, it would stop the other workers.
         return error, None

@@ -148,7 +148,9 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
             if text_at(one.document.source, meta.text_fields) is not None
         )
     outdated = None
-    if stale and readable:
+    if all(part.by_server for part in parts):
+        outdated = Tally()
+    elif stale and readable:
         outdated = Tally.of(
             one.id
             for page in pages(sketched(meta))

@@ -8,7 +8,7 @@ from esdedup.models import FIELD
 from esdedup.records.documents import is_ours
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores.elastic.indices import IndexState, source_limits
-from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
+from esdedup.stores.mapping import IndexMeta, field_mapping, fields_of, meta_of
 
 Stops = Literal["attach", "backfill", "nothing"]
 _Found = tuple[Stops, str]
@@ -135,16 +135,6 @@ def no_text(state: IndexState, name: str) -> str:
         advice = f"name the one that holds the text (--text-field){other}"
         return f"no document has a field {name!r}{never}; {advice}"
     return ""
-
-
-def fields_of(
-    mapping: Mapping[str, Any], prefix: str = "", *, nested: bool = True
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield fields and objects by their dotted names. nested: also those below nested objects."""
-    for name, field in mapping.get("properties", {}).items():
-        yield f"{prefix}{name}", field
-        if nested or field.get("type") != "nested":
-            yield from fields_of(field, f"{prefix}{name}.", nested=nested)
 
 
 def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:

@@ -177,6 +177,7 @@ def explain(
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
     scheme, limits = meta.scheme, Limits(swaps=MOST_SWAPS)
+    analyzed = store.analyzed(meta.analyzed, texts) if meta.by_server else None
     sketches = sketch(texts, scheme, with_shingles=True, limits=limits)
     sets, digests = sketches.shingles, sketches.digests
     assert sets is not None
@@ -216,13 +217,15 @@ def explain(
         duplicates=duplicates,
         passage=passage or None,
         sketches=tuple(
-            _sketch(each, sketches, similarity, limits)
+            _sketch(each, sketches, similarity, limits, analyzed)
             for each in (scheme.sketches if sketches.filled.all() else ())
         ),
     )
 
 
 def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTokens:
+    if scheme.by_server:
+        return "current"
     if tokens.get("scheme") is None:
         return "none"
     if tokens["scheme"] != scheme.id:
@@ -230,10 +233,23 @@ def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTok
     return "current" if tokens.get("digest") == digest else "stale"
 
 
-def _sketch(each: Sketch, sketches: Sketches, similarity: float, limits: Limits) -> ExplainedSketch:
+def _sketch(
+    each: Sketch,
+    sketches: Sketches,
+    similarity: float,
+    limits: Limits,
+    analyzed: list[list[str]] | None,
+) -> ExplainedSketch:
+    """Explain a sketch. analyzed: the tokens of both texts, if the index computes them."""
     values, probes = sketches.values[each.name], sketches.probes.get(each.name)
     own = each.token_values(values)
-    left, right = encode(own, each.bits)
+    if analyzed is None:
+        left, right = encode(own, each.bits)
+    else:
+        # Values that may not be characters.
+        left, right = (
+            [one.encode("utf-16-be", "surrogatepass").hex() for one in some] for some in analyzed
+        )
     met = tuple(f"{at}:{token}" for at, token in enumerate(left) if token in {*right})
     probed = len(met)
     if probes is not None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, UsageError, open
+from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, Server, UsageError, open
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of, source_of, variable_of
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
@@ -27,6 +27,7 @@ bits = partial(
     metavar="FIELD:BITS[:ENCODING]",
 )
 passages = partial(setting, False, "Passages too: the parts that texts share (--sketch passages).")
+server = partial(setting, False, "Let the index compute the tokens, whoever writes documents.")
 distance = partial(
     setting, None, "With --bits: distance up to which queries are complete.", "-d", min=0
 )
@@ -142,13 +143,21 @@ class SchemeOptions:
     bits: str | None = bits()
     passages: bool = passages()
 
-    def wanted(self, distance: int | None = None) -> tuple[Scheme | None, list[str] | None]:
+    def wanted(
+        self, distance: int | None = None, server: bool = False
+    ) -> tuple[Scheme | None, list[str] | None]:
         """Return the scheme and the text fields, each None for those of the index.
 
         Fingerprints alone are the text, and a further sketch if something else is named. distance:
-        as of `with_sketches`.
+        as of `with_sketches`. server: the index computes the tokens.
         """
         scheme = scheme_in(self.scheme)
+        if server:
+            if scheme is not None:
+                raise UsageError(
+                    "--server can't be combined with --scheme: use esdedup scheme --server"
+                )
+            scheme = Scheme([Server()])
         if self.bits is None and not self.passages:
             return scheme, self.text_field
         is_of_text = self.passages or scheme is not None or self.text_field is not None

@@ -236,8 +236,10 @@ def find_groups(
     if not grouping.exact:
         grouping = grouping.of(meta.scheme.for_pairs(grouping.limits).metric)
     reading = Reading(meta, None, grouping.keep)
-    if not grouping.exact:
+    if not grouping.exact or meta.by_server:
         reading = reading_for(meta, grouping.limits, grouping.keep)
+    if grouping.exact:
+        reading = replace(reading, sketch=None)
     judgements = read_judgements(store, meta)
     reading = replace(reading, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
@@ -294,9 +296,10 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     judgements = read_judgements(store, meta)
     rows = before_others(rows, groups.ids, judgements.representatives)
     grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
-    chosen = None if grouping.exact else meta.scheme.chosen(grouping.limits)
+    scheme = meta.scheme.for_texts(grouping.limits) if meta.by_server else meta.scheme
+    chosen = None if grouping.exact else scheme.chosen(grouping.limits)
     texts = texts_in(store, meta.text_fields)(names)
-    part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=meta.scheme))
+    part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=scheme))
     columns = ScanColumns.of(part, texts)
     job = _GroupRun(Reading(meta, chosen), grouping, columns, judgements, lambda *_: None)
     right, left = np.tril_indices(job.classes.filled, -1)

@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
     def lacking(self, source: Mapping[str, Any], meta: IndexMeta) -> dict[str, Any] | None:
         """Return the marks that a document lacks; None if its text has changed."""
-        if tokens_in(source, meta.field).get("digest") != self.digest:
+        if meta.digest_in(source) != self.digest:
             return None
         return differing(source, meta.marks_field, self.marks)
 
@@ -87,7 +87,7 @@ def require_settled(store: Store, meta: IndexMeta) -> None:
 
 def mark_paths(meta: IndexMeta) -> list[str]:
     """Return the dotted names of the values that `Wanted.lacking` looks at."""
-    return [f"{meta.field}.digest", *(f"{meta.marks_field}.{name}" for name in MARKS)]
+    return [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
 
 
 def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> ChangeReport:

@@ -147,7 +147,7 @@ class _Arrivals:
     def _known(self) -> dict[str, tuple[str, Verdict]]:
         """Return the former digest and verdict of each document that has a group, by id."""
         meta = self.meta
-        paths = [f"{meta.field}.digest", *(f"{meta.marks_field}.{name}" for name in MARKS)]
+        paths = [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
         known = {}
         for document in self.run.store.get(list(self.last), paths):
             ours = meta.ours_in(document.source)

@@ -78,7 +78,7 @@ def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
         copies.append(copy)
         documents += found
     parts: set[int] = set()
-    for one in meta.all:
+    for one in meta.written:
         changes = [text_change(each, one, partial) for each, partial in documents]
         sketches = sketch([text for _, text in changes if text is not None], one.scheme)
         tokens = iter(token_fields(sketches, one.scheme))

@@ -230,8 +230,8 @@ class _Writer:
             documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
         report, refused = self._write(documents, [self.batch.own[row] for row in rows])
         if not self.renews_marks:
-            ours = (each.ours[self.batch.meta.field] for each in documents)
-            report += IngestReport(without_words=sum(each.is_wordless for each in ours))
+            ours = (each.ours.get(self.batch.meta.field) for each in documents)
+            report += IngestReport(without_words=sum(each.is_wordless for each in ours if each))
         self._refuse({rows[at]: reason for at, reason in refused.items()})
         return report, {documents[at].id for at in refused}
 

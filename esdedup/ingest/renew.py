@@ -23,18 +23,27 @@ def fields_to_read(metas: Sequence[IndexMeta], former: IndexMeta | None = None) 
 
 
 def renew(
-    store: Store, held: Sequence[Held], metas: Sequence[IndexMeta], former: IndexMeta | None = None
+    store: Store,
+    held: Sequence[Held],
+    metas: Sequence[IndexMeta],
+    former: IndexMeta | None = None,
+    *,
+    again: bool = False,
 ) -> ChangeReport:
     """Update documents whose tokens are not those of their text.
 
     metas: `IndexMeta.parts`, or `all`. held: with at least `fields_to_read`; the lists of tokens
     may be missing. former: the tokens that marks were made with, if the documents get other ones
-    beside them. Marks of another text are removed. Raises the errors of the store.
+    beside them. Marks of another text are removed. again: write documents with a text though they
+    need no change, so that the index computes their tokens. Raises the errors of the store.
     """
 
     def decide(some: Sequence[Held]) -> list[Decision]:
         with store.window.computing:
-            return renewals(some, metas, former)
+            found = renewals(some, metas, former)
+        changes = (Change(one, {}) for one in some)
+        pairs = zip(found, changes, strict=True)
+        return [change if again and each == "unchanged" else each for each, change in pairs]
 
     return change_held(store, held, decide, fields_to_read(metas, former))
 
@@ -67,6 +76,8 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
 def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) -> list[Decision]:
     """Return the changes of one set of fields. marked: the tokens that marks were made with."""
     texts = [text_at(one.document.source, meta.text_fields) for one in held]
+    if meta.by_server:
+        return ["without_text" if text is None else "unchanged" for text in texts]
     ours = [one.document.source.get(meta.field) for one in held]
     foreign = {row for row, value in enumerate(ours) if not isinstance(value, (dict, NoneType))}
     found = {row: text for row, text in enumerate(texts) if text is not None and row not in foreign}

@@ -101,7 +101,7 @@ class Splicer:
         metas: of the indices, by name. A source without a text, or not valid JSON, is unchanged.
         """
         # While an index changes its scheme, a document gets the tokens of both.
-        wanted = {name: meta.all for name, meta in metas.items() if meta is not None}
+        wanted = {name: meta.written for name, meta in metas.items() if meta is not None}
         outcomes: list[Outcome | None] = [None] * len(sources)
         done = [source.body for source in sources]
         small: list[int] = []

@@ -35,7 +35,9 @@ def is_ours(name: str) -> bool:
 
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
-    """Return the value of the field of tokens for each text."""
+    """Return the value of the field of tokens for each text; nothing if the index computes them."""
+    if scheme.by_server:
+        return [{} for _ in texts]
     return token_fields(sketch(texts, scheme), scheme)
 
 
@@ -66,6 +68,8 @@ def partial_document(
 
 def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
     """Return the value of our field in an update, which merges objects: nulls remove old values."""
+    if scheme.by_server:
+        return {}
     return {**dict.fromkeys(("scheme", "digest", "wordless", *scheme.keys)), **tokens}
 
 
@@ -96,9 +100,9 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
         for item in items
     ]
     ours: list[dict[str, Packed]] = [{} for _ in items]
-    for at, one in enumerate(meta.all):
+    for one in meta.written:
         texts: list[str | None] = [item.text for item in items]
-        if at:
+        if one.text_fields != meta.text_fields:
             # A document may lack another text, also while an index changes its text fields.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]

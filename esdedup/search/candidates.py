@@ -23,6 +23,15 @@ def candidate_queries(
     meta: IndexMeta, sketch: Sketch, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
     """Return the queries for documents that share what a sketch looks up. sketches: with probes."""
+    if sketch.by_server:
+        sizes = sketches.words if sketches.shingles is None else sketches.shingles.counts
+        assert sizes is not None
+        found = _queries(meta, sketch, [[[]] * sketch.tokens] * len(queries), queries)
+        every = zip(found, queries, sizes.tolist(), strict=True)
+        return [
+            replace(each, field=meta.analyzed, text=query.text, shingles=size)
+            for each, query, size in every
+        ]
     if (probes := sketches.probes.get(sketch.name)) is None:
         return _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
     values, present = probes
@@ -40,7 +49,10 @@ def equal_text_queries(
     meta: IndexMeta, sketch: Sketch, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
     """Return queries that find all documents of an equal text, by all tokens or its digest."""
-    found = _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
+    if sketch.by_server:
+        found = candidate_queries(meta, sketch, sketches, queries)
+    else:
+        found = _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
     wordless = wordless_queries(meta, sketches.digests, queries)
     return [
         replace(one, least=len(one.groups), kept=False) if filled else other
@@ -68,7 +80,7 @@ def _queries(
     queries: Sequence[Query],
 ) -> list[CandidateQuery]:
     """Return the queries for groups of tokens, one list of groups for each query."""
-    key, leads, kept = ("wordless", False, False)
+    key, leads, kept = "wordless", False, False
     if sketch is not None:
         key, leads, kept = sketch.key, sketch.leads, sketch.metric == "hamming"
     return [
@@ -115,7 +127,7 @@ def with_least(
     """Return the query with the most shared groups to require; similarity: else the threshold."""
     if not query.groups:
         return query
-    least = sketch.least(limits, len(query.groups), similarity)
+    least = sketch.least(limits, query.shingles or len(query.groups), similarity)
     return query if least == query.least else replace(query, least=least)
 
 

@@ -93,7 +93,8 @@ class _Answer:
             least = found.matched[-1] + 1
         # How many similar documents share only stopped tokens depends on the texts.
         if not query.stopped and (kept is None or self.farthest is not None):
-            recall = level.recall(self.limits, level.tokens, least, self.farthest)
+            groups = query.shingles or level.tokens
+            recall = level.recall(self.limits, groups, least, self.farthest)
             self.recall = recall if self.recall is None else max(recall or 0.0, self.recall)
 
     def result(self, level: Sketch) -> Result:
@@ -246,7 +247,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     if limits.threshold is None:
         # Single values meet at any similarity.
         chosen = levels_of(meta.scheme, chosen)[-1]
-    sketches = sketch([query.text], meta.scheme.only(chosen), limits=limits)
+    sketches = sketch([query.text], meta.scheme.only(chosen), with_shingles=True, limits=limits)
     (wanted,) = without_stopped(meta, candidate_queries(meta, chosen, sketches, [query]))
     body = candidates_body(with_least(wanted, chosen, limits), limits.candidates)
     body["_source"] = {"excludes": unread_paths([wanted])}

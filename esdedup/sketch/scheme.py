@@ -22,6 +22,7 @@ from esdedup.sketch.kinds.base import Sketch, parameters
 from esdedup.sketch.kinds.bits import Bits
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.passages import Passages
+from esdedup.sketch.kinds.server import Server
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
@@ -30,7 +31,7 @@ from esdedup.text.shingles import Shingling
 
 VERSION = 3
 KINDS: dict[str, type[Sketch]] = {
-    each.kind: each for each in (MinHash, Signature, SimHash, Bits, Passages)
+    each.kind: each for each in (MinHash, Signature, SimHash, Bits, Passages, Server)
 }
 """Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
 _SketchType = TypeVar("_SketchType", bound=Sketch)
@@ -64,8 +65,14 @@ class Scheme:
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two sketches are named {twice[0]!r}: give one of them another name")
         for each in given:
-            if each.reads_values and [one.fields for one in given].count(each.fields) > 1:
-                raise UsageError(f"sketch {each.name!r} reads values: name a field of its own")
+            alone = each.reads_values or each.by_server
+            if alone and [one.fields for one in given].count(each.fields) > 1:
+                why = "is computed by the server" if each.by_server else "reads values"
+                raise UsageError(f"sketch {each.name!r} {why}: name a field of its own")
+            if each.by_server and self.shingling.unit != "word":
+                raise UsageError(
+                    f"sketch {each.name!r}: servers have words of their own, use word:N"
+                )
         if not 0 <= self.seed < 2**64:
             raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
         _require_version(self.version)
@@ -136,10 +143,28 @@ class Scheme:
         return sketch
 
     def for_pairs(self, limits: Limits) -> Sketch:
-        """Return the sketch to compare all documents by. Raises UsageError."""
+        """Return the sketch to compare all documents by. Raises UsageError.
+
+        In place of one that the index computes, it is one of their texts.
+        """
         sketch = self.sketch(limits.sketch)
         sketch.check_pairs(limits)
-        return sketch
+        return sketch.for_texts(limits) if sketch.by_server else sketch
+
+    @property
+    def by_server(self) -> bool:
+        """Whether the index computes the tokens."""
+        return self.sketches[0].by_server
+
+    @property
+    def analyzer(self) -> str:
+        """The name of the analyzer with which an index computes the tokens."""
+        return self.sketches[0].analyzer(self.shingling.size)
+
+    @property
+    def analysis(self) -> dict[str, Any]:
+        """The settings of that analyzer."""
+        return self.sketches[0].analysis(self.shingling.size)
 
     @property
     def banded(self) -> Banded:

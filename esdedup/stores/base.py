@@ -130,6 +130,9 @@ class Store(Protocol):
         marked: only documents with a group. A local file's order is that of arrival.
         """
 
+    def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:
+        """Return the tokens that the index computes from texts as values of a field."""
+
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         """Return the exact number of documents with each token of a field in searches."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 from esdedup.arguments import check_list, check_type
@@ -14,7 +15,8 @@ from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import FIELD, MARKS, tokens_in
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
-from esdedup.stores.fields import quoted
+from esdedup.sketch.sketch import normalised_digests
+from esdedup.stores.fields import quoted, text_at
 from esdedup.stores.stop_list import stop_entries
 
 TOKEN_PATHS = [f"{FIELD}*.{kind}*" for kind in KINDS]
@@ -62,10 +64,10 @@ class IndexMeta:
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
         names: tuple[str, ...] = tuple(map(str, names_of(self.text_fields)))
-        if (one := self.scheme.sketches[0]).reads_values:
+        if (one := self.scheme.sketches[0]).reads_values or one.by_server:
             if len(names) > 1:
                 raise UsageError(f"sketch {one.name!r} is of one field, not {quoted(names)}")
-            names = (ValueField.of(names[0], one),)
+            names = (ValueField.of(names[0], one),) if one.reads_values else names
         object.__setattr__(self, "text_fields", names)
 
     @property
@@ -77,6 +79,16 @@ class IndexMeta:
         return self.scheme.only(*self.scheme.sketches, *more)
 
     @property
+    def by_server(self) -> bool:
+        """Whether the index computes the tokens, in `analyzed`."""
+        return self.scheme.by_server
+
+    @property
+    def analyzed(self) -> str:
+        """The multi-field below the text whose tokens the index computes."""
+        return f"{self.text_fields[0]}.{FIELD}"
+
+    @property
     def marks_field(self) -> str:
         """The object field that holds groups and marks."""
         return self.marks_in or self.field
@@ -84,7 +96,20 @@ class IndexMeta:
     def ours_in(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of ours in a document: tokens and marks."""
         tokens, marks = (tokens_in(source, each) for each in (self.field, self.marks_field))
-        return {**tokens, **{name: marks[name] for name in MARKS if name in marks}}
+        digest = {"digest": self.digest_in(source)} if self.by_server else {}
+        return {**tokens, **digest, **{name: marks[name] for name in MARKS if name in marks}}
+
+    def digest_in(self, source: Mapping[str, Any]) -> Any:
+        """Return the digest of a document's text, with the fields of `digest_paths`, or None."""
+        if not self.by_server:
+            return tokens_in(source, self.field).get("digest")
+        text = text_at(source, self.text_fields)
+        return text and normalised_digests([text], self.scheme.normalisation)[1][0]
+
+    @property
+    def digest_paths(self) -> list[str]:
+        """The dotted names of the fields that `digest_in` reads."""
+        return [*self.text_fields] if self.by_server else [f"{self.field}.digest"]
 
     def fields_of(self, tokens: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a document that hold tokens and marks."""
@@ -116,6 +141,11 @@ class IndexMeta:
     def all(self) -> list[IndexMeta]:
         """The parts of this and of the next one: a document that is written has tokens of each."""
         return self.parts if self.next is None else [*self.parts, *self.next.parts]
+
+    @property
+    def written(self) -> list[IndexMeta]:
+        """Those of `all` whose tokens are written into documents."""
+        return [each for each in self.all if not each.by_server]
 
     def to_json(self) -> dict[str, Any]:
         document = {
@@ -200,15 +230,53 @@ def _mapping(names: Sequence[str] = ()) -> dict[str, Any]:
     return document
 
 
-def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the mapping to put: our fields, and `_meta` with the values of others in it."""
-    return {
-        "_meta": {**(other_meta or {}), FIELD: meta.to_json()},
-        "properties": {
-            meta.marks_field: _mapping(MARKS),
-            **{one.field: field_mapping(one.scheme) for one in meta.all},
-        },
+def index_mapping(
+    meta: IndexMeta, mapping: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the mapping to put: our fields, and `_meta` with the values of others in it.
+
+    mapping: of the index, to which this is added.
+    """
+    properties: dict[str, Any] = {
+        meta.marks_field: _mapping(MARKS),
+        **{one.field: field_mapping(one.scheme) for one in meta.all if not one.by_server},
     }
+    for one in meta.all:
+        if one.by_server:
+            analyzed = {
+                "type": "text",
+                "analyzer": one.scheme.analyzer,
+                "index_options": "docs",
+                "norms": False,
+                # A score is then the number of bands that a document shares.
+                "similarity": "boolean",
+            }
+            name, at = one.text_fields[0], properties
+            found = dict(fields_of(mapping)).get(name, {"type": "text"})
+            *objects, last = name.split(".")
+            for each in objects:
+                at = at.setdefault(each, {"properties": {}})["properties"]
+            at[last] = {**found, "fields": {**found.get("fields", {}), FIELD: analyzed}}
+    return {"_meta": {**mapping.get("_meta", {}), FIELD: meta.to_json()}, "properties": properties}
+
+
+def analysis_of(meta: IndexMeta) -> dict[str, Any]:
+    """Return the setting `analysis` of an index that computes tokens; nothing of others."""
+    every = [one.scheme.analysis for one in meta.parts if one.by_server]
+    kinds = ("filter", "analyzer") if every else ()
+    return {
+        kind: {name: one for each in every for name, one in each[kind].items()} for kind in kinds
+    }
+
+
+def fields_of(
+    mapping: Mapping[str, Any], prefix: str = "", *, nested: bool = True
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield fields and objects by their dotted names. nested: also those below nested objects."""
+    for name, field in mapping.get("properties", {}).items():
+        yield f"{prefix}{name}", field
+        if nested or field.get("type") != "nested":
+            yield from fields_of(field, f"{prefix}{name}.", nested=nested)
 
 
 def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:

@@ -31,22 +31,29 @@ def attach_command(
     of: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
+    server: bool = options.server(),
     dry_run: bool = options.dry_run(),
+    yes: bool = options.yes(),
 ) -> None:
     """Add the token fields to an index that exists.
 
     Example: esdedup attach --index news --text-field body
 
     An alias or a data stream means all its indices. The change is shown before it is made.
-    Nothing else in the mapping changes, and no document.
+    Nothing else in the mapping changes, and no document. With --server, each index is closed for a
+    moment, after asking: only then do servers take new analyzers.
     """
-    scheme, text_field = of.wanted(distance)
+    scheme, text_field = of.wanted(distance, server)
     with target.connected() as cluster:
         plan = admin.plan_attach(cluster, target.index, scheme, text_field, field)
         for change in plan.changes:
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
             else:
+                if change.analysis:
+                    echo(f"POST {change.index}/_close")
+                    _show_request(f"{change.index}/_settings", {"analysis": change.analysis})
+                    echo(f"POST {change.index}/_open")
                 _show_request(f"{change.index}/_mapping", change.mapping)
             message(*map(str, change.obstacles))
         if plan.named.kind == "data stream":
@@ -55,12 +62,16 @@ def attach_command(
         sys.stdout.flush()
         if dry_run:
             return
+        if closed := [each.index for each in plan.changes if each.mapping and each.analysis]:
+            message("While an index is closed, all of its searches and writes fail")
+            output.confirm(f"Close and open {', '.join(closed)}?", yes)
         admin.attach(cluster, plan)
         if plan.named.kind == "data stream":
             _warn_of_next(cluster, plan)
     changed = sum(change.mapping is not None for change in plan.changes)
     indices = count(len(plan.changes), "index", "indices")
-    message(f"{changed} of {indices} got the field {plan.meta.field!r} at {target.address}")
+    field = plan.meta.analyzed if plan.meta.by_server else plan.meta.field
+    message(f"{changed} of {indices} got the field {field!r} at {target.address}")
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
@@ -82,6 +93,7 @@ def template_command(
     of: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
+    server: bool = options.server(),
     install: bool = setting(False, "Install it, and do not only show it."),
 ) -> None:
     """Show or install the template for the next indices of a name.
@@ -91,7 +103,7 @@ def template_command(
     It is a component template. Your own index templates do not change: name it in their
     composed_of. Before the first index exists, --text-field and --scheme describe it.
     """
-    scheme, text_field = of.wanted(distance)
+    scheme, text_field = of.wanted(distance, server)
     with target.connected() as cluster:
         plan = plan_next(cluster, target.index, scheme, text_field, field)
         _show_template(plan)
@@ -192,6 +204,8 @@ def _advise(found: admin.Check, name: str) -> None:
         message(f"To fill in tokens: esdedup backfill --index {name}")
     if any(each.stale is not None and each.stale.count for each in indices):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
+    if any(each.meta is not None and each.meta.by_server for each in indices):
+        message("The index computes the tokens when a document is written: none can be stale")
     if len(found.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(found.schemes)}")
     if found.next is False:

@@ -6,7 +6,7 @@ from typer import Exit
 
 from esdedup import DuplicatePolicy, IngestReport, Scheme, UsageError
 from esdedup.arguments import setting
-from esdedup.cli import output
+from esdedup.cli import options, output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, sketch_of
 from esdedup.cli.output import count, message
@@ -34,6 +34,7 @@ def index_command(
     distance: int | None = setting(
         None, "Maximum Hamming distance in bits, of fingerprints.", "-d"
     ),
+    server: bool = options.server(rare=True),
     fast_load: bool = setting(
         False, "Load a new index without refreshes and replicas; both come back at the end."
     ),
@@ -53,7 +54,7 @@ def index_command(
         raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
     files = reading.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
-    scheme, text_field = reading.wanted(distance)
+    scheme, text_field = reading.wanted(distance, server)
     last, ids = IngestReport(), RepeatedIds()
     with (
         target.open(scheme, text_field) as opened,

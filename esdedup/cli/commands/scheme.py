@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esdedup import Limits, Scheme, Shingling, Signature, SimHash, UsageError
+from esdedup import Limits, Scheme, Server, Shingling, Signature, SimHash, UsageError
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sample, draw, meeting
 from esdedup.analysis.to_json import to_json
@@ -58,11 +58,15 @@ def scheme_command(
         None, "word:N, char:N or jieba:N (Chinese words).", show_default="word:3"
     ),
     signature: int | None = setting(
-        None, "Single values as tokens, for similar --nearest: 128.", show_default="none"
+        None,
+        "Single values as tokens, for similar --nearest: 128.",
+        show_default="none",
+        rare=True,
     ),
     bits: str | None = options.bits(),
     distance: int | None = options.distance(),
     passages: bool = options.passages(),
+    server: bool = options.server(),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool = as_json(),
 ) -> None:
@@ -75,9 +79,10 @@ def scheme_command(
     file: the first sketch is the default one. With --sample, the figures are of the documents of an
     index.
     """
-    if sample is not None and (scheme or shingle or seed is not None):
+    if sample is not None and (scheme or shingle or server or seed is not None):
         raise UsageError(
-            "--sample measures the index's own scheme: leave out --scheme, --shingle and --seed"
+            "--sample measures the index's own scheme: leave out --scheme, --shingle, --server and"
+            " --seed"
         )
     base = scheme_in(scheme) or Scheme()
     neighbours, drawn = unrelated(documents or 1e6), None
@@ -102,15 +107,19 @@ def scheme_command(
         base = replace(base, shingling=shingling)
     if seed is not None:
         base = replace(base, seed=seed)
-    base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
-    base = with_sketches(base, passages, bits, distance)
-    if 0 < threshold < 1 and 0 < recall < 1:
-        # Signatures long enough for the recall, if any length is.
-        needed = bands_needed(threshold, recall, 1) or 1
-        length = max(base.banded.permutations, 1 << (needed - 1).bit_length())
-        base = base.replaced(base.banded.wide(min(length, MOST_PERMUTATIONS)))
-    found = choices(threshold, recall, neighbours, base)
-    made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
+    if server:
+        own, found = [Server.for_threshold(threshold, recall)], list[Choice]()
+        made = with_sketches(replace(base, sketches=own), passages, bits, distance)
+    else:
+        base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
+        base = with_sketches(base, passages, bits, distance)
+        if 0 < threshold < 1 and 0 < recall < 1:
+            # Signatures long enough for the recall, if any length is.
+            needed = bands_needed(threshold, recall, 1) or 1
+            length = max(base.banded.permutations, 1 << (needed - 1).bit_length())
+            base = base.replaced(base.banded.wide(min(length, MOST_PERMUTATIONS)))
+        found = choices(threshold, recall, neighbours, base)
+        made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
     if output is not None:
         write_page(output, json_line(made.to_json()))
     if as_json:

@@ -96,6 +96,8 @@ class Sketch(ABC):
     """Documents have any number of tokens."""
     reads_values: ClassVar[bool] = False
     """The field holds no texts, but values that `text` converts to texts."""
+    by_server: ClassVar[bool] = False
+    """The index computes the tokens from the text. A query is a text, and documents hold none."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 
@@ -199,7 +201,10 @@ class Sketch(ABC):
         self.check(limits)
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
-        """Return how many of the groups to require at a similarity, or the threshold."""
+        """Return how many of the groups to require at a similarity, or the threshold.
+
+        groups: of the query; the number of its shingles, if the index computes the tokens.
+        """
         return 1
 
     def recall(
@@ -219,7 +224,15 @@ class Sketch(ABC):
         """
         raise NotImplementedError
 
-    def for_texts(self, limits: Limits) -> Self:
+    def analyzer(self, words: int) -> str:
+        """Return the name of the analyzer of shingles of some words, if it is `by_server`."""
+        raise NotImplementedError
+
+    def analysis(self, words: int) -> dict[str, Any]:
+        """Return the filters and the analyzer for the settings of an index, each by its name."""
+        raise NotImplementedError
+
+    def for_texts(self, limits: Limits) -> Sketch:
         """Return the sketch of this kind to compare texts with that no stored tokens bind."""
         return self
 

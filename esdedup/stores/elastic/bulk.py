@@ -192,4 +192,6 @@ def lines_to_change(change: Change) -> bytes:
     if change.whole:
         how = {} if change.new else _AS_IT_IS
         return line({"index": {**target, **how}}) + line(change.fields, of)
-    return line({"update": target}) + line({"doc": change.fields}, of)
+    # Nothing to merge has the server index the document once more.
+    again = {} if change.fields else {"detect_noop": False}
+    return line({"update": target}) + line({"doc": change.fields, **again}, of)

@@ -184,6 +184,15 @@ def resume(cluster: Cluster, index: str) -> None:
             cluster.ask("PUT", f"{path_of(name)}/_mapping", {"_meta": meta})
 
 
+def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> None:
+    """Put analyzers into the settings of an index, which is closed meanwhile."""
+    cluster.ask("POST", f"{path_of(index)}/_close")
+    try:
+        cluster.ask("PUT", f"{path_of(index)}/_settings", {"index": {"analysis": analysis}})
+    finally:
+        cluster.ask("POST", f"{path_of(index)}/_open")
+
+
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
     """Put our fields and `_meta` into the mappings of indices.
 
@@ -203,7 +212,7 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
         if found != before:
             raise _changed(index, found)
         try:
-            body = index_mapping(after, mapping.get("_meta"))
+            body = index_mapping(after, mapping)
             cluster.ask("PUT", f"{path_of(index)}/_mapping", body)
         except StoreError as error:
             reason = str(error)
@@ -211,6 +220,8 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
                 reason = f"the mapping is full ({error}): raise index.mapping.total_fields.limit"
             elif "synthetic source" in reason:
                 reason = f"this version takes no such fields beside a synthetic _source ({error})"
+            elif "has not been configured" in reason:
+                reason = f"it lacks the analyzer ({error}): esdedup attach --index {index} --server"
             raise type(error)(f"index {index!r}: {reason}") from error
         put[index] = after
     time.sleep(SETTLE_SECONDS if put else 0.0)

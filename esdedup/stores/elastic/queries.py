@@ -50,15 +50,20 @@ class Slice(NamedTuple):
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     """Return the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.key}"
-    groups = [
-        {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
-        for group in query.groups
-    ]
-    condition: dict[str, Any] = {
-        "should": [{"constant_score": {"filter": group}} for group in groups],
-        # Beside a filter, `should` clauses would be optional without it.
-        "minimum_should_match": query.least,
-    }
+    condition: dict[str, Any]
+    if query.text is not None:
+        match = {"query": query.text, "minimum_should_match": query.least}
+        condition = {"must": [{"match": {query.field: match}}]}
+    else:
+        groups = [
+            {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
+            for group in query.groups
+        ]
+        condition = {
+            "should": [{"constant_score": {"filter": group}} for group in groups],
+            # Beside a filter, `should` clauses would be optional without it.
+            "minimum_should_match": query.least,
+        }
     if query.filters:
         condition["filter"] = list(query.filters)
     # Servers refuse empty ids.
@@ -84,6 +89,8 @@ def unread_paths(queries: Sequence[CandidateQuery]) -> list[str]:
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:
     """Return the query for documents with a scheme's tokens."""
+    if meta.by_server:
+        return {"exists": {"field": meta.analyzed}}
     return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
 
@@ -112,6 +119,8 @@ def any_of(queries: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def bare(meta: IndexMeta) -> dict[str, Any]:
     """Return the query for documents without tokens of any scheme."""
+    if meta.by_server:
+        return not_sketched(meta)
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}
 
 

@@ -54,7 +54,13 @@ from esdedup.stores.elastic.queries import (
 )
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.encoded import Encoded
-from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, without_tokens
+from esdedup.stores.mapping import (
+    IndexMeta,
+    analysis_of,
+    common_meta,
+    index_mapping,
+    without_tokens,
+)
 from esdedup.stores.to_json import to_json
 
 _PAGE = 2_000
@@ -98,7 +104,9 @@ class ClusterStore:
         mappings = self._mappings()
         if mappings is None:
             dynamic = {} if mapped else {"dynamic": False}
-            body = {"mappings": {**dynamic, **index_mapping(meta)}}
+            body: dict[str, Any] = {"mappings": {**dynamic, **index_mapping(meta)}}
+            if analysis := analysis_of(meta):
+                body["settings"] = {"analysis": analysis}
             status, answer = self.cluster.ask("PUT", self._path, body, allowed=frozenset({400}))
             if status == 200:
                 return
@@ -316,6 +324,12 @@ class ClusterStore:
         with contextlib.closing(pages):
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
             return documents_of(hits)
+
+    def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:
+        path = f"{indices.path_of(next(iter(self._mappings() or ())))}/_analyze"
+        bodies = ({"field": field, "text": text} for text in texts)
+        answers = [self.cluster.ask("POST", path, body)[1] for body in bodies]
+        return [[each["token"] for each in answer["tokens"]] for answer in answers]
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         queries = ({"term": {f"{meta.field}.{key}": token}} for token in tokens)

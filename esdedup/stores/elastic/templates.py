@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas
-from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.stores.mapping import IndexMeta, analysis_of, index_mapping, meta_of
 
 
 def template_name(name: str) -> str:
@@ -18,7 +18,8 @@ def template_name(name: str) -> str:
 
 
 def template_body(meta: IndexMeta) -> dict[str, Any]:
-    return {"template": {"mappings": index_mapping(meta)}}
+    settings = {"settings": {"analysis": made}} if (made := analysis_of(meta)) else {}
+    return {"template": {**settings, "mappings": index_mapping(meta)}}
 
 
 def put_template(cluster: Cluster, name: str, meta: IndexMeta) -> None:

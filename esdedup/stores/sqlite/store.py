@@ -89,6 +89,7 @@ class LocalStore:
             return self._meta(db)
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
+        _require_own_tokens(meta)
         with self._database.transaction() as db:
             if (stored := self._meta(db)) is not None:
                 stored.require(meta, self.where)
@@ -103,6 +104,7 @@ class LocalStore:
             Tables(db, self.index, meta).create()
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
+        _require_own_tokens(meta)
         with self._writing() as tables:
             if self._meta(tables.db) != stored:
                 raise StoreError(f"{self.where} was changed by another process: try again")
@@ -215,6 +217,9 @@ class LocalStore:
                 following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
                 stripe += -(-(following - stripe) // share.of) * share.of
 
+    def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:
+        raise NotImplementedError
+
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
             at, _ = tables.holders(listed_as(meta.field, key), tokens)
@@ -325,3 +330,8 @@ class LocalStore:
 @functools.lru_cache
 def _parsed(text: str) -> IndexMeta:
     return IndexMeta.from_json(json.loads(text))
+
+
+def _require_own_tokens(meta: IndexMeta) -> None:
+    if len(meta.written) < len(meta.all):
+        raise UsageError("a server computes these tokens, and a local file has none: use --url")

@@ -6,7 +6,7 @@ import java.util.function.UnaryOperator;
 import java.util.regex.Pattern;
 import org.apache.lucene.analysis.TokenStream;
 import org.apache.lucene.analysis.minhash.MinHashFilterFactory;
-import org.apache.lucene.analysis.miscellaneous.TruncateTokenFilter;
+import org.apache.lucene.analysis.miscellaneous.LengthFilter;
 import org.apache.lucene.analysis.pattern.PatternReplaceFilter;
 import org.elasticsearch.common.regex.Regex;
 import org.elasticsearch.common.settings.Settings;
@@ -29,8 +29,8 @@ public final class MinHashAnalysis extends Plugin implements AnalysisPlugin {
     public Map<String, AnalysisProvider<TokenFilterFactory>> getTokenFilters() {
         return Map.of(
             "min_hash", (index, environment, name, settings) -> minHash(name, settings),
-            "truncate", AnalysisPlugin.requiresAnalysisSettings(
-                (index, environment, name, settings) -> truncate(name, settings)),
+            "length", AnalysisPlugin.requiresAnalysisSettings(
+                (index, environment, name, settings) -> length(name, settings)),
             "pattern_replace", AnalysisPlugin.requiresAnalysisSettings(
                 (index, environment, name, settings) -> patternReplace(name, settings)));
     }
@@ -45,12 +45,10 @@ public final class MinHashAnalysis extends Plugin implements AnalysisPlugin {
         return new Filter(name, new MinHashFilterFactory(arguments)::create);
     }
 
-    private static TokenFilterFactory truncate(String name, Settings settings) {
-        int length = settings.getAsInt("length", -1);
-        if (length <= 0) {
-            throw new IllegalArgumentException("length parameter must be provided");
-        }
-        return new Filter(name, stream -> new TruncateTokenFilter(stream, length));
+    private static TokenFilterFactory length(String name, Settings settings) {
+        int least = settings.getAsInt("min", 0);
+        int most = settings.getAsInt("max", Integer.MAX_VALUE);
+        return new Filter(name, stream -> new LengthFilter(stream, least, most));
     }
 
     private static TokenFilterFactory patternReplace(String name, Settings settings) {
