@@ -64,10 +64,10 @@ class IndexMeta:
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
         names: tuple[str, ...] = tuple(map(str, names_of(self.text_fields)))
-        if (one := self.scheme.sketches[0]).reads_values or one.by_server:
+        if (one := self.scheme.sketches[0]).reads_values:
             if len(names) > 1:
                 raise UsageError(f"sketch {one.name!r} is of one field, not {quoted(names)}")
-            names = (ValueField.of(names[0], one),) if one.reads_values else names
+            names = (ValueField.of(names[0], one),)
         object.__setattr__(self, "text_fields", names)
 
     @property
@@ -85,8 +85,10 @@ class IndexMeta:
 
     @property
     def analyzed(self) -> str:
-        """The multi-field below the text whose tokens the index computes."""
-        return f"{self.text_fields[0]}.{FIELD}"
+        """The field that the index computes tokens of: below the text, or a copy of several."""
+        if len(self.text_fields) == 1:
+            return f"{self.text_fields[0]}.{FIELD}"
+        return f"{self.field}_{self.scheme.sketches[0].name}"
 
     @property
     def marks_field(self) -> str:
@@ -243,21 +245,36 @@ def index_mapping(
     }
     for one in meta.all:
         if one.by_server:
-            analyzed = {
-                "type": "text",
-                "analyzer": one.scheme.analyzer,
-                "index_options": "docs",
-                "norms": False,
-                # A score is then the number of bands that a document shares.
-                "similarity": "boolean",
-            }
-            name, at = one.text_fields[0], properties
-            found = dict(fields_of(mapping)).get(name, {"type": "text"})
-            *objects, last = name.split(".")
-            for each in objects:
-                at = at.setdefault(each, {"properties": {}})["properties"]
-            at[last] = {**found, "fields": {**found.get("fields", {}), FIELD: analyzed}}
+            _add_analyzed(properties, one, dict(fields_of(mapping)))
     return {"_meta": {**mapping.get("_meta", {}), FIELD: meta.to_json()}, "properties": properties}
+
+
+def _add_analyzed(
+    properties: dict[str, Any], meta: IndexMeta, fields: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Add the field whose tokens the index computes. fields: of the mapping, by dotted name."""
+    analyzed = {
+        "type": "text",
+        "analyzer": meta.scheme.analyzer,
+        "index_options": "docs",
+        "norms": False,
+        # A score is then the number of tokens that a document shares.
+        "similarity": "boolean",
+    }
+    several = len(meta.text_fields) > 1
+    if several:
+        properties[meta.analyzed] = analyzed
+    for name in meta.text_fields:
+        found, at = fields.get(name, {"type": "text"}), properties
+        *objects, last = name.split(".")
+        for each in objects:
+            at = at.setdefault(each, {"properties": {}})["properties"]
+        if several:
+            copies = found.get("copy_to", [])
+            others = [each for each in copies if each != meta.analyzed]
+            at[last] = {**found, "copy_to": [*others, meta.analyzed]}
+        else:
+            at[last] = {**found, "fields": {**found.get("fields", {}), FIELD: analyzed}}
 
 
 def analysis_of(meta: IndexMeta) -> dict[str, Any]:

@@ -129,6 +129,40 @@ def test_an_index_in_use_gets_tokens(place: Place) -> None:
 
 @clusters
 @ON_EVERY_SERVER
+def test_several_fields_and_lists_are_one_text(place: Place) -> None:
+    url, name, draw = str(place.target), place.index, random.Random(9)
+    plain: dict[str, Any] = {"type": "text"}
+    properties = {"title": {**plain, "copy_to": ["all"]}, "all": plain, "body": plain}
+    mappings = {"properties": {**properties, "meta": {"properties": {"tags": {"type": "keyword"}}}}}
+    call(url, "PUT", f"/{name}", {"mappings": mappings})
+    fields = [f"--text-field={each}" for each in ("title", "meta.tags", "body")]
+    attached = esdedup_command(url, "attach", "--index", name, *fields, "--server", "--yes")
+    assert attached.status == 0, attached.err
+    texts = {}
+    for at in range(60):
+        own, other = edited(draw, "en", draw.choice([20, 60]), draw.randrange(3))
+        parts = own.split(" ")
+        tags = [" ".join(parts[4:8]), " ".join(parts[8:12])]
+        source = {
+            "title": " ".join(parts[:4]),
+            "meta": {"tags": tags},
+            "body": " ".join(parts[12:]),
+        }
+        fill(url, name, {f"d{at}": source})
+        texts[f"d{at}"] = other
+    mapping = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]["properties"]
+    assert mapping["title"]["copy_to"] == ["all", "esdedup_server"]
+    with esdedup.open(url, name) as index:
+        found = [[match.id for match in index.similar(text)] for text in texts.values()]
+        assert found == [[id] for id in texts]
+        similarity = index.similar(texts["d0"]).matches[0].similarity
+        assert similarity == exact(texts["d0"], index.query(id="d0").text)
+        assert index.get("d0").source.keys() == {"title", "meta", "body"}
+    assert esdedup_command(url, "check", "--index", name).status == 0
+
+
+@clusters
+@ON_EVERY_SERVER
 def test_pairs_groups_and_dedup_read_the_texts(place: Place, index: esdedup.Index) -> None:
     url, name = str(place.target), place.index
     pairs = list(texts_of_pairs().values())[:120]

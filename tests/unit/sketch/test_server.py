@@ -84,9 +84,7 @@ def test_buckets_follow_from_the_threshold_and_the_recall() -> None:
             Server.for_threshold(threshold, recall)
 
 
-def test_tokens_of_the_server_are_alone_with_one_field_of_words() -> None:
-    with pytest.raises(UsageError, match="is of one field"):
-        IndexMeta(Scheme([Server()]), ("title", "body"))
+def test_tokens_of_the_server_are_alone_and_of_words() -> None:
     with pytest.raises(UsageError, match="name a field of its own"):
         Scheme([Server(), Server(name="other")])
     with pytest.raises(UsageError, match="use word:N"):
