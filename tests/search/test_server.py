@@ -261,6 +261,18 @@ def test_next_indices_get_tokens_by_the_template(place: Place) -> None:
     assert esdedup_command(url, "check", "--index", name).status == 0
 
 
+@ON_EVERY_SERVER
+@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
+def test_words_are_those_of_the_tokenizer(place: Place) -> None:
+    scheme = Scheme([Server(tokenizer="whitespace")])
+    with esdedup.open(place.target, place.index, scheme=scheme) as index:
+        index.add([{"id": "1", "text": "one-two three-four five-six"}])
+        assert len(index.similar("one-two three-four five-six")) == 1
+        # Six words here, and three for the server.
+        assert exact("one-two three-four five-six", "one two three four five six") == 1.0
+        assert len(index.similar("one two three four five six")) == 0
+
+
 def test_a_local_file_computes_no_tokens(folder: Path) -> None:
     with (
         esdedup.open(folder / "x.db", scheme=SCHEME) as index,
