@@ -21,6 +21,7 @@ from esdedup.models import Document, Query, natural
 from esdedup.search.similar import similar
 from esdedup.sketch import banding
 from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import normalised_digests, shingle_sets
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
@@ -97,8 +98,11 @@ class Sample:
         return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)
 
 
-def meeting(similarity: F64, banded: Banded, swaps: int = 0) -> F64:
+def meeting(similarity: F64, banded: Sketch, swaps: int = 0) -> F64:
     """Return the chance, with collisions of short tokens, that a query meets a document: (n,)."""
+    if not isinstance(banded, Banded):
+        every = (banded.recall(Limits(), banded.tokens, 1, each) for each in similarity.tolist())
+        return np.array([1.0 if each is None else each for each in every])
     rows = banded.rows
     same = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
     one = same + (1.0 - same) * banding.probes(rows, swaps) * 2.0**-banded.token_bits
@@ -126,7 +130,7 @@ def draw(
     maximum number of documents to verify for a query. The same seed draws the same while no
     document is written. Raises UsageError if the index has no sketch with bands.
     """
-    banded = meta.scheme.banded
+    banded = meta.scheme.sketch() if meta.by_server else meta.scheme.banded
     drawn = store.sample([*meta.text_fields], meta, count, seed)
     own = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))
@@ -135,7 +139,9 @@ def draw(
     if whole:
         documents, floor, chance = len(own), FLOOR, 1.0
     else:
-        swaps = banding.swaps_for(FLOOR, _CHANCE, banded.bands, banded.rows)
+        swaps = 0
+        if isinstance(banded, Banded):
+            swaps = banding.swaps_for(FLOOR, _CHANCE, banded.bands, banded.rows)
         grid = edges_from(FLOOR)
         chances = meeting(grid, banded, swaps)
         # Equal texts always meet.

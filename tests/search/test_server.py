@@ -11,6 +11,7 @@ import pytest
 
 import esdedup
 from esdedup import Limits, MinHash, Scheme, Server, UsageError
+from esdedup.analysis import sampling
 from esdedup.groups.marks import mark_groups
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.text.jaccard import jaccard
@@ -215,6 +216,18 @@ def test_arriving_duplicates_are_marked(index: esdedup.Index) -> None:
     # Again: nothing changes.
     assert index.add(later, on_duplicate="group").unchanged == 80
     assert index.add([later[0] | {"id": "new"}], on_duplicate="skip").skipped == 1
+
+
+@clusters
+def test_pairs_are_drawn_to_judge(index: esdedup.Index) -> None:
+    pairs = list(texts_of_pairs().values())
+    index.add({"id": f"d{at}", "text": text} for at, text in enumerate(itertools.chain(*pairs)))
+    # Of a part of the index, whose neighbours are searched.
+    drawn = sampling.draw(index.store, index.meta, 200)
+    assert (drawn.sampled, drawn.truncated) == (200, 0)
+    # Equal texts need no judgement.
+    due = sum(1.0 > exact(*both) >= 0.5 for both in pairs)
+    assert drawn.weight[drawn.similarity >= 0.5].sum() == pytest.approx(due, rel=0.25)
 
 
 @clusters

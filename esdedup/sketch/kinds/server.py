@@ -161,8 +161,8 @@ def expected_recall(similarity: float, buckets: int, least: int, shingles: int) 
     Beta(similarity * n, (1 - similarity) * n). So the number of equal values is beta-binomial. As
     the buckets are at equal distances, it differs less from its mean than that.
     """
-    if similarity >= 1.0:
-        return float(least <= buckets)
+    if not 0.0 < similarity < 1.0:
+        return similarity
     # The two texts share one of them at least.
     n = max(shingles, 1.0 / similarity)
     shared, apart = similarity * n, (1.0 - similarity) * n
