@@ -157,13 +157,8 @@ class Scheme:
         return self.sketches[0].by_server
 
     @property
-    def analyzer(self) -> str:
-        """The name of the analyzer with which an index computes the tokens."""
-        return self.sketches[0].analyzer(self.shingling.size)
-
-    @property
     def analysis(self) -> dict[str, Any]:
-        """The settings of that analyzer."""
+        """The setting `analysis` of an index that computes the tokens, with one analyzer."""
         return self.sketches[0].analysis(self.shingling.size)
 
     @property

@@ -253,9 +253,10 @@ def _add_analyzed(
     properties: dict[str, Any], meta: IndexMeta, fields: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Add the field whose tokens the index computes. fields: of the mapping, by dotted name."""
+    (analyzer,) = meta.scheme.analysis["analyzer"]
     analyzed = {
         "type": "text",
-        "analyzer": meta.scheme.analyzer,
+        "analyzer": analyzer,
         "index_options": "docs",
         "norms": False,
         # A score is then the number of tokens that a document shares.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup import Limits, MinHash, Scheme, Server, UsageError
+from esdedup import Bits, Limits, MinHash, Scheme, Server, UsageError
 from esdedup.analysis import sampling
 from esdedup.groups.marks import mark_groups
 from esdedup.sketch.sketch import shingle_sets
@@ -272,6 +272,31 @@ def test_next_indices_get_tokens_by_the_template(place: Place) -> None:
         assert index.group().groups.duplicates == 20
         assert index.explain("d0", "d1").similarity == 1.0
     assert esdedup_command(url, "check", "--index", name).status == 0
+
+
+@clusters
+def test_tokens_of_the_server_and_of_the_client_in_one_index(place: Place) -> None:
+    texts = {f"d{at}": words(at // 2, 30) for at in range(10)}
+    bits = Bits(64, distance=8, name="phash", fields=("phash",))
+    documents = [{"id": id, "body": text, "phash": "0" * 16} for id, text in texts.items()]
+    for sketches, of_text in (
+        ((Server(), bits), "server"),
+        ((MinHash(), Server(fields=("title",)), bits), "minhash"),
+    ):
+        name = f"{place.index}-{of_text}"
+        options: dict[str, Any] = {"scheme": Scheme(sketches), "text_field": "body"}
+        with esdedup.open(place.target, name, **options) as index:
+            given = [each | {"title": each["body"]} for each in documents]
+            index.add(given)
+            for sketch in {of_text, "server"}:
+                found = index.similar(texts["d4"], sketch=sketch)
+                assert [match.id for match in found] == ["d4", "d5"]
+                assert len(index.pairs(sketch=sketch, threshold=0.9)) == 5
+                assert index.groups(sketch=sketch).duplicates == 5
+            assert len(index.similar("0" * 15 + "1", sketch="phash", k=20)) == 10
+            assert index.add(given).unchanged == 10
+        checked = esdedup_command(str(place.target), "check", "--index", name)
+        assert (checked.status, checked.json[0]["stale"]["count"]) == (0, 0)
 
 
 @ON_EVERY_SERVER

@@ -224,12 +224,11 @@ class Sketch(ABC):
         """
         raise NotImplementedError
 
-    def analyzer(self, words: int) -> str:
-        """Return the name of the analyzer of shingles of some words, if it is `by_server`."""
-        raise NotImplementedError
-
     def analysis(self, words: int) -> dict[str, Any]:
-        """Return the filters and the analyzer for the settings of an index, each by its name."""
+        """Return the setting `analysis` of an index that computes tokens, with one analyzer.
+
+        words: of a shingle.
+        """
         raise NotImplementedError
 
     def for_texts(self, limits: Limits) -> Sketch:

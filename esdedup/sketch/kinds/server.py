@@ -75,21 +75,17 @@ class Server(Sketch):
     def token_bytes(self) -> float:
         return 1.6
 
-    def analyzer(self, words: int) -> str:
-        other = "" if self.tokenizer == "standard" else f"_{self.tokenizer}"
-        return f"esdedup_{words}_{self.buckets}{other}"
-
     def analysis(self, words: int) -> dict[str, Any]:
-        def named(name: str) -> str:
-            return f"{self.analyzer(words)}_{name}"
+        other = "" if self.tokenizer == "standard" else f"_{self.tokenizer}"
+        name = f"esdedup_{words}_{self.buckets}{other}"
 
         def joined(size: int, **others: Any) -> dict[str, Any]:
             return {"type": "shingle", "min_shingle_size": size, "max_shingle_size": size, **others}
 
         short = {"output_unigrams": False, "output_unigrams_if_no_shingles": True}
         filters = {
-            named("shingles"): joined(words, **short),
-            named("min_hash"): {
+            f"{name}_shingles": joined(words, **short),
+            f"{name}_min_hash": {
                 "type": "min_hash",
                 "hash_count": 1,
                 "bucket_count": self.buckets,
@@ -98,19 +94,19 @@ class Server(Sketch):
             },
             # The first character holds the bucket, and little else: a minimum is small. Half of a
             # surrogate pair would be no character in the index.
-            named("value"): {
+            f"{name}_value": {
                 "type": "pattern_replace",
                 "pattern": r"(?s)^.[\p{Cs}\x{10000}-\x{10FFFF}]*(.).*",
                 "replacement": "$1",
             },
             # Every value stood at one place. Only at places of their own does a query count them.
-            named("places"): joined(2, token_separator=""),
-            named("values"): {"type": "length", "max": 1},
+            f"{name}_places": joined(2, token_separator=""),
+            f"{name}_values": {"type": "length", "max": 1},
         }
         if words == 1:
-            del filters[named("shingles")]
+            del filters[f"{name}_shingles"]
         chain = {"type": "custom", "tokenizer": self.tokenizer, "filter": ["lowercase", *filters]}
-        return {"filter": filters, "analyzer": {self.analyzer(words): chain}}
+        return {"filter": filters, "analyzer": {name: chain}}
 
     def values(self, block: Block) -> U64:
         """Return nothing of each text, shape (n, 0): the index computes all of it."""
