@@ -145,7 +145,8 @@ def attach(
         if what.hindrances:
             raise StoreError("; ".join(map(str, what.hindrances)))
         changes = [change for change in what.changes if change.mapping is not None]
-        for change in changes:
+        # The last one first: OpenSearch never closes the one that a data stream writes to.
+        for change in reversed(changes):
             if change.analysis:
                 put_analysis(cluster, change.index, change.analysis)
         put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})

@@ -15,6 +15,7 @@ from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.helpers.processes import at_once
+from tests.servers.proxy import Answer, Proxy
 
 META = IndexMeta(esdedup.Scheme())
 
@@ -179,6 +180,39 @@ def test_a_closed_index(url: str, name: str) -> None:
     call(url, "POST", f"/{name}/_open")
 
 
+ATTACH_SERVER = ("attach", "--server", "--yes", "-i")
+TEXT = {"properties": {"text": {"type": "text"}}}
+
+
+def test_an_index_is_open_again_if_it_takes_no_analyzers(url: str, name: str) -> None:
+    # One of our filters gets these flags then.
+    refused = {"filter": {"esdedup_3_64_value": {"type": "shingle", "flags": "WRONG"}}}
+    call(url, "PUT", f"/{name}", {"settings": {"analysis": refused}, "mappings": TEXT})
+    for _ in range(2):
+        ran = esdedup_command(url, *ATTACH_SERVER, name)
+        assert (ran.status, "server answered 400" in ran.err) == (1, True), ran.err
+        assert "may be closed" not in ran.err
+    assert all_documents(url, name) == {}
+
+
+class _OpensOnce(Proxy):
+    opened = 0
+
+    def answer(self, method: str, path: str, authorization: str | None) -> Answer | None:
+        self.opened += path.endswith("/_open")
+        refused = Answer(400, [], b"{}") if self.opened > 1 else None
+        return refused or super().answer(method, path, authorization)
+
+
+def test_an_index_that_stays_closed_is_named(opensearch_url: str, name: str) -> None:
+    call(opensearch_url, "PUT", f"/{name}", {"mappings": TEXT})
+    with _OpensOnce(opensearch_url, "opensearch") as proxy:
+        ran = esdedup_command(proxy.url, *ATTACH_SERVER, name)
+    assert (ran.status, f"POST /{name}/_open" in ran.err) == (1, True), ran.err
+    call(opensearch_url, "POST", f"/{name}/_open")
+    assert esdedup_command(opensearch_url, *ATTACH_SERVER, name).status == 0
+
+
 def test_a_strict_index(url: str, name: str) -> None:
     mapping = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
@@ -281,6 +315,31 @@ def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     call(url, "DELETE", f"/_data_stream/{name}")
     call(url, "DELETE", f"/_index_template/{name}")
     call(url, "DELETE", f"/_component_template/esdedup-{name}")
+
+
+def test_a_data_stream_gets_tokens_of_the_server(opensearch_url: str, name: str) -> None:
+    url, stream = opensearch_url, f"{name}-stream"
+    template = {"index_patterns": [stream], "data_stream": {}, "priority": 400}
+    call(url, "PUT", f"/_index_template/{stream}", {**template, "template": {"mappings": TEXT}})
+    call(url, "PUT", f"/_data_stream/{stream}")
+    call(url, "POST", f"/{stream}/_rollover")
+    settings = call(url, "GET", f"/{stream}/_settings")
+    ran = esdedup_command(url, *ATTACH_SERVER, stream)
+    assert (ran.status, "roll over, and try again" in ran.err) == (1, True), ran.err
+    assert call(url, "GET", f"/{stream}/_settings") == settings
+    assert esdedup_command(url, "template", "--server", "-i", stream, "--install").status == 0
+    template["composed_of"] = [f"esdedup-{stream}"]
+    call(url, "PUT", f"/_index_template/{stream}", template)
+    call(url, "POST", f"/{stream}/_rollover")
+    ran = esdedup_command(url, *ATTACH_SERVER, stream)
+    assert ran.status == 0, ran.err
+    fill(url, stream, {"1": {"text": words(1), "@timestamp": "2026-11-21"}}, "create")
+    assert esdedup_command(url, "check", "-i", stream).status == 0
+    (found,) = esdedup_command(url, "similar", "--text", words(1), "-i", stream).json
+    assert [match["id"] for match in found["matches"]] == ["1"]
+    call(url, "DELETE", f"/_data_stream/{stream}")
+    call(url, "DELETE", f"/_index_template/{stream}")
+    call(url, "DELETE", f"/_component_template/esdedup-{stream}")
 
 
 @pytest.mark.on_every_server

@@ -185,12 +185,33 @@ def resume(cluster: Cluster, index: str) -> None:
 
 
 def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> None:
-    """Put analyzers into the settings of an index, which is closed meanwhile."""
-    cluster.ask("POST", f"{path_of(index)}/_close")
+    """Put analyzers into the settings of an index, which is closed meanwhile.
+
+    Raises StoreError if it can't be closed or opened, and, without closing it, PermissionDenied if
+    the user can't open it or change its settings or mapping.
+    """
+    path = path_of(index)
+    # These change nothing.
+    replicas = {"index": {"number_of_replicas": 1}}
+    cluster.ask("POST", f"{path}/_open")
+    cluster.ask("PUT", f"{path}/_settings", replicas, {"preserve_existing": "true"})
+    cluster.ask("PUT", f"{path}/_mapping", {})
     try:
-        cluster.ask("PUT", f"{path_of(index)}/_settings", {"index": {"analysis": analysis}})
+        _, closed = cluster.ask("POST", f"{path}/_close")
+        if not closed["acknowledged"]:
+            raise StoreError(f"index {index!r} can't be closed: {closed['indices']}")
+        cluster.ask("PUT", f"{path}/_settings", {"index": {"analysis": analysis}})
+    except StoreError as error:
+        if "data stream write ind" not in str(error):
+            raise
+        how = "install its template (esdedup template --server --install), roll over, and try again"
+        raise StoreError(f"index {index!r} is being written to: {how} ({error})") from error
     finally:
-        cluster.ask("POST", f"{path_of(index)}/_open")
+        try:
+            cluster.ask("POST", f"{path}/_open")
+        except StoreError as error:
+            how = f"open it (POST /{index}/_open)"
+            raise type(error)(f"index {index!r} may be closed: {how}: {error}") from error
 
 
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
