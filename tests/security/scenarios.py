@@ -76,6 +76,17 @@ def filled(server: Secured, name: str) -> None:
     done(server.run("index", "documents.jsonl", "-i", name))
 
 
+def by_server(server: Secured, name: str) -> None:
+    """An index that computes the tokens."""
+    nothing(server, name)
+    done(server.run("index", "documents.jsonl", "-i", name, "--server"))
+
+
+def attached_by_server(server: Secured, name: str) -> None:
+    plain(server, name)
+    done(server.run("attach", "-i", name, "--server", "--yes"))
+
+
 def with_target(server: Secured, name: str) -> None:
     """An index with tokens, and one without our fields to move documents to."""
     filled(server, name)
@@ -135,4 +146,15 @@ SCENARIOS = (
     Scenario("backfill", attached, ["backfill -i INDEX", "backfill -i INDEX --stale"]),
     Scenario("switch", filled, ["switch -i INDEX --scheme new.json"]),
     reading("check", "check -i INDEX"),
+    Scenario("attach-server", plain, ["attach -i INDEX --server --yes"]),
+    Scenario("backfill", attached_by_server, ["backfill -i INDEX"]),
+    Scenario("index-new", nothing, ["index documents.jsonl -i INDEX --server"]),
+    Scenario("index", by_server, [f"{ADD} {action}" for action in ("keep", "mark", "group")]),
+    Scenario("template", nothing, ["template -i INDEX --server --text-field text --install"]),
+    Scenario("similar", by_server, [f"similar --text {TEXT} -i INDEX", "similar --id d1 -i INDEX"]),
+    Scenario("query", by_server, [f"query --text {TEXT} -i INDEX"]),
+    Scenario("explain-server", by_server, ["explain d0 d1 -i INDEX"]),
+    Scenario("pairs", by_server, ["pairs -i INDEX"]),
+    Scenario("group", by_server, ["group -i INDEX"]),
+    Scenario("check", by_server, ["check -i INDEX"]),
 )

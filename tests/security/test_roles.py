@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from esdedup.admin.roles import ROLES, ROLES_PATHS, Needs, role, role_of
+from esdedup.admin.roles import RIGHTS, ROLES, ROLES_PATHS, Needs, role, role_of
 from tests.helpers.commands import run_command
-from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing
+from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing, plain
 from tests.security.users import Secured
 
 
@@ -88,6 +88,29 @@ def test_a_message_names_the_missing_right_and_how_to_see_all(
     assert missing in ran.err
     command = tried.partition("-")[0]
     assert f"esdedup check --role {command}" in ran.err
+
+
+@pytest.mark.parametrize(
+    "missing", [*RIGHTS["change analyzers"]["opensearch"]["index"], "indices:admin/mapping/put"]
+)
+def test_an_index_is_not_closed_by_a_user_without_a_right(
+    secured: Secured, name: str, missing: str
+) -> None:
+    def version() -> int:
+        """A number that grows when the index is closed, opened or changed."""
+        state = secured.ask("GET", f"/_cluster/state/metadata/{name}")
+        found: int = state["metadata"]["indices"][name]["version"]
+        return found
+
+    plain(secured, name)
+    secured.ask("PUT", f"/{name}/_settings", {"index": {"number_of_replicas": 0}})
+    before = version()
+    secured.make_user(name, without(role("attach-server", secured.product, name), missing))
+    ran = secured.run("attach", "-i", name, "--server", "--yes", user=name)
+    assert ran.status == 1
+    assert missing.removesuffix("*") in ran.err
+    assert "esdedup check --role attach, or attach-server" in ran.err
+    assert version() == before
 
 
 def without(made: dict[str, Any], privilege: str) -> dict[str, Any]:
