@@ -25,6 +25,7 @@ from esdedup.stores.mapping import (
     index_mapping,
     meta_of,
     names_of,
+    uncomputed,
 )
 
 
@@ -85,7 +86,8 @@ def plan_attach(
             if stored is not None:
                 stored.require(wanted, f"index {state.name!r}")
             mapping = None
-            if stored is None or stored.next != wanted.next:
+            lost = uncomputed(wanted, state.mapping)
+            if stored is None or stored.next != wanted.next or lost:
                 mapping = index_mapping(wanted, state.mapping)
             in_the_way, analysis = tuple(obstacles(state, wanted)), analysis_of(wanted)
             made = (f"analysis.analyzer.{each}.tokenizer" for each in analysis.get("analyzer", ()))

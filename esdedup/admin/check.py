@@ -30,7 +30,7 @@ from esdedup.stores.elastic.queries import (
 )
 from esdedup.stores.elastic.templates import next_has_fields
 from esdedup.stores.fields import text_at
-from esdedup.stores.mapping import IndexMeta, meta_of
+from esdedup.stores.mapping import IndexMeta, meta_of, uncomputed
 
 _EXAMPLES = 5
 _PAGE = 2_000
@@ -123,7 +123,7 @@ def check(
 
 def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) -> IndexCheck:
     meta = meta_of(state.mapping)
-    if meta is None:
+    if meta is None or uncomputed(meta, state.mapping):
         # The text field is not known yet.
         return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
     in_the_way = tuple(obstacles(state, meta))

@@ -287,6 +287,24 @@ def analysis_of(meta: IndexMeta) -> dict[str, Any]:
     }
 
 
+def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
+    """Return the text fields that an index should compute tokens of, and does not.
+
+    An index template that maps such a field replaces what a component template adds to it.
+    """
+
+    def computes(one: IndexMeta, field: Mapping[str, Any]) -> bool:
+        if len(one.text_fields) > 1:
+            return one.analyzed in field.get("copy_to", ())
+        analyzer = field.get("fields", {}).get(FIELD, {}).get("analyzer")
+        return bool(analyzer == one.scheme.analyzer)
+
+    found, parts = dict(fields_of(mapping)), [one for one in meta.parts if one.by_server]
+    return [
+        name for one in parts for name in one.text_fields if not computes(one, found.get(name, {}))
+    ]
+
+
 def fields_of(
     mapping: Mapping[str, Any], prefix: str = "", *, nested: bool = True
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -308,7 +326,7 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
 
     mappings: by index. Stop lists may differ, because indices are made at different times: a token
     that one index stops is stopped. Raises SchemeMismatch if they differ in anything else, and
-    StoreError if only some have an `IndexMeta`.
+    StoreError if only some have an `IndexMeta`, or an index does not compute its tokens.
     """
     metas = {index: meta_of(mapping) for index, mapping in sorted(mappings.items())}
     attached = {index: meta for index, meta in metas.items() if meta is not None}
@@ -319,6 +337,13 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
             f" esdedup attach --index {name}"
         )
+    for index, meta in attached.items():
+        if lost := uncomputed(meta, mappings[index]):
+            raise StoreError(
+                f"index {index!r} computes no tokens of {lost[0]!r}: an index template that maps"
+                f" this field replaced what {FIELD} adds to it. Remove it from that template, and"
+                f" run `esdedup attach --index {name}` and `esdedup backfill --index {name}`"
+            )
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]

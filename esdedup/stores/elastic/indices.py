@@ -10,7 +10,7 @@ from urllib.parse import quote
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of
+from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of, uncomputed
 
 _SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
 _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
@@ -228,7 +228,7 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
     for index, (before, after) in changes.items():
         mapping = mappings_of(cluster, index)[index]
         found = meta_of(mapping)
-        if found == after:
+        if found == after and not uncomputed(after, mapping):
             continue
         if found != before:
             raise _changed(index, found)

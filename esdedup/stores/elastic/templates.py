@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas
-from esdedup.stores.mapping import IndexMeta, analysis_of, index_mapping, meta_of
+from esdedup.stores.mapping import IndexMeta, analysis_of, index_mapping, meta_of, uncomputed
 
 
 def template_name(name: str) -> str:
@@ -65,8 +65,9 @@ def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | N
     mapping = answer.get("template", {}).get("mappings", {})
     # Some versions return the mapping as the text of its JSON, or below a type's name.
     mapping = json.loads(mapping) if isinstance(mapping, str) else mapping
-    found = meta_of(mapping.get("_doc", mapping))
-    return found is not None and found.holds(meta)
+    mapping = mapping.get("_doc", mapping)
+    found = meta_of(mapping)
+    return found is not None and found.holds(meta) and not uncomputed(meta, mapping)
 
 
 def advice(name: str) -> str:
@@ -74,5 +75,5 @@ def advice(name: str) -> str:
     return (
         f"the next indices of {name!r} will not have these fields yet: run `esdedup template"
         f" --index {name} --install`, and add {template_name(name)!r} to composed_of of the index"
-        " template that makes them"
+        " template that makes them. With --server, that template can't map the text field"
     )
