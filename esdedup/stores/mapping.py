@@ -297,7 +297,7 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
         if len(one.text_fields) > 1:
             return one.analyzed in field.get("copy_to", ())
         analyzer = field.get("fields", {}).get(FIELD, {}).get("analyzer")
-        return bool(analyzer == one.scheme.analyzer)
+        return analyzer in one.scheme.analysis["analyzer"]
 
     found, parts = dict(fields_of(mapping)), [one for one in meta.parts if one.by_server]
     return [
