@@ -77,7 +77,7 @@ def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) ->
 def test_a_message_names_the_missing_right_and_how_to_see_all(
     secured: Secured, name: str, tried: str, lacking: dict[str, str]
 ) -> None:
-    (scenario,) = (each for each in SCENARIOS if each.role == tried)
+    scenario = next(each for each in SCENARIOS if each.role == tried)
     scenario.prepare(secured, name)
     missing = lacking[secured.product]
     less = without(scenario.role_for(secured, name), missing)
