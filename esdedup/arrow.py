@@ -1,8 +1,8 @@
 """Sketches the texts of Arrow record batches, for engines that hand these to Python.
 
-Spark's `mapInArrow`, Polars, DuckDB, `map_batches` of Ray Data and Daft, and `map` of Hugging Face
-`datasets` call the same function. Columns of the input are passed on and the new columns are views
-of numpy arrays: neither is copied. Texts become Python's strings.
+Spark's `mapInArrow`, Polars, DuckDB, `map_batches` of Ray Data, `daft.func.batch`, and `map` of
+Hugging Face `datasets` call the same function. Columns of the input are passed on and the new
+columns are views of numpy arrays: neither is copied. Texts become Python's strings.
 """
 
 from collections.abc import Sequence

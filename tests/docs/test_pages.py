@@ -33,7 +33,13 @@ def runs(page: str) -> bool:
 
 
 def marks(page: str) -> list[pytest.MarkDecorator]:
-    """Each command on Spark starts a JVM; tests/spark runs the same without."""
+    """Each command on Spark starts a JVM; tests/spark runs the same without. Ray starts a cluster.
+
+    Ray and Daft are in the dependency group `engines`, as they are large.
+    """
+    if re.search("^import ray", page, re.MULTILINE):
+        # Ray warns of its own names.
+        return [pytest.mark.nightly, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
     return [pytest.mark.nightly] if "pyspark" in page else []
 
 
