@@ -66,6 +66,11 @@ class Reading:
             return limits.cover
         return limits.least_similarity
 
+    def passage(self, limits: Limits) -> int:
+        """Return the minimum words of a passage to compare by; 0 if passages are not compared."""
+        shortest = 0 if self.sketch is None else self.sketch.passage
+        return shortest and (limits.words or shortest)
+
     @property
     def nearest(self) -> float:
         """The nearness of equal texts."""

@@ -29,7 +29,7 @@ _OF_TEXTS = 8
 
 
 @dataclass(frozen=True)
-class _Task:
+class PairTask:
     """Pairs to verify, as positions among the documents whose texts are read page by page."""
 
     texts: Sequence[Callable[[], list[str]]]
@@ -77,14 +77,14 @@ class ByTexts:
         """Return the nearness of each pair, shape (pairs,)."""
         similarity = np.zeros(left.size)
         for chosen, task in self._tasks(left, right):
-            similarity[chosen] = self._taken(_verified(task))
+            similarity[chosen] = self._taken(verify(task))
         return similarity
 
     def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
         """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
         waiting: deque[Block] = deque()
 
-        def tasks() -> Iterator[_Task]:
+        def tasks() -> Iterator[PairTask]:
             before = 0
             for done, left, right in blocks:
                 seen = 0
@@ -97,13 +97,13 @@ class ByTexts:
 
         todo = tasks()
         # The first task shows how long texts are, and may be the only one.
-        here = map(_verified, itertools.islice(todo, 1))
+        here = map(verify, itertools.islice(todo, 1))
         # Each of the others when the texts of the one after it are being fetched.
         begun = (each for each, _ in itertools.pairwise(itertools.chain(todo, [None])) if each)
-        for verified in itertools.chain(here, in_order(workers, _verified, begun)):
+        for verified in itertools.chain(here, in_order(workers, verify, begun)):
             yield *waiting.popleft(), self._taken(verified)
 
-    def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
+    def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, PairTask]]:
         """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
         for some in self._held_at_once(left, right):
             numbers, one, other = _renumbered(left[some], right[some])
@@ -122,7 +122,7 @@ class ByTexts:
                 read, a, b = _renumbered(one[block], other[block])
                 firsts = range(0, read.size, _FETCHED_AT_ONCE)
                 texts = [texts_at(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
-                yield some.start + block, _Task(texts, a, b, self._scheme, self._passage)
+                yield some.start + block, PairTask(texts, a, b, self._scheme, self._passage)
                 order = order[block.size :]
 
     def _held_at_once(self, left: I64, right: I64) -> Iterator[slice]:
@@ -150,7 +150,7 @@ class ByTexts:
         return similarity
 
 
-def _verified(task: _Task) -> tuple[F64, int, int]:
+def verify(task: PairTask) -> tuple[F64, int, int]:
     """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
     if task.passage:
         words = Ragged.joined([hashed_words(read(), task.scheme)[1] for read in task.texts])
@@ -184,6 +184,4 @@ def nearness_of(
     """Return the nearness of pairs of positions among the compared rows."""
     if reading.metric == "hamming":
         return ByFingerprints(prints_of(columns.values, compared))
-    shortest = 0 if reading.sketch is None else reading.sketch.passage
-    passage = shortest and (limits.words or shortest)
-    return ByTexts(reading, columns.texts_of, compared, passage)
+    return ByTexts(reading, columns.texts_of, compared, reading.passage(limits))

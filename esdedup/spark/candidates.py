@@ -14,16 +14,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from esdedup.pairing.comparison import Reading
+from esdedup.pairing.verify import PairTask, verify
 from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import shingle_sets
+from esdedup.sketch.sketch import sketch as sketched
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Unsigned
 from esdedup.text.hashing import PRIME64_1, avalanche
-from esdedup.text.jaccard import hamming, jaccard
+from esdedup.text.jaccard import hamming
 
 _SIDES = ["left", "right"]
 _PAIR = "left bigint, right bigint"
@@ -36,13 +37,21 @@ class Buckets:
     """The buckets that documents are in.
 
     sketch: of the documents. dtype: of its values. masks: of each token, which is in the buckets of
-    these neighbours too. stopped: the bucket numbers of the stop list.
+    these neighbours too. stopped: the bucket numbers of the stop list. scheme: of the sketch alone.
+    passage: minimum words of a passage to compare by; 0 if passages are not compared.
     """
 
     sketch: Sketch
     dtype: np.dtype[Any]
     masks: list[U64]
     stopped: I64
+    scheme: Scheme
+    passage: int
+
+    @property
+    def column(self) -> str:
+        """The column of the documents from which the buckets are computed."""
+        return "text" if self.sketch.varies else "bands"
 
     @staticmethod
     def of(reading: Reading, limits: Limits) -> Buckets:
@@ -53,20 +62,29 @@ class Buckets:
         masks = [np.zeros(1, np.uint64)] * sketch.tokens
         if sketch.metric == "hamming":
             masks = sketch.masks(limits, sides=2)
-        return Buckets(sketch, dtype, masks, _numbers(values.astype(dtype), at))
+        stopped, passage = _numbers(values.astype(dtype), at), reading.passage(limits)
+        return Buckets(sketch, dtype, masks, stopped, reading.compared.scheme, passage)
 
     def values(self, written: Sequence[bytes]) -> Unsigned:
         """Return the values of n documents, shape (n, width)."""
         return np.frombuffer(b"".join(written), self.dtype).reshape(-1, self.sketch.width)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Yield a row for each document and bucket: bucket, number. batches: number, bands."""
+        """Yield a row for each document and bucket: bucket, number. batches: number, `column`."""
         for batch in batches:
-            tokens = self.sketch.token_values(self.values(batch.column("bands").to_pylist()))
-            near = [tokens[:, [at]] ^ mask.astype(self.dtype) for at, mask in enumerate(self.masks)]
-            at = np.repeat(np.arange(len(near)), [mask.size for mask in self.masks])
-            bucket = _numbers(np.concatenate(near, axis=1), at).reshape(-1)
-            number = np.repeat(batch.column("number").to_numpy(), at.size)
+            given, number = batch.column(self.column).to_pylist(), batch.column("number").to_numpy()
+            if self.sketch.varies:
+                of_texts = sketched(given, self.scheme).values[self.sketch.name]
+                tokens = self.sketch.token_values(of_texts)
+                bucket = _numbers(tokens.hashes.astype(self.dtype), np.zeros(1, np.int64))
+                number = np.repeat(number, tokens.counts)
+            else:
+                tokens = self.sketch.token_values(self.values(given))
+                masked = enumerate(self.masks)
+                near = [tokens[:, [at]] ^ mask.astype(self.dtype) for at, mask in masked]
+                at = np.repeat(np.arange(len(near)), [mask.size for mask in self.masks])
+                bucket = _numbers(np.concatenate(near, axis=1), at).reshape(-1)
+                number = np.repeat(number, at.size)
             kept = ~np.isin(bucket, self.stopped)
             columns = [pa.array(bucket[kept]), pa.array(number[kept])]
             yield pa.RecordBatch.from_arrays(columns, names=["bucket", "number"])
@@ -77,9 +95,9 @@ def candidate_pairs(
 ) -> tuple[DataFrame, Capped]:
     """Return the pairs that share a bucket, and the buckets that the cap truncates.
 
-    compared: number (bigint), bands (binary). cap: a document is paired with at most this many
-    documents of a bucket, the first ones. Returns left, right (bigint), left < right, each pair
-    once.
+    compared: number (bigint), and the column of the buckets. cap: a document is paired with at most
+    this many documents of a bucket, the first ones. Returns left, right (bigint), left < right,
+    each pair once.
     """
     rows = mapped(compared, buckets.rows, "bucket bigint, number bigint")
     bucket = Window.partitionBy("bucket")
@@ -110,17 +128,15 @@ def _numbers(values: Unsigned, at: I64) -> I64:
     return both.view(np.int64)
 
 
-def verified(
-    pairs: DataFrame, documents: DataFrame, reading: Reading, buckets: Buckets, least: float
-) -> DataFrame:
+def verified(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: float) -> DataFrame:
     """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
 
     Columns: left, right (bigint), similarity (double).
     """
-    column, verify = "text", partial(_verified, reading.compared.scheme, least)
-    if reading.metric == "hamming":
-        column, verify = "bands", partial(_near, buckets, least)
-    return mapped(_with(pairs, documents, column), verify, f"{_PAIR}, similarity double")
+    by_distance = buckets.sketch.metric == "hamming"
+    column, compare = ("bands", _near) if by_distance else ("text", _verified)
+    compared = _with(pairs, documents, column)
+    return mapped(compared, partial(compare, buckets, least), f"{_PAIR}, similarity double")
 
 
 def sharing(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: int) -> DataFrame:
@@ -138,16 +154,16 @@ def _with(pairs: DataFrame, documents: DataFrame, name: str) -> DataFrame:
     return pairs
 
 
-def _verified(scheme: Scheme, threshold: float, batches: Iterable[pa.RecordBatch]) -> Batches:
+def _verified(buckets: Buckets, least: float, batches: Iterable[pa.RecordBatch]) -> Batches:
     for batch in batches:
         left, right = (batch.column(side).to_numpy() for side in ("left", "right"))
         # A text that is in several pairs of a batch is split once.
         both = np.concatenate([left, right])
         _, rows, at = np.unique(both, return_index=True, return_inverse=True)
         texts = pa.chunked_array([batch.column("left_text"), batch.column("right_text")])
-        sets = shingle_sets(texts.take(pa.array(rows)).to_pylist(), scheme)
-        similarity = jaccard(sets, at[: left.size], at[left.size :])
-        near = similarity >= threshold
+        texts, sides = texts.take(pa.array(rows)), (at[: left.size], at[left.size :])
+        similarity = verify(PairTask([texts.to_pylist], *sides, buckets.scheme, buckets.passage))[0]
+        near = similarity >= least
         columns = [pa.array(each[near]) for each in (left, right, similarity)]
         yield pa.RecordBatch.from_arrays(columns, names=["left", "right", "similarity"])
 

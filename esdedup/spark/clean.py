@@ -37,6 +37,7 @@ from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, Documents, in_precedence, sketched_records
 from esdedup.spark.groups import members_of
+from esdedup.spark.pairs import measured
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.mapping import TextFields, names_of
 
@@ -119,8 +120,8 @@ def dedup(
     """
     grouping, texts = from_settings(Grouping, options, grouping), names_of(text_field)
     reading = reading_of(grouping, scheme, texts)
-    if grouping.split_templates or reading.metric != "jaccard":
-        raise UsageError("Spark does not support split templates and Hamming distance")
+    if grouping.split_templates:
+        raise UsageError("Spark does not support split templates")
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()
     if spark.conf.get("spark.speculation", "false") == "true":
         raise UsageError("two tasks may write one file: set spark.speculation to false")
@@ -153,7 +154,8 @@ def dedup(
             own = own.select("file", "lines").repartition(len(files))
             mapped(own, tasks.write, "file bigint").collect()
             shards.copy_about()
-            listed = _listed(removed, documents, tasks.files)
+            listed = removed.select("number", "head", *measured(reading))
+            listed = _listed(listed, documents, tasks.files)
             listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
         bad = documents.whole.where("bad is not null").select("file", "line", "bad")
         for file, line, written in bad.sort("file", "line").toLocalIterator():
@@ -188,7 +190,7 @@ def _figures() -> list[Column]:
 
 
 def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> DataFrame:
-    """Return the columns of `Removed`. removed: number, head, similarity."""
+    """Return the columns of `Removed`. removed: number, head, similarity or distance."""
     names = [*enumerate(map(name_of, files))]
     named = removed.sparkSession.createDataFrame(names, ["file", "name"])
     named = documents.table.join(named, "file")
@@ -196,7 +198,9 @@ def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> D
     for key, prefix in (("number", ""), ("head", "original_")):
         columns = [F.col(name).alias(prefix + to) for name, to in place.items()]
         removed = removed.join(named.select(F.col("number").alias(key), *columns), key)
-    removed = removed.withColumn("distance", F.lit(None).cast("bigint"))
+    for name, kind in (("similarity", "double"), ("distance", "bigint")):
+        value = F.col(name) if name in removed.columns else F.lit(None)
+        removed = removed.withColumn(name, value.cast(kind))
     return removed.sort("at", "line").select(*Removed.columns)
 
 

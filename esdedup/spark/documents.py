@@ -63,10 +63,9 @@ class Documents:
     whole: DataFrame
     counts: dict[str, int]
 
-    @property
-    def compared(self) -> DataFrame:
-        """Return the documents with words that are the first of their text: number, bands."""
-        filled = self.table.where("filled").select("number", "bands")
+    def compared(self, column: str) -> DataFrame:
+        """Return the number and a column of documents with words, the first of their text."""
+        filled = self.table.where("filled").select("number", column)
         return filled.join(self.copies.select("number"), "number", "left_anti")
 
 

@@ -1,6 +1,7 @@
 """Finds the groups of similar documents of a DataFrame, as `esdedup group` finds them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ def groups(
         reading = Reading(meta, None, grouping.keep, sketching=cheap)
     else:
         reading = reading_of(scheme, grouping.limits, grouping.keep)
+        reading = replace(reading, keep=grouping.of(reading.metric).keep)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
         documents = numbered(df, reading, tables, id_field, names)
         members, report = members_of(documents, reading, grouping, tables)
@@ -91,7 +93,7 @@ def members_of(
             # The first one of a chain may be less similar than the threshold.
             pairs = roots.where("number != root").toDF("right", "left")
             buckets = Buckets.of(reading, grouping.limits)
-            joined = verified(pairs, documents.table, reading, buckets, float("-inf"))
+            joined = verified(pairs, documents.table, buckets, float("-inf"))
             joined = joined.select(
                 F.col("right").alias("number"), F.col("left").alias("head"), "similarity"
             )

@@ -106,13 +106,11 @@ def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
-    """Return how documents are compared. Raises UsageError for a sketch of passages."""
+    """Return how documents are compared. Raises UsageError for another type of scheme."""
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
     of = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
     chosen = of.for_pairs(limits)
-    if chosen.metric == "cover":
-        raise UsageError(f"Spark does not compare by passages: leave {chosen.name!r} out")
     if isinstance(scheme, IndexMeta):
         return reading_for(scheme, limits, keep)
     if scheme is None:
@@ -135,14 +133,15 @@ def compare(
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
     buckets = Buckets.of(reading, limits)
-    pairs, capped = candidate_pairs(documents.compared, buckets, limits.max_per_bucket, tables)
+    compared = documents.compared(buckets.column)
+    pairs, capped = candidate_pairs(compared, buckets, limits.max_per_bucket, tables)
     pairs = sharing(pairs.where(f"right >= {first}"), documents.table, buckets, least)
-    edges = verified(pairs, documents.table, reading, buckets, reading.least(limits))
-    recall: float | None = 1.0
-    if reading.metric != "hamming":
-        recall = sketch.recall(unswapped, sketch.tokens, least)
+    edges = verified(pairs, documents.table, buckets, reading.least(limits))
+    recall = sketch.recall(unswapped, sketch.tokens, least)
     if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
         recall = None
+    elif recall is None:
+        recall = 1.0
     report = SparkReport(**documents.counts, capped=capped, recall=recall, basis=reading.basis)
     return tables.kept("edges", edges), report
 

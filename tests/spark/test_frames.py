@@ -199,15 +199,30 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
         (lambda: groups(df, method="chain"), "method 'chain'"),
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
-        (
-            lambda: similar_pairs(df, scheme=Scheme([esdedup.Passages()])),
-            "does not compare by pass",
-        ),
         (lambda: report_of(df), "has no report"),
     ]
     for call, said in wrong:
         with pytest.raises(UsageError, match=said):
             call()
+
+
+def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
+    texts = planted(120)[0]
+    texts += [f"{one} {other}" for one, other in zip(texts[:40], texts[40:80], strict=True)]
+    texts += [text.partition(". ")[0] for text in texts[::7]] + texts[:5] + ["a b", "a b", ""]
+    rows = numbered(texts)
+    options: Any = {"scheme": Scheme([esdedup.Passages(3, 4)]), "cover": 0.4, "words": 9}
+    local = esdedup.pairs(texts, **options)
+    found = similar_pairs(frame(spark, rows), **options)
+    assert rounded(found.collect()) == rounded(map(vars, local))
+    assert len(local) > 100
+    assert (report_of(found).recall, report_of(found).capped) == (1.0, local.capped)
+    for method in ("leader", "components"):
+        grouped = groups(frame(spark, rows), method=method, **options)  # type: ignore[arg-type]
+        of_one = marks(esdedup.group(texts, method=method, **options))  # type: ignore[arg-type]
+        assert marks_of(grouped) == of_one
+        # The longest text of a group represents it.
+        assert of_one["0"][2] is not None
 
 
 @pytest.mark.parametrize(
