@@ -105,8 +105,9 @@ class IndexMeta:
         """Return the digest of a document's text, with the fields of `digest_paths`, or None."""
         if not self.by_server:
             return tokens_in(source, self.field).get("digest")
-        text = text_at(source, self.text_fields)
-        return text and normalised_digests([text], self.scheme.normalisation)[1][0]
+        if (text := text_at(source, self.text_fields)) is None:
+            return None
+        return normalised_digests([text], self.scheme.normalisation)[1][0]
 
     @property
     def digest_paths(self) -> list[str]:
