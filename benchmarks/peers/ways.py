@@ -102,12 +102,12 @@ def with_the_server(texts: Sequence[str], url: str, where: str) -> Iterator[Way]
     with esdedup.open(url, INDEX, timeout=900.0) as index:
         store = index.store
         assert isinstance(store, ClusterStore)
-        seconds, size = _filled(store, texts, {"type": "text", "index": False}, {})
+        seconds, size = filled(store, texts, {"type": "text", "index": False}, {})
         yield Way(f"{where}, the texts alone", "not indexed", seconds, size, {})
         for buckets in BUCKETS:
             field = {"type": "text", "analyzer": "signature", "norms": False}
             field["index_options"] = "docs"
-            seconds, size = _filled(store, texts, field, _min_hash(buckets))
+            seconds, size = filled(store, texts, field, _min_hash(buckets))
             method, many = f"{where}, min_hash", f"{buckets} buckets"
             ask = _searched(store, texts, lambda text: {"match": {"text": text}})
             yield _alike(f"{method}, match", many, seconds, size, ask)
@@ -115,7 +115,7 @@ def with_the_server(texts: Sequence[str], url: str, where: str) -> Iterator[Way]
                 ask = _searched(store, texts, functools.partial(more_like, share, buckets))
                 setting = f"{many}, {share}%"
                 yield _alike(f"{method}, more_like_this", setting, seconds, size, ask)
-        seconds, size = _filled(store, texts, {"type": "text"}, {})
+        seconds, size = filled(store, texts, {"type": "text"}, {})
         for share in SHARES:
             ask = _searched(store, texts, functools.partial(more_like, share, 25))
             yield _alike(f"{where}, more_like_this", f"{share}%", seconds, size, ask)
@@ -174,7 +174,7 @@ def _searched(
     return ask
 
 
-def _filled(
+def filled(
     store: ClusterStore, texts: Sequence[str], field: dict[str, Any], analysis: dict[str, Any]
 ) -> tuple[float, int]:
     """Seconds from the first text until all can be found, and bytes on disk."""
