@@ -18,14 +18,15 @@ from esdedup.text.arrays import I64
 
 CHARACTERS = 400
 FRESH = 700
+EDITS = 5
 
 Pair = tuple[int, int]
 
 
 def planted(
-    documents: int, seed: int = 1, characters: int = CHARACTERS
+    documents: int, seed: int = 1, characters: int = CHARACTERS, edits: int = EDITS
 ) -> tuple[list[str], list[int]]:
-    """Texts in any order, and the planted group of each."""
+    """Texts in any order, and the planted group of each. edits: most words replaced in a copy."""
     source = Growing(characters, seed)
     texts: list[str] = []
     groups: list[int] = []
@@ -39,7 +40,7 @@ def planted(
         made = 0
         for at, text in enumerate(fresh):
             size = 1 if at < FRESH else int(rng.integers(2, 7))
-            copies = [text, *(edited(source, text, rng) for _ in range(size - 1))]
+            copies = [text, *(edited(source, text, rng, edits) for _ in range(size - 1))]
             texts += copies
             groups += [number * CHUNK + at] * size
             made += size
@@ -49,10 +50,10 @@ def planted(
     return [texts[row] for row in order], [groups[row] for row in order]
 
 
-def edited(source: Growing, text: str, rng: np.random.Generator) -> str:
-    """A copy with none to five words replaced."""
+def edited(source: Growing, text: str, rng: np.random.Generator, edits: int = EDITS) -> str:
+    """A copy with none to `edits` words replaced."""
     words = text.split(" ")
-    for at in rng.integers(0, len(words), rng.integers(0, 6)).tolist():
+    for at in rng.integers(0, len(words), rng.integers(0, edits + 1)).tolist():
         words[at] = f"n{rng.integers(0, 10**6)}"
     return " ".join(words)
 
