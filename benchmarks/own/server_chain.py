@@ -20,7 +20,6 @@ import argparse
 import json
 import math
 import re
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, cast
@@ -136,8 +135,8 @@ def measure(store: ClusterStore, texts: list[str], asked: list[Query]) -> list[F
         analysis = chain(buckets, size, length, rotation)
         field = {"type": "text", "norms": False, "index_options": "docs"}
         field["analyzer"] = next(iter(analysis["analyzer"]))
-        seconds, taken = filled(store, texts, field, analysis)
-        found, candidates, times = defaultdict[Any, list[Any]](list), defaultdict(list), []
+        _, taken = filled(store, texts, field, analysis)
+        found, candidates = defaultdict[Any, list[Any]](list), defaultdict(list)
         server, limits = esdedup.Server(buckets), esdedup.Limits(threshold=THRESHOLD, recall=RECALL)
         steps = by_values(buckets)
         for name, level, row, text, shingles in asked:
@@ -148,9 +147,7 @@ def measure(store: ClusterStore, texts: list[str], asked: list[Query]) -> list[F
             body: Figures = {"size": 50, "_source": False, "track_total_hits": True}
             body |= {"query": {"match": match}}
             body["aggs"] = {"original": {"filter": {"ids": {"values": [str(row)]}}}}
-            began = time.perf_counter()
             _, answer = store.cluster.request("POST", f"/{INDEX}/_search", body)
-            times.append(1e3 * (time.perf_counter() - began))
             found[name, level].append(answer["aggregations"]["original"]["doc_count"])
             candidates[name].append(answer["hits"]["total"]["value"])
         result = {
@@ -159,8 +156,6 @@ def measure(store: ClusterStore, texts: list[str], asked: list[Query]) -> list[F
             "value": VALUES[length],
             "rotation": rotation,
             "bytes": round((taken - bare) / len(texts)),
-            "documents_per_second": round(len(texts) / seconds),
-            "median_ms": round(float(np.median(times)), 2),
             "recall": {
                 name: [round(float(np.mean(found[name, level])), 3) for level in LEVELS]
                 for name in LENGTHS
@@ -178,7 +173,7 @@ def measure(store: ClusterStore, texts: list[str], asked: list[Query]) -> list[F
 def tables(document: dict[str, Any]) -> str:
     """A table for each corpus."""
     parts = []
-    columns = ["tokens", "buckets", "value", "rotation", "bytes/document", "documents/s", "ms"]
+    columns = ["tokens", "buckets", "value", "rotation", "bytes/document"]
     heads = [
         f"{name}: recall at {', '.join(map(str, LEVELS[:4]))} | candidates" for name in LENGTHS
     ]
@@ -193,7 +188,7 @@ def tables(document: dict[str, Any]) -> str:
                 row["value"],
                 "yes" if row["rotation"] else "no",
             ]
-            cells += [row["bytes"], f"{row['documents_per_second']:,}", row["median_ms"]]
+            cells.append(row["bytes"])
             for name in LENGTHS:
                 mean, median = row["candidates"][name]
                 cells.append(" ".join(f"{each:.3f}" for each in row["recall"][name][:4]))
