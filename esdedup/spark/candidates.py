@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,9 @@ _SIDES = ["left", "right"]
 _PAIR = "left bigint, right bigint"
 _ROWS_A_SLICE = 10_000
 """Documents of a bucket that one task pairs with the first ones of the bucket."""
+_MEETINGS, _MEETINGS_A_ROW, _GROWTH = 1 << 20, 4, 16
+"""Pairs that one block of documents may have, also for each row of a bucket. A further block costs
+a few seconds for the jobs of Spark."""
 
 
 @dataclass(frozen=True)
@@ -90,32 +93,71 @@ class Buckets:
             yield pa.RecordBatch.from_arrays(columns, names=["bucket", "number"])
 
 
-def candidate_pairs(
-    compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
-) -> tuple[DataFrame, Capped]:
-    """Return the pairs that share a bucket, and the buckets that the cap truncates.
+class Placed(NamedTuple):
+    """Documents in buckets of two or more.
 
-    compared: number (bigint), and the column of the buckets. cap: a document is paired with at most
-    this many documents of a bucket, the first ones. Returns left, right (bigint), left < right,
-    each pair once.
+    rows: bucket, number, size (of the bucket), place (in it, from 1). capped: the buckets that the
+    cap truncates. meetings: pairs, once for each bucket that they share. cap: a document is paired
+    with at most this many documents of a bucket, the first ones.
     """
+
+    rows: DataFrame
+    capped: Capped
+    meetings: int
+    cap: int
+
+    def blocks(self, first: int, tables: JobTables) -> list[int]:
+        """Return the numbers at which blocks of documents begin, from `first` on.
+
+        If pairs are many there are several blocks, each of 16 times the documents before it.
+        """
+        few, times = max(_MEETINGS, _MEETINGS_A_ROW * self.rows.count()), 0
+        while self.meetings > few * _GROWTH**times:
+            times += 1
+        if not times:
+            return [first]
+        shares = [_GROWTH**-at for at in range(times, 0, -1)]
+        own = self.rows.where(f"number >= {first}")
+        begins = F.percentile_approx("number", shares, 10_000).alias("begins")
+        found = tables.kept("blocks", own.agg(begins)).first()
+        return sorted({first, *((found and found[0]) or ())})
+
+
+def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables) -> Placed:
+    """Place documents in their buckets. compared: number (bigint), and the buckets' column."""
     rows = mapped(compared, buckets.rows, "bucket bigint, number bigint")
     bucket = Window.partitionBy("bucket")
     size, place = F.count("*").over(bucket), F.row_number().over(bucket.orderBy("number"))
     placed = rows.withColumns({"size": size, "place": place}).where("size > 1")
     placed = tables.kept("buckets", placed)
+    truncated, few = F.col("size") > cap, F.least(F.col("place") - 1, F.lit(cap))
+    over = F.count_if(truncated & (F.col("place") == 1)), F.max(F.when(truncated, F.col("size")))
+    counted = placed.agg(*over, F.sum(few.cast("bigint"))).first()
+    assert counted is not None
+    capped, largest, meetings = counted
+    return Placed(placed, Capped(capped, largest or 0), meetings or 0, cap)
+
+
+def candidate_pairs(
+    placed: Placed, lefts: str = "true", rights: str = "true", followers: DataFrame | None = None
+) -> DataFrame:
+    """Return the pairs that share a bucket: left, right (bigint), left < right, each once.
+
+    lefts, rights: SQL conditions on their number. followers: number, of documents that are no left
+    ones.
+    """
+    rows = placed.rows.where(f"place <= {placed.cap} and {lefts}")
+    if followers is not None:
+        rows = rows.join(followers, "number", "left_anti")
     # Large buckets are joined in slices, each with all of the first documents, by several tasks.
     last = F.floor((F.col("size") - 1) / _ROWS_A_SLICE)
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), last)).alias("slice")
-    firsts = placed.where(f"place <= {cap}").select("bucket", slices, F.col("number").alias("left"))
+    firsts = rows.select("bucket", slices, F.col("number").alias("left"))
     slice_of = F.floor((F.col("place") - 1) / _ROWS_A_SLICE).alias("slice")
-    others = placed.select("bucket", slice_of, F.col("number").alias("right"))
+    others = placed.rows.where(rights)
+    others = others.select("bucket", slice_of, F.col("number").alias("right"))
     pairs = firsts.join(others, ["bucket", "slice"]).where("left < right")
-    truncated = placed.where(f"place = 1 and size > {cap}")
-    found = truncated.agg(F.count("*"), F.max("size")).first()
-    assert found is not None
-    pairs = tables.kept("candidates", pairs.select("left", "right").distinct())
-    return pairs, Capped(found[0], found[1] or 0)
+    return pairs.select("left", "right").distinct()
 
 
 def _numbers(values: Unsigned, at: I64) -> I64:

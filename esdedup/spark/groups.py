@@ -1,7 +1,9 @@
 """Finds the groups of similar documents of a DataFrame, as `esdedup group` finds them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.text.arrays import renumbered
 
 _JOINED = "number bigint, head bigint, similarity double"
+_END = (1 << 63) - 1
 
 
 @accepts(Grouping)
@@ -87,9 +90,9 @@ def members_of(
         joined = tables.spark.createDataFrame([], _JOINED)
         report = SparkReport(**documents.counts, capped=Capped(), recall=1.0, basis=reading.basis)
     else:
-        edges, report = compare(documents, reading, grouping.limits, tables, first)
-        roots = _components(edges)
+        edges, placed, report = compare(documents, reading, grouping.limits, tables)
         if grouping.method == "components":
+            roots = _components(edges("all", "true", f"number >= {first}"))
             # The first one of a chain may be less similar than the threshold.
             pairs = roots.where("number != root").toDF("right", "left")
             buckets = Buckets.of(reading, grouping.limits)
@@ -97,13 +100,9 @@ def members_of(
             joined = joined.select(
                 F.col("right").alias("number"), F.col("left").alias("head"), "similarity"
             )
+            joined = tables.kept("members", joined)
         else:
-            # Whether a document leads depends on earlier ones of its component, so each component
-            # is processed by one task.
-            roots = roots.withColumnRenamed("number", "left")
-            whole = edges.join(roots, "left").repartition("root")
-            joined = mapped(whole.select("left", "right", "similarity"), _followers, _JOINED)
-    joined = tables.kept("members", joined)
+            joined = _led(edges, placed.blocks(first, tables), tables)
     of_first = joined.withColumnRenamed("number", "first")
     copies = documents.copies.join(of_first, "first", "left").select(
         "number",
@@ -111,6 +110,27 @@ def members_of(
         F.coalesce("similarity", F.lit(reading.nearest)).alias("similarity"),
     )
     return joined.unionByName(copies), report
+
+
+def _led(edges: Callable[..., DataFrame], begins: Sequence[int], tables: JobTables) -> DataFrame:
+    """Return the documents that follow a leader, found block by block. begins: of the blocks.
+
+    Most documents of a block follow earlier leaders, and need no comparison with each other.
+    """
+    joined = tables.spark.createDataFrame([], _JOINED)
+    for start, end in pairwise([*begins, _END]):
+        block, some, known = f"number >= {start} and number < {end}", [], joined.select("number")
+        if start:
+            some = [edges(f"before-{start}", f"number < {start}", block, known)]
+            known = some[0].select(F.col("right").alias("number")).distinct()
+        whole = reduce(DataFrame.unionByName, [edges(f"from-{start}", block, block, known), *some])
+        # Whether a document leads depends on earlier ones of its component, so each component is
+        # processed by one task.
+        roots = _components(whole).withColumnRenamed("number", "left")
+        whole = whole.join(roots, "left").repartition("root").select("left", "right", "similarity")
+        found = tables.kept(f"members-{start}", mapped(whole, _followers, _JOINED))
+        joined = joined.unionByName(found)
+    return joined
 
 
 def _components(edges: DataFrame) -> DataFrame:

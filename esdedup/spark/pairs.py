@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,7 +17,14 @@ from esdedup.search.buckets import Capped
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.spark.candidates import Buckets, candidate_pairs, sharing, verified
+from esdedup.spark.candidates import (
+    Buckets,
+    Placed,
+    candidate_pairs,
+    placed_in,
+    sharing,
+    verified,
+)
 from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.tables import JobTables
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
@@ -79,12 +86,12 @@ def similar_pairs(
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents = numbered(df, reading, tables, id_field, names)
-        edges, report = compare(documents, reading, limits, tables)
+        edges, _, report = compare(documents, reading, limits, tables)
         copies = documents.copies.select(
             F.col("first").alias("left"), F.col("number").alias("right"),
             F.lit(reading.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
-        found = edges.withColumn("equal", F.lit(False)).unionByName(copies)
+        found = edges("all").withColumn("equal", F.lit(False)).unionByName(copies)
         for side in ("left", "right"):
             ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
             found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
@@ -121,29 +128,34 @@ def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule
 
 
 def compare(
-    documents: Documents, reading: Reading, limits: Limits, tables: JobTables, first: int = 0
-) -> tuple[DataFrame, SparkReport]:
-    """Return the similar pairs of documents, and counts.
+    documents: Documents, reading: Reading, limits: Limits, tables: JobTables
+) -> tuple[Callable[..., DataFrame], Placed, SparkReport]:
+    """Return a function that returns similar pairs of documents, their buckets, and counts.
 
-    The pairs, left, right (bigint), similarity (double), are of different texts, left < right, by
-    the first document of each text. first: number of the first right one.
+    The function accepts a name for its tables, and conditions as `candidate_pairs`. The pairs are
+    of different texts, by the first document of each: left, right (bigint), similarity (double),
+    left < right.
     """
     sketch = reading.sketch
     assert sketch is not None
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
-    buckets = Buckets.of(reading, limits)
-    compared = documents.compared(buckets.column)
-    pairs, capped = candidate_pairs(compared, buckets, limits.max_per_bucket, tables)
-    pairs = sharing(pairs.where(f"right >= {first}"), documents.table, buckets, least)
-    edges = verified(pairs, documents.table, buckets, reading.least(limits))
+    buckets, table = Buckets.of(reading, limits), documents.table
+    placed = placed_in(documents.compared(buckets.column), buckets, limits.max_per_bucket, tables)
+
+    def edges(name: str, *conditions: Any) -> DataFrame:
+        pairs = tables.kept(f"candidates-{name}", candidate_pairs(placed, *conditions))
+        pairs = sharing(pairs, table, buckets, least)
+        found = verified(pairs, table, buckets, reading.least(limits))
+        return tables.kept(f"edges-{name}", found)
+
     recall = sketch.recall(unswapped, sketch.tokens, least)
-    if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
+    if placed.capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
         recall = None
     elif recall is None:
         recall = 1.0
-    report = SparkReport(**documents.counts, capped=capped, recall=recall, basis=reading.basis)
-    return tables.kept("edges", edges), report
+    counts: Any = {**documents.counts, "capped": placed.capped, "recall": recall}
+    return edges, placed, SparkReport(**counts, basis=reading.basis)
 
 
 def measured(reading: Reading) -> list[Column]:

@@ -153,6 +153,36 @@ def test_large_buckets_are_paired_in_slices(
     assert (report.basis, report.recall) == (local.basis, local.recall)
 
 
+@pytest.mark.parametrize("cap", [1_000, 9])
+def test_leaders_are_found_in_blocks(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cap: int
+) -> None:
+    for name, value in (("_MEETINGS", 100), ("_MEETINGS_A_ROW", 0), ("_GROWTH", 4)):
+        monkeypatch.setattr(candidates, name, value)
+    rng = random.Random(cap)
+    # Texts of which each resembles its neighbours, so that one leads or not by those before.
+    words = [f"{rng.getrandbits(30):x}" for _ in range(300)]
+    texts = [" ".join(words[at : at + 40]) for at in range(0, 260, rng.choice([2, 3]))]
+    texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(200)]
+    texts += [*planted(200)[0], *texts[::9]]
+    rng.shuffle(texts)
+    begun: list[int] = []
+    blocks = candidates.Placed.blocks
+
+    def noting(*given: Any) -> list[int]:
+        begun.extend(found := blocks(*given))
+        return found
+
+    monkeypatch.setattr(candidates.Placed, "blocks", noting)
+    options: Any = {"threshold": 0.7, "max_per_bucket": cap}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = groups(frame(spark, numbered(texts), 3), **options)
+    assert marks_of(found) == marks(esdedup.group(texts, **options))
+    assert len(begun) > 3
+    assert begun == sorted({*begun})
+
+
 def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
     rows: list[Row] = [
         {"id": 1, "text": ["The council met on Monday", "to discuss the budget."]},
@@ -218,8 +248,8 @@ def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
     assert len(local) > 100
     assert (report_of(found).recall, report_of(found).capped) == (1.0, local.capped)
     for method in ("leader", "components"):
-        grouped = groups(frame(spark, rows), method=method, **options)  # type: ignore[arg-type]
-        of_one = marks(esdedup.group(texts, method=method, **options))  # type: ignore[arg-type]
+        grouped = groups(frame(spark, rows), method=method, **options)
+        of_one = marks(esdedup.group(texts, method=method, **options))
         assert marks_of(grouped) == of_one
         # The longest text of a group represents it.
         assert of_one["0"][2] is not None
