@@ -97,13 +97,15 @@ class Placed(NamedTuple):
     """Documents in buckets of two or more.
 
     rows: bucket, number, size (of the bucket), place (in it, from 1). capped: the buckets that the
-    cap truncates. meetings: pairs, once for each bucket that they share. cap: a document is paired
-    with at most this many documents of a bucket, the first ones.
+    cap truncates. meetings: pairs, once for each bucket that they share. few: as many of these as
+    one block of documents may have. cap: a document is paired with at most this many documents of a
+    bucket, the first ones.
     """
 
     rows: DataFrame
     capped: Capped
     meetings: int
+    few: int
     cap: int
 
     def blocks(self, first: int, tables: JobTables) -> list[int]:
@@ -111,8 +113,8 @@ class Placed(NamedTuple):
 
         If pairs are many there are several blocks, each of 16 times the documents before it.
         """
-        few, times = max(_MEETINGS, _MEETINGS_A_ROW * self.rows.count()), 0
-        while self.meetings > few * _GROWTH**times:
+        times = 0
+        while self.meetings > self.few * _GROWTH**times:
             times += 1
         if not times:
             return [first]
@@ -132,10 +134,11 @@ def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
     placed = tables.kept("buckets", placed)
     truncated, few = F.col("size") > cap, F.least(F.col("place") - 1, F.lit(cap))
     over = F.count_if(truncated & (F.col("place") == 1)), F.max(F.when(truncated, F.col("size")))
-    counted = placed.agg(*over, F.sum(few.cast("bigint"))).first()
+    counted = placed.agg(*over, F.sum(few.cast("bigint")), F.count("*")).first()
     assert counted is not None
-    capped, largest, meetings = counted
-    return Placed(placed, Capped(capped, largest or 0), meetings or 0, cap)
+    capped, largest, meetings, count = counted
+    usual = max(_MEETINGS, _MEETINGS_A_ROW * count)
+    return Placed(placed, Capped(capped, largest or 0), meetings or 0, usual, cap)
 
 
 def candidate_pairs(

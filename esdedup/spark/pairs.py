@@ -31,6 +31,8 @@ from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
 
 _KEY = "esdedup"
+_SAMPLED = 256
+"""One of so many documents is compared first, if pairs are many, to estimate their number."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def similar_pairs(
     limits: how to compare, in place of options. options: the settings of `Limits` by name.
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
     folder, or on one machine for a temporary one. The result reads from a folder in it, which you
-    can remove afterwards.
+    can remove afterwards. Memory does not grow with the pairs; if they are many, a warning
+    estimates their number before they are computed.
 
     Returns left, right (string), similarity (double), equal (boolean: the texts are equal). By a
     sketch of fingerprints, distance (int) is in place of the similarity. A document whose text
@@ -86,7 +89,14 @@ def similar_pairs(
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents = numbered(df, reading, tables, id_field, names)
-        edges, _, report = compare(documents, reading, limits, tables)
+        edges, placed, report = compare(documents, reading, limits, tables)
+        if placed.meetings > placed.few:
+            some = edges("sample", "true", f"pmod(xxhash64(number), {_SAMPLED}) = 0").count()
+            warnings.warn(
+                f"about {some * _SAMPLED:,} pairs are similar, as many texts resemble each other:"
+                " groups compares fewer, and returns one row a document",
+                stacklevel=3,
+            )
         copies = documents.copies.select(
             F.col("first").alias("left"), F.col("number").alias("right"),
             F.lit(reading.nearest).alias("similarity"), F.lit(True).alias("equal"),

@@ -19,7 +19,7 @@ from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.files import chunks_in
-from esdedup.spark import candidates, groups, report_of, similar_pairs
+from esdedup.spark import candidates, groups, pairs, report_of, similar_pairs
 from esdedup.stores.mapping import IndexMeta
 
 # One process starts Spark.
@@ -134,6 +134,9 @@ def test_large_buckets_are_paired_in_slices(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "_ROWS_A_SLICE", 300)
+    monkeypatch.setattr(candidates, "_MEETINGS", 1_000)
+    monkeypatch.setattr(candidates, "_MEETINGS_A_ROW", 0)
+    monkeypatch.setattr(pairs, "_SAMPLED", 4)
     rng = random.Random(2)
     texts = ["We are out of office. Your mail is read on Monday."] * 2_000
     texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(1_000)]
@@ -143,11 +146,15 @@ def test_large_buckets_are_paired_in_slices(
     with (
         pytest.warns(UserWarning, match="missing is unknown"),
         pytest.warns(UserWarning, match=r"hold more than 20 documents, up to [1-9]\d\d"),
+        pytest.warns(UserWarning, match="pairs are similar") as told,
     ):
         found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.collect()) == rounded(map(vars, local))
     assert len(local) > 20_000
+    (said,) = (str(each.message) for each in told if "pairs are similar" in str(each.message))
+    estimate = int(said.split()[1].replace(",", ""))
+    assert estimate == pytest.approx(len(local) - local.copies, rel=0.3)
     report = report_of(found)
     assert (report.documents, report.capped) == (len(rows), local.capped)
     assert (report.basis, report.recall) == (local.basis, local.recall)
