@@ -1,7 +1,7 @@
 """Tokens that the server computes beside its other ways to search: found, bytes, time and CPU.
 
-    python -m benchmarks.peers.server [--documents 100000] [--queries 500] [--product opensearch]
-        [--version VERSION] [--heap 1g] [--folder FOLDER]
+    python -m benchmarks.peers.server [--documents 100000] [--queries 500] [--without-min-hash]
+        [--product opensearch] [--version VERSION] [--heap 1g] [--name NAME] [--folder FOLDER]
 
 Made-up texts with planted groups, as `benchmarks.own.groups` has them, but copies have up to
 sixteen words replaced, so that they are at all similarities. Random documents are asked for, one by
@@ -114,8 +114,8 @@ def of_esdedup(index: esdedup.Index) -> Ask:
     return ask
 
 
-def measure(task: Task, url: str, pid: int) -> Iterator[Figures]:
-    """A row for the texts alone, and one for each method."""
+def measure(task: Task, url: str, pid: int, documented: bool) -> Iterator[Figures]:
+    """A row for the texts alone, and one for each method. documented: min_hash too."""
 
     def measured(method: str, ask: Ask | None, fill: Fill) -> Figures:
         server, client = cpu_seconds(pid), time.process_time()
@@ -148,8 +148,9 @@ def measure(task: Task, url: str, pid: int) -> Iterator[Figures]:
         like: Figures = {"fields": ["text"], "min_term_freq": 1, "max_query_terms": 12}
         more = of_server(store, lambda text: {"more_like_this": {**like, "like": text}})
         yield measured("more_like_this", more, plain({}, {}))
-        match = of_server(store, lambda text: {"match": {"text": text}})
-        yield measured("min_hash, match", match, plain({"analyzer": "signature"}, DOCUMENTED))
+        if documented:
+            match = of_server(store, lambda text: {"match": {"text": text}})
+            yield measured("min_hash, match", match, plain({"analyzer": "signature"}, DOCUMENTED))
         remove(store)
     for method, sketch in (("MinHash", esdedup.MinHash()), ("Server", esdedup.Server())):
         with esdedup.open(url, INDEX, scheme=esdedup.Scheme([sketch])) as index:
@@ -217,6 +218,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--folder", type=Path, help="for the results")
     parser.add_argument("--name", default="server", help="of the file of results")
+    parser.add_argument("--without-min-hash", action="store_true", help="it takes the longest")
     add_options(parser)
     parser.set_defaults(product="opensearch")
     options = parser.parse_args()
@@ -231,7 +233,7 @@ def main() -> None:
     with started(options.product, options.version, 1, options.heap) as cluster:
         pid = cluster.nodes[0].pid
         assert pid is not None
-        for row in measure(made, cluster.urls[0], pid):
+        for row in measure(made, cluster.urls[0], pid, not options.without_min_hash):
             results["methods"].append(row)
             print(json.dumps(row), flush=True)
     measuring.save(options.name, results, folder=options.folder)
