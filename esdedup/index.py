@@ -36,7 +36,7 @@ from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import BulkPolicy, changes, stored_meta
 from esdedup.stores.connection import Connection, check_file_name, connection_to
-from esdedup.stores.fields import has_field, text_in, text_of
+from esdedup.stores.fields import text_in, text_of, value_at
 from esdedup.stores.judgements import (
     PREFIX,
     Judgement,
@@ -132,7 +132,7 @@ class Index:
         """Write documents with their tokens, replacing those of the same id.
 
         The index is created if there is none. All documents are visible to searches afterwards. A
-        document without the id field gets a random id, and so does a text.
+        document without an id gets a random one, and so does a text.
 
         documents: mappings of fields, or texts. on_duplicate: a DuplicatePolicy, or its action;
         "fail" raises RecordError.
@@ -630,7 +630,7 @@ def _records(
             raise RecordError(
                 f"document {number}: use a mapping or text, not {type(source).__name__}"
             )
-        absent = id_field is not None and not has_field(source, id_field)
+        absent = id_field is not None and value_at(source, id_field) in (None, "")
         return Record("document", number, source, uuid.uuid4().hex if absent else None)
 
     return itertools.starmap(record, enumerate(documents, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
 from esdedup.pairing.scan import ScanColumns, WorkFolder, sketched
-from esdedup.pairing.strings import Numbers, Strings
+from esdedup.pairing.strings import Numbers, Strings, natural_order
+from esdedup.records.documents import id_at
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
@@ -28,6 +29,8 @@ from esdedup.tabular import require_pyarrow
 from esdedup.text.arrays import I64
 
 _BINS = 10
+_TAKEN = "iloc", "lazy", "take", "to_list", "tolist"
+"""Attributes of frames and columns that are used as they are; other streams become tables."""
 
 
 class Duplicate(NamedTuple):
@@ -132,68 +135,79 @@ def dedup(
 ) -> Deduplicated:
     """Remove the texts or records that duplicate others, without an index.
 
-    records: texts, mappings, a table or batch of Arrow, a frame of pandas or Polars, or a Dataset
-    of `datasets`. text: the field or fields of the text. A record without a text duplicates no
-    other. scheme: by default one whose bands reach the recall at the threshold. grouping: how to
-    group, in place of options. options: the settings of `Grouping` and its `Limits` by name; keep
-    as text, such as "longest"; "first" is the order of the records.
+    records: texts, mappings, a frame of pandas or Polars, a Dataset of `datasets`, or anything else
+    with Arrow's C stream, such as a relation of DuckDB, which becomes a table. text: the field or
+    fields of the text. A record without a text duplicates no other. scheme: by default one whose
+    bands reach the recall at the threshold. grouping: how to group, in place of options. options:
+    the settings of `Grouping` and its `Limits` by name; keep as text, such as "longest"; "first" is
+    the order of the records.
 
     Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
     of another type.
     """
-    grouping, names = from_settings(Grouping, options, grouping), names_of(text)
-    records, sources = _sources(records, [*names, *grouping.keep.paths([])], names[0])
-    reading = reading_of(grouping, scheme, names)
-    fields = reading.meta.text_fields
-    texts = [_text(source, fields, row) for row, source in enumerate(sources)]
-    if sources and not any(has_field(source, name) for source in sources for name in names):
-        raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
-    columns = _columns(texts, reading, sources)
+    grouping = from_settings(Grouping, options, grouping)
+    reading = reading_of(grouping, scheme, names_of(text))
+    records, columns = _read(records, text, None, reading)
     return Deduplicated(records, _groups(columns, reading, grouping), columns, reading)
 
 
 @accepts(Limits, "pairs")
 def pairs(
-    texts: Iterable[str],
+    records: Any,
+    text: TextFields = "text",
     *,
+    id: str | None = None,
     scheme: Scheme | None = None,
     limits: Limits | None = None,
     **options: Any,
 ) -> SimilarPairs:
-    """Return all pairs of similar texts, the most similar first.
+    """Return all pairs of similar texts or records, the most similar first.
 
-    Its ids are the positions of the texts, from "0". limits, options: as in `Index.pairs`.
+    records, text: as of `dedup`. id: the field of the ids, of which the last record of each stays;
+    None for the positions of the records, from "0". A record without an id has the id "row:N", of
+    its position. limits, options: as in `Index.pairs`.
+
+    Raises the errors of `dedup`, and RecordError for an id that an index rejects.
     """
     limits = from_settings(Limits, options, limits, "pairs")
-    reading = replace(reading_of(Grouping(limits=limits), scheme, ["text"]), keep=KeepRule())
-    columns = _columns(_strings(texts), reading, [])
+    grouping = Grouping(limits=limits)
+    reading = replace(reading_of(grouping, scheme, names_of(text)), keep=KeepRule())
+    _, columns = _read(records, text, id, reading)
     with WorkFolder.temporary() as folder:
         return pairs_among(columns, reading, limits, folder.path, lambda *_: None)
 
 
 @accepts(Grouping)
 def group(
-    texts: Iterable[str],
+    records: Any,
+    text: TextFields = "text",
     *,
+    id: str | None = None,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     **options: Any,
 ) -> Groups:
-    """Return the groups of similar texts, the largest first.
+    """Return the groups of similar texts or records, the largest first.
 
-    The ids of a group are the positions of the texts, from "0". grouping, options: as in
-    `Index.groups`.
+    records, text, id: as of `pairs`. grouping, options: as in `Index.groups`.
     """
-    return dedup(_strings(texts), scheme=scheme, grouping=grouping, **options).groups
+    grouping = from_settings(Grouping, options, grouping)
+    reading = reading_of(grouping, scheme, names_of(text))
+    _, columns = _read(records, text, id, reading)
+    return _groups(columns, reading, grouping)
 
 
-def _strings(texts: Iterable[str]) -> list[str]:
-    check_list("texts", texts)
-    given = [*texts]
-    for row, each in enumerate(given):
-        if not isinstance(each, str):
-            raise RecordError(f"text {row}: use a string, not {type(each).__name__}")
-    return given
+def _read(
+    records: Any, text: TextFields, id: str | None, reading: Reading
+) -> tuple[Any, ScanColumns]:
+    """Return the records as something that `_taken` accepts, and their texts and tokens."""
+    names, of_id = names_of(text), [] if id is None else [id]
+    records, sources = _sources(records, [*names, *of_id, *reading.keep.paths([])], names[0])
+    texts = [_text(source, reading.meta.text_fields, row) for row, source in enumerate(sources)]
+    if sources and not any(has_field(source, name) for source in sources for name in names):
+        raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
+    ids = None if id is None else [_id(source, id, row) for row, source in enumerate(sources)]
+    return records, _columns(texts, reading, sources, ids)
 
 
 def _sources(
@@ -202,7 +216,9 @@ def _sources(
     """Return the records as something that `_taken` accepts, and some fields of each."""
     if hasattr(records, "__arrow_c_array__") and not hasattr(records, "__getitem__"):
         records = require_pyarrow().record_batch(records)
-    elif hasattr(records, "__arrow_c_stream__") and not hasattr(records, "__getitem__"):
+    elif hasattr(records, "__arrow_c_stream__") and not any(
+        hasattr(type(records), name) for name in _TAKEN
+    ):
         records = require_pyarrow().table(records)
     of_frame = hasattr(records, "iloc") or not hasattr(records, "column_names")
     found = getattr(records, "columns" if of_frame else "column_names", None)
@@ -253,15 +269,34 @@ def _text(source: Any, names: Sequence[str], row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
+def _id(source: Mapping[str, Any], field: str, row: int) -> str:
+    """Return the id of a record, one of its position if it has none."""
+    if value_at(source, field) in (None, ""):
+        return f"row:{row}"
+    try:
+        return id_at(source, field)
+    except RecordError as error:
+        raise RecordError(f"record {row}: {error}") from error
+
+
 def _columns(
-    texts: list[str], reading: Reading, sources: Sequence[Mapping[str, Any]]
+    texts: list[str],
+    reading: Reading,
+    sources: Sequence[Mapping[str, Any]],
+    ids: Sequence[str] | None,
 ) -> ScanColumns:
+    """Return the documents in their order of precedence; of those of one id the last one stays."""
     documents = (Document(str(row), source) for row, source in enumerate(sources))
     keys = reading.keep.keys(documents, reading.meta.text_fields)
-    order = reading.keep.order(np.arange(len(texts)), keys)
+    rows = np.arange(len(texts))
+    if ids is not None:
+        by_id, first = natural_order(Strings.of(ids))
+        rows = by_id[np.append(first[1:], True)[: first.size]]
+    order = reading.keep.order(rows, keys)
     texts = [texts[row] for row in order.tolist()]
     part = sketched(Strings.of([]), texts, reading)
-    return replace(ScanColumns.of(part, texts), ids=Numbers(order))
+    of: Sequence[str] = Numbers(order) if ids is None else [ids[row] for row in order.tolist()]
+    return replace(ScanColumns.of(part, texts), ids=of)
 
 
 def _groups(columns: ScanColumns, reading: Reading, grouping: Grouping) -> Groups:

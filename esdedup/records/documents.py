@@ -155,11 +155,10 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     own = record.source.get(id_field or "id")
     if type(own) is str and own.isascii() and 0 < len(own) <= MAX_ID_BYTES:
         return own, True  # Nearly every id is so.
-    if value_at(record.source, id_field or "id") is None:
+    if value_at(record.source, id_field or "id") in (None, ""):  # CSV has no null.
         if record.spare_id is not None:
             return _checked_id(record.spare_id), True
-        if id_field is None:
-            return _checked_id(f"{record.file}:{record.line}"), False
+        return _checked_id(f"{record.file}:{record.line}"), False
     return id_at(record.source, id_field or "id"), True
 
 

@@ -1,0 +1,154 @@
+"""The table of odd ids and texts in docs/reference/python.md: one rule for every reader."""
+
+import csv
+import json
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import esdedup
+from esdedup.pairing.file_pairs import pairs_in_files
+from esdedup.pairing.scan import WorkFolder
+from esdedup.records.files import chunks_in
+from esdedup.stores.mapping import IndexMeta
+
+TEXTS = [
+    "The first train to the airport leaves at a quarter to five.",
+    "No ferry leaves the old harbour in winter at all.",
+    "Heavy rain fell on the coast, and two roads were closed until noon.",
+    "The council met on Monday to discuss the budget for the coming year.",
+    "The museum opens its new hall for children on the first of May.",
+]
+Row = dict[str, Any]
+Found = set[tuple[str, str]]
+REPEATED: list[Row] = [
+    {"id": "r", "text": TEXTS[0]}, {"id": "r", "text": TEXTS[1]}, {"id": "r1", "text": TEXTS[0]},
+    {"id": "r2", "text": TEXTS[1]},
+]  # fmt: skip
+NULLS: list[Row] = [{"id": None, "text": TEXTS[2]}, {"id": "", "text": TEXTS[3]}]
+NULLS += [{"id": "n1", "text": TEXTS[2]}, {"id": "n2", "text": TEXTS[3]}]
+LONG: list[Row] = [{"id": "é" * 257, "text": TEXTS[4]}, {"id": "l1", "text": TEXTS[4]}]
+LONG += [{"id": "k" * 4_000, "text": TEXTS[4]}]
+NO_TEXT: list[Row] = [
+    {"id": "t", "text": None},
+    {"id": "t1", "text": ""},
+    {"id": "t2", "text": TEXTS[0]},
+]
+NUMBERS: list[Row] = [{"id": 7, "text": TEXTS[0]}, {"id": 8, "text": TEXTS[0]}]
+LISTS: list[Row] = [{"id": "a", "text": TEXTS[:2]}, {"id": "b", "text": ["\n".join(TEXTS[:2])]}]
+
+
+def ids_of(pairs: Any) -> Found:
+    """Return the pairs, in which a place or a random id is PLACE."""
+    place = re.compile(r".*:\d+|[0-9a-f]{32}")
+    ids = ([place.sub("PLACE", id) for id in (each.left, each.right)] for each in pairs)
+    return {(min(both), max(both)) for both in ids}
+
+
+def of_add(rows: list[Row]) -> Found:
+    with esdedup.open(":memory:") as index:
+        index.add(rows)
+        return ids_of(index.pairs(threshold=0.8))
+
+
+def of_index(path: str) -> Found:
+    with esdedup.open(":memory:") as index:
+        index.create()
+        index.ingest(chunks_in(path), lambda bad: None)
+        return ids_of(index.pairs(threshold=0.8))
+
+
+def of_pairs(path: str) -> Found:
+    limits = esdedup.Limits(threshold=0.8)
+    meta = IndexMeta(esdedup.Scheme().for_texts(limits))
+    with WorkFolder.temporary() as work:
+        return ids_of(pairs_in_files(chunks_in(path), meta, lambda _: None, limits, work)[0])
+
+
+def written(kind: str, rows: list[Row]) -> str:
+    path = Path(f"odd.{kind}")
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    elif kind == "csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["id", "text"], *(row.values() for row in rows)])
+    else:
+        pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+FRAMES: dict[str, Callable[[list[Row]], Any]] = {
+    "list": list,
+    "arrow": pa.Table.from_pylist,
+    "reader": lambda rows: pa.Table.from_pylist(rows).to_reader(),
+    "polars": polars.DataFrame,
+    "pandas": pandas.DataFrame,
+}
+READERS: dict[str, Callable[[list[Row]], Found]] = {"add": of_add}
+for kind in ("jsonl", "csv", "parquet"):
+    READERS[f"index {kind}"] = lambda rows, kind=kind: of_index(written(kind, rows))  # type: ignore[misc]
+    READERS[f"pairs {kind}"] = lambda rows, kind=kind: of_pairs(written(kind, rows))  # type: ignore[misc]
+for name, frame in FRAMES.items():
+    READERS[name] = lambda rows, frame=frame: ids_of(  # type: ignore[misc]
+        esdedup.pairs(frame(rows), id="id", threshold=0.8)
+    )
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_odd_records_of_each_reader(name: str) -> None:
+    read = READERS[name]
+    assert read(REPEATED) == {("r", "r2")}
+    assert read(NULLS) == {("PLACE", "n1"), ("PLACE", "n2")}
+    assert read(NUMBERS) == {("7", "8")}
+    if "csv" not in name:
+        assert read(LISTS) == {("a", "b")}
+    if " " in name:
+        assert read(LONG) == read(NO_TEXT) == set()
+        return
+    with pytest.raises(esdedup.RecordError, match="the id is longer than 512 bytes"):
+        read(LONG)
+    if name == "add":
+        with pytest.raises(esdedup.RecordError, match="'text' is missing"):
+            read(NO_TEXT)
+    else:
+        assert read(NO_TEXT) == set()
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.nightly
+def test_odd_records_on_spark(java: None) -> None:
+    from pyspark.sql import SparkSession
+
+    from esdedup.spark import report_of, similar_pairs
+
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
+    try:
+        for rows, wanted, left_out, repeated in (
+            (REPEATED, None, 0, 1),
+            (NULLS + LONG + NO_TEXT, set(), 5, 0),
+            (NUMBERS, {("7", "8")}, 0, 0),
+            (LISTS, {("a", "b")}, 0, 0),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                pairs = similar_pairs(
+                    spark.createDataFrame(pa.Table.from_pylist(rows)), threshold=0.8
+                )
+            found, report = ids_of(pairs.collect()), report_of(pairs)
+            assert found == wanted or found in ({("r", "r1")}, {("r", "r2")})
+            assert (report.left_out, report.repeated) == (left_out, repeated)
+    finally:
+        spark.stop()
