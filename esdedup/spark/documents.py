@@ -147,7 +147,9 @@ def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:
     """Sketch the rows of record batches."""
     for batch in batches:
         records = [
-            Record("", line, row) if isinstance(row, dict) else BadRecord("", line, *row)
+            Record("", line, row)
+            if isinstance(row, dict) and row["id"] not in (None, "")
+            else BadRecord("", line, "", "it can't be read, or has no id")  # Rows have no place.
             for line, row in enumerate(rows_of(batch), 1)
         ]
         found = read_chunk(reading, "id", Chunk(partial(list, records)))
