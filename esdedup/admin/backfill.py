@@ -231,7 +231,7 @@ def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
         hits, left = cluster.page(job.left._replace(body={**job.left.body, "size": size}))
         held = list(map(held_of, hits))
         parts, store = plan.meta.parts, ClusterStore(cluster, job.index)
-        again = not plan.stale and any(part.by_server for part in parts)
+        again = not plan.stale and any(part.scheme.by_server for part in parts)
         done = renew(store, held, parts, plan.beside, again=again)
     except PointInTimeLost as error:
         # Raised, it would stop the other workers.

@@ -148,7 +148,7 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
             if text_at(one.document.source, meta.text_fields) is not None
         )
     outdated = None
-    if all(part.by_server for part in parts):
+    if all(part.scheme.by_server for part in parts):
         outdated = Tally()
     elif stale and readable:
         outdated = Tally.of(

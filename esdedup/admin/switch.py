@@ -116,7 +116,7 @@ def plan_switch(
     )
     if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
         return SwitchPlan(name, "done", meta, meta)
-    if meta.by_server or following.by_server:
+    if meta.scheme.by_server or following.scheme.by_server:
         raise UsageError(
             f"{name!r} can't change between tokens of the server and others: attach a new index,"
             " copy the documents (_reindex), and point an alias to it"

@@ -177,7 +177,7 @@ def explain(
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
     scheme, limits = meta.scheme, Limits(swaps=MOST_SWAPS)
-    analyzed = store.analyzed(meta.analyzed, texts) if meta.by_server else None
+    analyzed = store.analyzed(meta.analyzed, texts) if meta.scheme.by_server else None
     sketches = sketch(texts, scheme, with_shingles=True, limits=limits)
     sets, digests = sketches.shingles, sketches.digests
     assert sets is not None
@@ -243,13 +243,7 @@ def _sketch(
     """Explain a sketch. analyzed: the tokens of both texts, if the index computes them."""
     values, probes = sketches.values[each.name], sketches.probes.get(each.name)
     own = each.token_values(values)
-    if analyzed is None:
-        left, right = encode(own, each.bits)
-    else:
-        # Values that may not be characters.
-        left, right = (
-            [one.encode("utf-16-be", "surrogatepass").hex() for one in some] for some in analyzed
-        )
+    left, right = analyzed or encode(own, each.bits)
     met = tuple(f"{at}:{token}" for at, token in enumerate(left) if token in {*right})
     probed = len(met)
     if probes is not None:

@@ -130,7 +130,7 @@ def draw(
     maximum number of documents to verify for a query. The same seed draws the same while no
     document is written. Raises UsageError if the index has no sketch with bands.
     """
-    banded = meta.scheme.sketch() if meta.by_server else meta.scheme.banded
+    banded = meta.scheme.sketch() if meta.scheme.by_server else meta.scheme.banded
     drawn = store.sample([*meta.text_fields], meta, count, seed)
     own = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))

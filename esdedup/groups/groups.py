@@ -236,7 +236,7 @@ def find_groups(
     if not grouping.exact:
         grouping = grouping.of(meta.scheme.for_pairs(grouping.limits).metric)
     reading = Reading(meta, None, grouping.keep)
-    if not grouping.exact or meta.by_server:
+    if not grouping.exact or meta.scheme.by_server:
         reading = reading_for(meta, grouping.limits, grouping.keep)
     if grouping.exact:
         reading = replace(reading, sketch=None)
@@ -296,7 +296,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     judgements = read_judgements(store, meta)
     rows = before_others(rows, groups.ids, judgements.representatives)
     grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
-    scheme = meta.scheme.for_texts(grouping.limits) if meta.by_server else meta.scheme
+    scheme = meta.scheme.for_texts(grouping.limits) if meta.scheme.by_server else meta.scheme
     chosen = None if grouping.exact else scheme.chosen(grouping.limits)
     texts = texts_in(store, meta.text_fields)(names)
     part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=scheme))

@@ -76,7 +76,7 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
 def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) -> list[Decision]:
     """Return the changes of one set of fields. marked: the tokens that marks were made with."""
     texts = [text_at(one.document.source, meta.text_fields) for one in held]
-    if meta.by_server:
+    if meta.scheme.by_server:
         return ["without_text" if text is None else "unchanged" for text in texts]
     ours = [one.document.source.get(meta.field) for one in held]
     foreign = {row for row, value in enumerate(ours) if not isinstance(value, (dict, NoneType))}

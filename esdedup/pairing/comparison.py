@@ -120,7 +120,7 @@ def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) ->
     """
     sketch = meta.scheme.for_pairs(limits)
     tokens = Reading(meta, sketch, keep)
-    if sketch.varies or meta.by_server:
+    if sketch.varies or meta.scheme.by_server:
         return replace(tokens, sketching=meta.scheme.only(sketch))
     stored = recall_of_pairs(sketch, limits)
     if stored >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):

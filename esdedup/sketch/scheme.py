@@ -67,8 +67,7 @@ class Scheme:
         for each in given:
             alone = each.reads_values or each.by_server
             if alone and [one.fields for one in given].count(each.fields) > 1:
-                why = "is computed by the server" if each.by_server else "reads values"
-                raise UsageError(f"sketch {each.name!r} {why}: name a field of its own")
+                raise UsageError(f"sketch {each.name!r} is alone: name a field of its own")
             if each.by_server and self.shingling.unit != "word":
                 raise UsageError(
                     f"sketch {each.name!r}: servers have words of their own, use word:N"

@@ -79,11 +79,6 @@ class IndexMeta:
         return self.scheme.only(*self.scheme.sketches, *more)
 
     @property
-    def by_server(self) -> bool:
-        """Whether the index computes the tokens, in `analyzed`."""
-        return self.scheme.by_server
-
-    @property
     def analyzed(self) -> str:
         """The field that the index computes tokens of: below the text, or a copy of several."""
         if len(self.text_fields) == 1:
@@ -98,12 +93,12 @@ class IndexMeta:
     def ours_in(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of ours in a document: tokens and marks."""
         tokens, marks = (tokens_in(source, each) for each in (self.field, self.marks_field))
-        digest = {"digest": self.digest_in(source)} if self.by_server else {}
+        digest = {"digest": self.digest_in(source)} if self.scheme.by_server else {}
         return {**tokens, **digest, **{name: marks[name] for name in MARKS if name in marks}}
 
     def digest_in(self, source: Mapping[str, Any]) -> Any:
         """Return the digest of a document's text, with the fields of `digest_paths`, or None."""
-        if not self.by_server:
+        if not self.scheme.by_server:
             return tokens_in(source, self.field).get("digest")
         if (text := text_at(source, self.text_fields)) is None:
             return None
@@ -112,7 +107,7 @@ class IndexMeta:
     @property
     def digest_paths(self) -> list[str]:
         """The dotted names of the fields that `digest_in` reads."""
-        return [*self.text_fields] if self.by_server else [f"{self.field}.digest"]
+        return [*self.text_fields] if self.scheme.by_server else [f"{self.field}.digest"]
 
     def fields_of(self, tokens: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a document that hold tokens and marks."""
@@ -148,7 +143,7 @@ class IndexMeta:
     @property
     def written(self) -> list[IndexMeta]:
         """Those of `all` whose tokens are written into documents."""
-        return [each for each in self.all if not each.by_server]
+        return [each for each in self.all if not each.scheme.by_server]
 
     def to_json(self) -> dict[str, Any]:
         document = {
@@ -242,10 +237,10 @@ def index_mapping(
     """
     properties: dict[str, Any] = {
         meta.marks_field: _mapping(MARKS),
-        **{one.field: field_mapping(one.scheme) for one in meta.all if not one.by_server},
+        **{one.field: field_mapping(one.scheme) for one in meta.all if not one.scheme.by_server},
     }
     for one in meta.all:
-        if one.by_server:
+        if one.scheme.by_server:
             _add_analyzed(properties, one, dict(fields_of(mapping)))
     return {"_meta": {**mapping.get("_meta", {}), FIELD: meta.to_json()}, "properties": properties}
 
@@ -281,7 +276,7 @@ def _add_analyzed(
 
 def analysis_of(meta: IndexMeta) -> dict[str, Any]:
     """Return the setting `analysis` of an index that computes tokens; nothing of others."""
-    every = [one.scheme.analysis for one in meta.parts if one.by_server]
+    every = [one.scheme.analysis for one in meta.parts if one.scheme.by_server]
     kinds = ("filter", "analyzer") if every else ()
     return {
         kind: {name: one for each in every for name, one in each[kind].items()} for kind in kinds
@@ -293,17 +288,9 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
 
     An index template that maps such a field replaces what a component template adds to it.
     """
-
-    def computes(one: IndexMeta, field: Mapping[str, Any]) -> bool:
-        if len(one.text_fields) > 1:
-            return one.analyzed in field.get("copy_to", ())
-        analyzer = field.get("fields", {}).get(FIELD, {}).get("analyzer")
-        return analyzer in one.scheme.analysis["analyzer"]
-
-    found, parts = dict(fields_of(mapping)), [one for one in meta.parts if one.by_server]
-    return [
-        name for one in parts for name in one.text_fields if not computes(one, found.get(name, {}))
-    ]
+    whole, found = (dict(fields_of(each)) for each in (index_mapping(meta, mapping), mapping))
+    parts = (one for one in meta.parts if one.scheme.by_server)
+    return [name for one in parts for name in one.text_fields if whole[name] != found.get(name)]
 
 
 def fields_of(

@@ -70,7 +70,7 @@ def attach_command(
             _warn_of_next(cluster, plan)
     changed = sum(change.mapping is not None for change in plan.changes)
     indices = count(len(plan.changes), "index", "indices")
-    field = plan.meta.analyzed if plan.meta.by_server else plan.meta.field
+    field = plan.meta.analyzed if plan.meta.scheme.by_server else plan.meta.field
     message(f"{changed} of {indices} got the field {field!r} at {target.address}")
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
@@ -204,7 +204,7 @@ def _advise(found: admin.Check, name: str) -> None:
         message(f"To fill in tokens: esdedup backfill --index {name}")
     if any(each.stale is not None and each.stale.count for each in indices):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
-    if any(each.meta is not None and each.meta.by_server for each in indices):
+    if any(each.meta is not None and each.meta.scheme.by_server for each in indices):
         message("The index computes the tokens when a document is written: none can be stale")
     if len(found.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(found.schemes)}")

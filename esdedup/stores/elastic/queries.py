@@ -89,7 +89,7 @@ def unread_paths(queries: Sequence[CandidateQuery]) -> list[str]:
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:
     """Return the query for documents with a scheme's tokens."""
-    if meta.by_server:
+    if meta.scheme.by_server:
         return {"exists": {"field": meta.analyzed}}
     return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
@@ -119,7 +119,7 @@ def any_of(queries: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 def bare(meta: IndexMeta) -> dict[str, Any]:
     """Return the query for documents without tokens of any scheme."""
-    if meta.by_server:
+    if meta.scheme.by_server:
         return not_sketched(meta)
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}
 
