@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from esdedup.corpus.contained import find_held
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.index import Index
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import ReadChunk, read_into
-from esdedup.pairing.scan import OnStep, ScanColumns, WorkFolder
+from esdedup.pairing.scan import FolderTexts, OnStep, ScanColumns, WorkFolder
 from esdedup.pairing.strings import Numbers
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Chunk, Record
@@ -108,13 +109,15 @@ class Removed(Tabular):
     """The documents that duplicate others. As a table it has a row for each.
 
     original: the document that each one duplicates, itself for one that stays, shape (documents,).
-    value: similarity or distance to it, shape (documents,).
+    value: similarity or distance to it, shape (documents,). held: what `find_held` returns, if one
+    holds the other; the original is then the document of which it holds the largest share.
     """
 
     corpus: Corpus
     original: I64
     value: F64
     by_distance: bool
+    held: F64
 
     columns: ClassVar[dict[str, str]] = {
         "file": "string", "line": "int64", "id": "string", "original_file": "string",
@@ -152,6 +155,24 @@ class Removed(Tabular):
             yield *place, *other, *((None, int(value)) if self.by_distance else (value, None))
 
 
+@dataclass(frozen=True, repr=False)
+class Holding(Removed):
+    """The documents that hold others. As a table it has a row for each that one holds."""
+
+    columns: ClassVar[dict[str, str]] = {
+        **{name: Removed.columns[name] for name in [*Removed.columns][:6]},
+        **{"contained": "double", "start": "int64", "end": "int64"},
+    }
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        for start in range(0, self.held.shape[1], _ROWS_AT_ONCE):
+            some = self.held[:, start : start + _ROWS_AT_ONCE]
+            own, others = map(self.corpus.places, some[:2].astype(np.int64))
+            spans = some[3:].T.astype(np.int64).tolist()
+            for place, other, share, span in zip(own, others, some[2].tolist(), spans, strict=True):
+                yield *place, *other, share, *span
+
+
 @dataclass(frozen=True)
 class CorpusReport:
     """What was found among the later files.
@@ -160,7 +181,7 @@ class CorpusReport:
     documents of the earlier files. failed: records that are no documents. groups: of two or more
     documents, also of the earlier files. bytes_kept, bytes_removed: of texts in UTF-8. recall,
     capped: as of `Groups`. largest: the largest groups. samples: removed documents over the range
-    of similarity, each with the beginning of both texts.
+    of similarity, each with the beginning of both texts. contained: the counts of `find_held`.
     """
 
     documents: int
@@ -177,6 +198,7 @@ class CorpusReport:
     capped: Capped
     largest: Sequence[dict[str, Any]] = ()
     samples: Sequence[dict[str, Any]] = ()
+    contained: dict[str, int] | None = None
 
 
 def find_removed(
@@ -188,6 +210,7 @@ def find_removed(
     chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
     *,
+    contained: float | None = None,
     id_field: str | None = None,
     workers: int = 1,
     max_memory: int | None = None,
@@ -196,9 +219,10 @@ def find_removed(
 ) -> tuple[Removed, CorpusReport]:
     """Read files into the folder and find the duplicates, unless an earlier run has done so.
 
-    names, earlier: as of `Corpus`; `chunks` are those of the files. workers: number of processes.
-    max_memory: in bytes; the result does not depend on it. on_read: called with the number of
-    records so far. Raises UsageError if the memory is too small for the number of documents.
+    names, earlier: as of `Corpus`; `chunks` are those of the files. contained: find the later
+    documents that hold this share of an earlier one. workers: number of processes. max_memory: in
+    bytes; the result does not depend on it. on_read: called with the number of records so far.
+    Raises UsageError if the memory is too small for the number of documents.
     """
     if (state := folder.state()) is None:
         counts = dict.fromkeys(names, 0)
@@ -216,9 +240,10 @@ def find_removed(
     file = folder.path / "records"
     lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
     corpus = Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
+    kind, by_distance = Removed if contained is None else Holding, reading.metric == "hamming"
     if "report" in state:
         with np.load(folder.path / "decisions") as saved:
-            found = Removed(corpus, saved["original"], saved["value"], reading.metric == "hamming")
+            found = kind(corpus, saved["original"], saved["value"], by_distance, saved["held"])
         given = state["report"]
         return found, CorpusReport(**{**given, "capped": Capped(**given["capped"])})
     if max_memory is not None:
@@ -229,20 +254,30 @@ def find_removed(
         reading = replace(reading, memory=max_memory - taken)
     reading = replace(reading, earlier=corpus.first)
     columns = folder.columns(reading)
-    groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
     assert isinstance(columns.ids, Numbers)
-    order = columns.ids.values
-    original, value = np.empty_like(order), np.empty(order.size)
-    original[order], value[order] = order[groups.representative], groups.value
-    found = Removed(corpus, original, value, groups.grouping.by_distance)
-    report = _report(found, groups, columns, order)
+    order, groups, counts = columns.ids.values, None, dict[str, int]()
+    original, value, held = np.arange(order.size), np.zeros(order.size), np.empty((5, 0))
+    if contained is None:
+        groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
+        original[order], value[order] = order[groups.representative], groups.value
+    else:
+        assert isinstance(columns.texts_of, FolderTexts)
+        scheme, texts = reading.meta.scheme, columns.texts_of
+        held, counts = find_held(texts, corpus.first, scheme, contained, workers, step)
+        # Of several the last one stays.
+        best = held[:, np.argsort(held[2], kind="stable")]
+        original[best[0].astype(np.int64)], value[best[0].astype(np.int64)] = best[1:3]
+    found = kind(corpus, original, value, by_distance, held)
+    report = replace(_report(found, groups, columns, order), contained=counts or None)
     with folder.writing("decisions") as out:
-        np.savez(out, original=original, value=value)
+        np.savez(out, original=original, value=value, held=held)
     folder.save_state({**state, "report": asdict(report)})
     return found, report
 
 
-def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) -> CorpusReport:
+def _report(
+    found: Removed, groups: Groups | None, columns: ScanColumns, order: I64
+) -> CorpusReport:
     corpus, first, removed = found.corpus, found.corpus.first, found.removed
     later = ~removed
     later[:first] = False
@@ -258,7 +293,12 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         chosen = chosen[np.unique(np.searchsorted(values, wanted))]
     row_of = np.argsort(order)
     texts = [columns.texts_of(row_of[each])() for each in (chosen, found.original[chosen])]
+    # The beginning of what a document holds.
+    begins = {(own, other): int(at) for own, other, _, at, _ in found.held.T.tolist()}
+    places = zip(chosen.tolist(), found.original[chosen].tolist(), strict=True)
+    texts[0] = [text[begins.get(each, 0) :] for each, text in zip(places, texts[0], strict=True)]
     names = [*Removed.columns, "text", "original_text"]
+    names[6] = "similarity" if groups is not None else "contained"
     samples = [
         {
             k: v
@@ -267,7 +307,7 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         }
         for row, *both in zip(found.rows_of(chosen), *texts, strict=True)
     ]
-    largest = [*itertools.islice(groups, _LARGEST)]
+    largest = [*itertools.islice(groups or (), _LARGEST)]
     heads = corpus.places(np.array([int(each.representative) for each in largest], np.int64))
     return CorpusReport(
         documents=order.size - first,
@@ -275,10 +315,10 @@ def _report(found: Removed, groups: Groups, columns: ScanColumns, order: I64) ->
         removed=len(found),
         against=int(np.count_nonzero(found.original[removed] < first)),
         failed=corpus.failed,
-        groups=len(groups),
-        **dict(zip(_SIZES, sizes.ravel().tolist(), strict=True)),
-        recall=groups.recall,
-        capped=groups.capped,
+        groups=len(groups or ()),
+        **dict[str, Any](zip(_SIZES, sizes.ravel().tolist(), strict=True)),
+        recall=1.0 if groups is None else groups.recall,
+        capped=Capped() if groups is None else groups.capped,
         largest=[
             {"file": file, "line": line, "id": id, "documents": len(each.members) + 1}
             for (file, line, id), each in zip(heads, largest, strict=True)

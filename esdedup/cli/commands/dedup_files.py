@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from typer import Exit
 
-from esdedup import Grouping, Index, UsageError, open
-from esdedup.arguments import setting, size
+from esdedup import Grouping, Index, MinHash, Scheme, UsageError, open
+from esdedup.arguments import setting, settings_of, size
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
@@ -41,6 +41,9 @@ class CorpusOptions:
         "Also remove what is near these files, a local index (.db), or an index of --url; may be"
         " repeated.",
         metavar="FILES",
+    )
+    contained: float | None = setting(
+        None, "Remove what holds this share of one of --against.", min=0.01, max=1.0, rare=True
     )
     update: bool = setting(False, "Add what stays to the index of --against.", rare=True)
     removed: str | None = setting(
@@ -92,14 +95,15 @@ def dedup_files(
         if corpus.unit is not None:
             refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
             options.refuse(
-                [*refused, "id_field", "exact", "threshold"], "can't be combined with --unit"
+                [*refused, "contained", "id_field", "exact", "threshold"],
+                "can't be combined with --unit",
             )
             report = _without_units(shards_of(others=[]), of, corpus, letters)
             more["memory"] = 16 * report.different
         elif corpus.engine == "spark":
             from esdedup.spark import dedup
 
-            refused = ["update", "removed", "workers", "max_memory"]
+            refused = ["contained", "update", "removed", "workers", "max_memory"]
             options.refuse(refused, "can't be combined with --engine spark")
             others = corpus.against or []
             if index := next((each for each in others if each.endswith(".db")), None):
@@ -111,6 +115,13 @@ def dedup_files(
             report = dedup(None, arguments, out, **how)
         else:
             others, indices = _against(corpus, of, target, opened)
+            if corpus.contained is not None:
+                refused = [*settings_of(Grouping), "bits", "passages", "update", "max_memory"]
+                options.refuse(refused, "can't be combined with --contained")
+                if not others and not indices:
+                    raise UsageError("--contained requires --against")
+                # Only words are needed.
+                scheme = (scheme or Scheme()).only(MinHash(1, 1, 1))
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
             report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
     if isinstance(report, CorpusReport):
@@ -136,6 +147,7 @@ def _without_documents(
     files, others, text_fields = shards.files, shards.others, reading.meta.text_fields
     scheme = reading.meta.scheme.id
     job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
+    job["contained"] = corpus.contained
     total = total_bytes(others + files)
     with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
         columns = grouping.keep.paths([])
@@ -153,6 +165,7 @@ def _without_documents(
             len(names) - len(files),
             chain.from_iterable(chain(from_indices, from_files)),
             letters,
+            contained=corpus.contained,
             id_field=of.id_field,
             workers=of.workers,
             max_memory=corpus.max_memory,
@@ -269,7 +282,7 @@ def _show(
     if as_json or isinstance(report, UnitReport):
         output.print_counts(counts, as_json, more=more)
         return
-    output.print_counts(counts, as_json, title=title)
+    output.print_counts({**counts, **(report.contained or {})}, as_json, title=title)
     rows = [
         (f"{each['documents']:,}", f"{each['file']}:{each['line']}", each["id"])
         for each in report.largest
@@ -279,10 +292,10 @@ def _show(
         title = f"The largest of {count(report.groups, 'group')}"
         output.print_table([*columns, ("id", "key")], rows, title)
     if report.samples:
-        measure = "distance" if "distance" in report.samples[0] else "similarity"
+        (measure,) = {"distance", "similarity", "contained"} & {*report.samples[0]}
         samples = [
             (
-                f"{each[measure]:.3f}" if measure == "similarity" else str(each[measure]),
+                str(each[measure]) if measure == "distance" else f"{each[measure]:.3f}",
                 f"{output.snippet(each['text'])}\n{output.snippet(each['original_text'])}",
             )
             for each in report.samples

@@ -1,0 +1,208 @@
+"""`esdedup dedup FILES --against ITEMS --contained`: records that hold items are removed."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esdedup.records.rewrite import rewrite
+from tests.helpers.commands import run_command, words, write_lines
+
+LEAST, SIZE, STRETCH = 8, 3, 2
+NOTICE = "the following is a multiple choice question read it carefully and answer"
+
+
+def removed_of(
+    items: list[str], pages: list[str], share: str = "0.8", *options: str
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the list of what is removed, and the report."""
+    for file, texts in (("items.jsonl", items), ("pages.jsonl", pages)):
+        write_lines(Path(file), [{"id": f"{file[0]}{n}", "text": t} for n, t in enumerate(texts)])
+    for file in ("out.jsonl", "removed.jsonl"):
+        Path(file).unlink(missing_ok=True)
+    command = ["dedup", "pages.jsonl", "--against", "items.jsonl", "-o", "out.jsonl", "--json"]
+    more = ["--contained", share, "--removed", "removed.jsonl", *options]
+    ran = run_command(*command, *more)
+    assert ran.status == 0, ran.err
+    return [*map(json.loads, Path("removed.jsonl").read_text("utf-8").splitlines())], ran.json[0]
+
+
+def split(text: str) -> list[tuple[str, int, int]]:
+    """Return the words of a text, with their places."""
+    return [(found[0].lower(), *found.span()) for found in re.finditer(r"[a-z]+", text, re.I)]
+
+
+def shingles(text: str) -> list[tuple[str, ...]]:
+    every = [word for word, *_ in split(text)]
+    return [tuple(every[at : at + SIZE]) for at in range(len(every) - SIZE + 1)]
+
+
+def covered(places: set[int]) -> int:
+    """Return the number of words of shingles."""
+    return len({place + step for place in places for step in range(SIZE)})
+
+
+def by_force(
+    items: list[str], pages: list[str], share: float, most: int
+) -> dict[tuple[str, str], tuple[float, int, int]]:
+    """Return the share and the place of each item in each page that holds it."""
+    holders = Counter(each for page in pages for each in {*shingles(page)})
+    found = {}
+    for n, item in enumerate(items):
+        own = {at: each for at, each in enumerate(shingles(item)) if holders[each] <= most}
+        words, room = covered({*own}), STRETCH * len(split(item))
+        if words < LEAST or len({*own.values()}) < 2:
+            continue
+        for p, page in enumerate(pages):
+            there, at = shingles(page), split(page)
+            hits = [where for where, each in enumerate(there) if each in own.values()]
+            best: tuple[float, int, int] = (0.0, 0, 0)
+            for first in hits:
+                some = [each for each in hits if first <= each <= first + room - SIZE]
+                held = {there[each] for each in some}
+                of = covered({where for where, each in own.items() if each in held}) / words
+                if len(held) > 1:
+                    best = max(best, (of, first - some[-1], -first))
+            if best[0] >= share:
+                start, last = -best[2], -best[2] - best[1]
+                found[f"p{p}", f"i{n}"] = (best[0], at[start][1], at[last + SIZE - 1][2])
+    return found
+
+
+TEXT = st.lists(st.sampled_from("abcdefg"), max_size=40).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=16).map(" ".join), max_size=4),
+    st.lists(TEXT, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), TEXT, TEXT), max_size=4),
+    st.sampled_from([0.3, 0.5, 0.8, 1.0]),
+    st.sampled_from([1, 2, 100]),
+)
+def test_what_holds_an_item_is_as_by_brute_force(
+    items: list[str], others: list[str], around: list[tuple[int, str, str]], share: float, most: int
+) -> None:
+    pages = [f"{left}, {items[n].upper()}\n{right}" for n, left, right in around if n < len(items)]
+    pages += others
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("esdedup.corpus.contained._FEW", most)
+        patched.setattr("esdedup.corpus.contained._BYTES_AT_ONCE", 60)
+        patched.setattr("esdedup.corpus.contained._HITS_AT_ONCE", 10)
+        rows, report = removed_of(items, pages, str(share))
+    found = {
+        (each["id"], each["original_id"]): (each["contained"], each["start"], each["end"])
+        for each in rows
+    }
+    expected = by_force(items, pages, share, most)
+    assert found == expected
+    assert report["removed"] == len({page for page, _ in expected})
+    assert report["contained"]["found"] == len({item for _, item in expected})
+    kept = {json.loads(line)["id"] for line in Path("out.jsonl").read_text("utf-8").splitlines()}
+    assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
+
+
+def test_what_many_pages_hold_is_no_evidence_and_is_reported() -> None:
+    question = words(1, 20)
+    items = [f"{NOTICE} {question}", f"{NOTICE} yes", words(2, 20)]
+    pages = [f"{words(100 + n)} {NOTICE} {words(1_000 + n)}" for n in range(101)]
+    pages += [f"{words(10)} {question} {words(11)}", f"{words(12)} {items[2]}"]
+    rows, report = removed_of(items, pages)
+    # The question is found without what comes before it, and the instruction alone is nothing.
+    assert {(each["id"], each["original_id"]) for each in rows} == {("p101", "i0"), ("p102", "i2")}
+    counts = report["contained"]
+    common = len(NOTICE.split()) - 2
+    assert (counts["common"], counts["ignored"], counts["found"]) == (common, 1, 2)
+    # With one page less it is evidence.
+    rows, report = removed_of(items, pages[1:])
+    assert report["contained"]["common"] == 0
+    assert len({each["id"] for each in rows if each["original_id"] == "i1"}) == 100
+
+
+def test_short_items_are_ignored_and_chinese_ones_found() -> None:
+    chinese = "市图书馆今天下午举行读书会，欢迎大家参加。"
+    items = ["", "two words", "only seven words are in this one", "a " * 30, chinese]
+    pages = [" ".join(items[:4]), f"第一段：{chinese.replace('，', ' ')}第二段。", "别的内容"]
+    rows, report = removed_of(items, pages)
+    assert [(each["id"], each["original_id"], each["contained"]) for each in rows] == [
+        ("p1", "i4", 1.0)
+    ]
+    assert pages[1][rows[0]["start"] : rows[0]["end"]].startswith("市图")
+    assert pages[1][rows[0]["start"] : rows[0]["end"]].endswith("参加")
+    assert report["contained"]["ignored"] == 4
+    # A page of these common words far apart does not hold the item.
+    far = " ".join(f"{words(n)} {chinese[n : n + 3]}" for n in range(0, 18, 3))
+    assert removed_of([chinese], [far])[0] == []
+
+
+def test_workers_tables_and_an_index_give_the_same() -> None:
+    items = [words(n, 20) for n in range(5)]
+    pages = [f"{words(50 + n)} {items[n % 5]}, {items[(n + 1) % 5]}" for n in range(8)]
+    pages += [words(90 + n) for n in range(9)]
+    rows, report = removed_of(items, pages)
+    assert len(rows) == 16
+    assert removed_of(items, pages, "0.8", "--workers", "2") == (rows, report)
+    assert run_command("index", "items.jsonl", "--db", "items.db").status == 0
+    command = ["dedup", "pages.jsonl", "-o", "out", "--contained", "0.8", "--removed", "r.jsonl"]
+    assert run_command(*command, "--against", "items.db").status == 0
+    found = [*map(json.loads, Path("r.jsonl").read_text("utf-8").splitlines())]
+    places = [
+        sorted((each["id"], each["original_id"], each["start"], each["end"]) for each in some)
+        for some in (found, rows)
+    ]
+    assert places[0] == places[1]
+    command[3:] = ["--dry-run", "--contained", "1", "--table"]
+    shown = run_command(*command[:2], *command[3:], "--against", "items.db")
+    assert "contained" in shown.out
+    assert "ignored" in shown.out
+
+
+@pytest.mark.parametrize("where", ["corpus.find_held", "shards.rewrite"])
+def test_a_run_that_is_killed_resumes(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [words(n, 20) for n in range(9)]
+    write_lines(Path("items.jsonl"), [{"text": text} for text in items])
+    Path("in").mkdir()
+    for shard in range(3):
+        texts = [f"{words(50 + n)} {items[n]}" if n < 9 else words(n) for n in range(shard, 60, 3)]
+        write_lines(Path(f"in/{shard}.jsonl"), [{"text": text} for text in texts])
+    command = ["dedup", "in", "--against", "items.jsonl", "--json", "--contained"]
+    whole = run_command(*command, "0.8", "-o", "whole").json[0]
+    assert whole["removed"] == 9
+
+    def killed(*arguments: Any, **options: Any) -> None:
+        if "held" in where or arguments[0][0].path.endswith("1.jsonl"):
+            raise KeyboardInterrupt
+        rewrite(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"esdedup.corpus.{where}", killed)
+        assert run_command(*command, "0.8", "-o", "out").status == 130
+    if "rewrite" in where:
+        other = run_command(*command, "0.5", "-o", "out")
+        assert (other.status, "unfinished run with another contained" in other.err) == (2, True)
+    # What was read is not read again.
+    monkeypatch.setattr("esdedup.corpus.corpus.read_into", None)
+    assert run_command(*command, "0.8", "-o", "out").json[0] == {**whole, "output": "out"}
+    for file in ("0.jsonl", "1.jsonl", "2.jsonl", "_removed.jsonl.zst"):
+        assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()
+    assert not Path("out.work").exists()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    for file in ("a.jsonl", "b.jsonl"):
+        write_lines(Path(file), [{"text": words(1)}])
+    for options, said in (
+        ([], "--contained requires --against"),
+        (["--against", "b.jsonl", "--engine", "spark"], "can't be combined with --engine spark"),
+        (["--against", "b.jsonl", "-t", "0.5"], "--threshold can't be combined with --contained"),
+        (["--unit", "line"], "--contained can't be combined with --unit"),
+    ):
+        refused = run_command("dedup", "a.jsonl", "-o", "out", "--contained", "0.8", *options)
+        assert (refused.status, said in refused.err) == (2, True), refused.err
+    for share in ("0", "1.1"):
+        assert run_command("dedup", "a.jsonl", "-o", "out", "--contained", share).status == 2
