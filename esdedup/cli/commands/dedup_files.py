@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from typer import Exit
 
-from esdedup import Grouping, Index, MinHash, Scheme, UsageError, open
+from esdedup import Grouping, Index, Scheme, UsageError, open
 from esdedup.arguments import setting, settings_of, size
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
@@ -121,7 +121,8 @@ def dedup_files(
                 if not others and not indices:
                     raise UsageError("--contained requires --against")
                 # Only words are needed.
-                scheme = (scheme or Scheme()).only(MinHash(1, 1, 1))
+                scheme = scheme or Scheme()
+                scheme = scheme.only(scheme.banded.wide(1))
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
             report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
     if isinstance(report, CorpusReport):
