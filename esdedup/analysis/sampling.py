@@ -98,16 +98,16 @@ class Sample:
         return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)
 
 
-def meeting(similarity: F64, banded: Sketch, swaps: int = 0) -> F64:
+def meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
     """Return the chance, with collisions of short tokens, that a query meets a document: (n,)."""
-    if not isinstance(banded, Banded):
-        every = (banded.recall(Limits(), banded.tokens, 1, each) for each in similarity.tolist())
+    if not isinstance(sketch, Banded):
+        every = (sketch.recall(Limits(), sketch.tokens, 1, each) for each in similarity.tolist())
         return np.array([1.0 if each is None else each for each in every])
-    rows = banded.rows
+    rows = sketch.rows
     same = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
-    one = same + (1.0 - same) * banding.probes(rows, swaps) * 2.0**-banded.token_bits
+    one = same + (1.0 - same) * banding.probes(rows, swaps) * 2.0**-sketch.token_bits
     with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
-        met: F64 = -np.expm1(banded.bands * np.log1p(-one))
+        met: F64 = -np.expm1(sketch.bands * np.log1p(-one))
     return met
 
 
@@ -130,7 +130,7 @@ def draw(
     maximum number of documents to verify for a query. The same seed draws the same while no
     document is written. Raises UsageError if the index has no sketch with bands.
     """
-    banded = meta.scheme.sketch() if meta.scheme.by_server else meta.scheme.banded
+    sketch = meta.scheme.sketch() if meta.scheme.by_server else meta.scheme.banded
     drawn = store.sample([*meta.text_fields], meta, count, seed)
     own = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))
@@ -140,14 +140,14 @@ def draw(
         documents, floor, chance = len(own), FLOOR, 1.0
     else:
         swaps = 0
-        if isinstance(banded, Banded):
-            swaps = banding.swaps_for(FLOOR, _CHANCE, banded.bands, banded.rows)
+        if isinstance(sketch, Banded):
+            swaps = banding.swaps_for(FLOOR, _CHANCE, sketch.bands, sketch.rows)
         grid = edges_from(FLOOR)
-        chances = meeting(grid, banded, swaps)
+        chances = meeting(grid, sketch, swaps)
         # Equal texts always meet.
         least = int(np.argmax(chances >= _CHANCE))
         floor, chance = float(grid[least]), float(chances[least])
-        limits = Limits(banded.name, floor, k=candidates, candidates=candidates)
+        limits = Limits(sketch.name, floor, k=candidates, candidates=candidates)
         limits = replace(limits, least=1, swaps=swaps)
         for first in range(0, len(own), QUERIES_AT_ONCE):
             queries = [Query(each.text, each.id) for each in own[first : first + QUERIES_AT_ONCE]]
@@ -155,7 +155,7 @@ def draw(
             for row, result in enumerate(results, first):
                 matches = [Document(each.id, each.source) for each in result.matches]
                 near = np.array([each.similarity for each in result.matches], np.float64)
-                found.add(row, _texts_of(matches, meta), near, meeting(near, banded, swaps))
+                found.add(row, _texts_of(matches, meta), near, meeting(near, sketch, swaps))
                 truncated += result.truncated
             if on_drawn is not None:
                 on_drawn(first + len(queries), len(own))

@@ -26,7 +26,8 @@ _LEAST_WORDS = 8
 _STRETCH = 2
 """Words of a stretch of a document for each word of the item."""
 _COMMON, _FEW = 1_000, 100
-"""A shingle that more than one in so many documents hold, and more than a few, is no evidence."""
+"""A shingle is no evidence if more documents hold it than the second number, and than their number
+divided by the first."""
 _BYTES_AT_ONCE, _HITS_AT_ONCE = 1 << 20, 1 << 20
 _Texts = Callable[[], list[str]]
 
@@ -48,7 +49,7 @@ class _Items:
 
     @cached_property
     def words(self) -> F64:
-        """The number of each item's words in these shingles; infinite if that is no evidence."""
+        """The number of each item's words in these shingles; infinite for too few."""
         order = np.argsort(self.places)
         words = np.bincount(self.owners[order], self.added(self.places[order], self.owners[order]))
         different = self.owners[run_starts(self.hashes) | run_starts(self.owners)]

@@ -41,9 +41,10 @@ def renew(
     def decide(some: Sequence[Held]) -> list[Decision]:
         with store.window.computing:
             found = renewals(some, metas, former)
-        changes = (Change(one, {}) for one in some)
-        pairs = zip(found, changes, strict=True)
-        return [change if again and each == "unchanged" else each for each, change in pairs]
+        if not again:
+            return found
+        pairs = zip(some, found, strict=True)
+        return [Change(one, {}) if each == "unchanged" else each for one, each in pairs]
 
     return change_held(store, held, decide, fields_to_read(metas, former))
 

@@ -18,6 +18,7 @@ A query that is much shorter than the document gains less; a longer one gains mo
 import bisect
 import functools
 import math
+from collections.abc import Callable
 
 from esdedup.exceptions import UsageError
 
@@ -64,13 +65,17 @@ def expected_recall(
 @functools.lru_cache
 def least_bands(threshold: float, recall: float, bands: int, rows: int, swaps: int = 0) -> int:
     """Return the most shared bands to require that still reach `recall`; at least 1."""
-    enough = range(1, bands + 1)
-    reaching = bisect.bisect_left(
-        enough,
-        True,
-        key=lambda least: expected_recall(threshold, bands, rows, least, swaps) < recall,
-    )
-    return max(1, reaching)
+    expected = functools.partial(expected_recall, threshold, bands, rows, swaps=swaps)
+    return most_required(recall, bands, expected)
+
+
+def most_required(recall: float, groups: int, expected: Callable[[int], float]) -> int:
+    """Return the most shared groups to require that still reach `recall`; at least 1.
+
+    expected: returns the recall if a number of groups is required; it falls with the number.
+    """
+    enough = range(1, groups + 1)
+    return max(1, bisect.bisect_left(enough, True, key=lambda least: expected(least) < recall))
 
 
 @functools.lru_cache

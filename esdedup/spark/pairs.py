@@ -32,7 +32,7 @@ from esdedup.stores.stop_list import stopped_tokens
 
 _KEY = "esdedup"
 _SAMPLED = 256
-"""One of so many documents is compared first, if pairs are many, to estimate their number."""
+"""If pairs are many, one document in 256 is compared first, to estimate their number."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import quoted, text_at
 from esdedup.stores.stop_list import stop_entries
 
-TOKEN_PATHS = [f"{FIELD}*.{kind}*" for kind in KINDS]
+TOKEN_PATHS = [f"{FIELD}*.{name}*" for name, kind in KINDS.items() if not kind.by_server]
 """The lists of tokens, which queries leave out of the documents they return."""
 META_SECONDS = 10.0
 """Seconds after which an open index reads its `IndexMeta` again, because others may change it."""
@@ -142,7 +142,7 @@ class IndexMeta:
 
     @property
     def written(self) -> list[IndexMeta]:
-        """Those of `all` whose tokens are written into documents."""
+        """The parts of `all` whose tokens are in documents."""
         return [each for each in self.all if not each.scheme.by_server]
 
     def to_json(self) -> dict[str, Any]:
@@ -276,11 +276,12 @@ def _add_analyzed(
 
 def analysis_of(meta: IndexMeta) -> dict[str, Any]:
     """Return the setting `analysis` of an index that computes tokens; nothing of others."""
-    every = [one.scheme.analysis for one in meta.parts if one.scheme.by_server]
-    kinds = ("filter", "analyzer") if every else ()
-    return {
-        kind: {name: one for each in every for name, one in each[kind].items()} for kind in kinds
-    }
+    made: dict[str, Any] = {}
+    for one in meta.parts:
+        if one.scheme.by_server:
+            for kind, named in one.scheme.analysis.items():
+                made.setdefault(kind, {}).update(named)
+    return made
 
 
 def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
@@ -288,8 +289,12 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
 
     An index template that maps such a field replaces what a component template adds to it.
     """
-    whole, found = (dict(fields_of(each)) for each in (index_mapping(meta, mapping), mapping))
-    parts = (one for one in meta.parts if one.scheme.by_server)
+    if not (parts := [one for one in meta.parts if one.scheme.by_server]):
+        return []
+    found, properties = dict(fields_of(mapping)), dict[str, Any]()
+    for one in parts:
+        _add_analyzed(properties, one, found)
+    whole = dict(fields_of({"properties": properties}))
     return [name for one in parts for name in one.text_fields if whole[name] != found.get(name)]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
+from esdedup.sketch.banding import most_required
 from esdedup.sketch.kinds.base import Block, Sketch
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.limits import Limits
@@ -28,7 +29,7 @@ _LIKE_HALF = 0.2
 
 @dataclass(frozen=True)
 class Server(Sketch):
-    """Parameters of tokens that the index computes, whoever writes a document.
+    """Parameters of tokens that the index computes when any client writes a document.
 
     buckets: the smallest hash of the shingles in each is a token, 16 bits of it, 8 to 512.
     tokenizer: of the servers, such as icu_tokenizer, if its plugin is installed. Searches find as
@@ -146,7 +147,6 @@ class Server(Sketch):
         return [("equal values to require for 99.9%", ", ".join(effects))]
 
 
-@functools.lru_cache(1024)
 def expected_recall(similarity: float, buckets: int, least: int, shingles: int) -> float:
     """Return the chance that at least `least` values of two texts are equal.
 
@@ -159,27 +159,29 @@ def expected_recall(similarity: float, buckets: int, least: int, shingles: int) 
     """
     if not 0.0 < similarity < 1.0:
         return similarity
-    # The two texts share one of them at least.
+    return max(0.0, 1.0 - math.fsum(_chances(similarity, buckets, shingles)[:least]))
+
+
+@functools.lru_cache(1024)
+def _chances(similarity: float, buckets: int, shingles: int) -> list[float]:
+    """Return the chances of each number of equal values, from 0 on."""
+    # The two texts share one shingle at least.
     n = max(shingles, 1.0 / similarity)
     shared, apart = similarity * n, (1.0 - similarity) * n
     whole = _log_beta(shared, apart)
-    chances = (
+    return [
         math.comb(buckets, many)
         * math.exp(_log_beta(shared + many, apart + buckets - many) - whole)
-        for many in range(least)
-    )
-    return max(0.0, 1.0 - math.fsum(chances))
+        for many in range(buckets + 1)
+    ]
 
 
 def _log_beta(one: float, other: float) -> float:
     return math.lgamma(one) + math.lgamma(other) - math.lgamma(one + other)
 
 
-@functools.lru_cache(1024)
 def _least(similarity: float, recall: float, buckets: int, shingles: int) -> int:
     """Return the most equal values to require that still reach a recall; at least 1."""
-    possible = range(buckets, 1, -1)
-    reaching = (
-        each for each in possible if expected_recall(similarity, buckets, each, shingles) >= recall
+    return most_required(
+        recall, buckets, lambda least: expected_recall(similarity, buckets, least, shingles)
     )
-    return next(reaching, 1)

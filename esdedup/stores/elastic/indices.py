@@ -185,7 +185,7 @@ def resume(cluster: Cluster, index: str) -> None:
 
 
 def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> None:
-    """Put analyzers into the settings of an index, which is closed meanwhile.
+    """Close an index, put analyzers into its settings, and open it.
 
     Raises StoreError if it can't be closed or opened, and, without closing it, PermissionDenied if
     the user can't open it or change its settings or mapping.
