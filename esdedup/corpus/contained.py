@@ -6,6 +6,7 @@ documents hold are no evidence, and items with fewer than eight words of evidenc
 et al., "Language models are few-shot learners", NeurIPS 2020, appendix C).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import numpy as np
 
 from esdedup.ingest.parallel import in_order
 from esdedup.pairing.scan import FolderTexts, OnStep
+from esdedup.pairing.strings import Strings
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, ranges, run_starts
@@ -122,6 +124,26 @@ def find_held(
         "common": int(common.sum()),
         "memory": 32 * order.size,
     }
+
+
+def without_held(texts: FolderTexts, held: F64) -> tuple[I64, Strings]:
+    """Cut from documents what they hold. held: as `find_held` returns it.
+
+    Return the documents that have more than that, ascending, and the rest of their texts.
+    """
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for document, _, _, start, end in held[:, np.lexsort(held[[3, 0]])].astype(np.int64).T.tolist():
+        spans[document].append((start, end))
+    documents, rests = np.array([*spans], np.int64), list[str]()
+    for some in blocks(texts.sizes(documents), _BYTES_AT_ONCE):
+        for document, text in zip(documents[some].tolist(), texts(documents[some])(), strict=True):
+            at, parts = 0, list[str]()
+            for start, end in spans[document]:
+                parts.append(text[at:start])
+                at = max(at, end)
+            rests.append("".join([*parts, text[at:]]))
+    more = np.array([not rest.isspace() and rest != "" for rest in rests], np.bool_)
+    return documents[more], Strings.of(rests).picked(np.flatnonzero(more))
 
 
 def _shingles(scheme: Scheme, texts: _Texts) -> Ragged:

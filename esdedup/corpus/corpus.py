@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from esdedup.corpus.contained import find_held
+from esdedup.corpus.contained import find_held, without_held
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.index import Index
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import ReadChunk, read_into
 from esdedup.pairing.scan import FolderTexts, OnStep, ScanColumns, WorkFolder
-from esdedup.pairing.strings import Numbers
+from esdedup.pairing.strings import Numbers, Strings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Chunk, Record
 from esdedup.search.buckets import Capped
@@ -110,7 +110,8 @@ class Removed(Tabular):
 
     original: the document that each one duplicates, itself for one that stays, shape (documents,).
     value: similarity or distance to it, shape (documents,). held: what `find_held` returns, if one
-    holds the other; the original is then the document of which it holds the largest share.
+    holds the other; the original is then the document of which it holds the largest share. masked,
+    rest: what `without_held` returns, of documents that stay without what they hold.
     """
 
     corpus: Corpus
@@ -118,6 +119,8 @@ class Removed(Tabular):
     value: F64
     by_distance: bool
     held: F64
+    masked: I64
+    rest: Strings
 
     columns: ClassVar[dict[str, str]] = {
         "file": "string", "line": "int64", "id": "string", "original_file": "string",
@@ -126,25 +129,35 @@ class Removed(Tabular):
     }  # fmt: skip
 
     @cached_property
-    def removed(self) -> Mask:
+    def duplicates(self) -> Mask:
         """Mark the later documents that duplicate others, shape (documents,)."""
         own = np.arange(self.original.size)
         later: Mask = (self.original != own) & (own >= self.corpus.first)
         return later
 
-    def shares(self) -> Iterator[tuple[I64, Mask]]:
-        """Yield the lines of each later file's records, and which stay, shape (n,) each."""
+    @cached_property
+    def removed(self) -> Mask:
+        """Mark those of them that do not stay, shape (documents,)."""
+        gone = self.duplicates.copy()
+        gone[self.masked] = False
+        return gone
+
+    def shares(self, text_field: str) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
+        """Yield of each later file what `KeptRecords` has after its path."""
         lines, stay = self.corpus.lines, self.corpus.lines > 0
         stay[self.corpus.rows[self.removed]] = False
         ends = offsets_of(self.corpus.counts)[self.corpus.earlier :].tolist()
+        masked = self.corpus.rows[self.masked]
         for start, end in itertools.pairwise(ends):
-            yield np.abs(lines[start:end]), stay[start:end]
+            here = range(*np.searchsorted(masked, [start, end]).tolist())
+            changed = {int(lines[masked[at]]): self.rest[at] for at in here}
+            yield np.abs(lines[start:end]), stay[start:end], text_field, changed
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self.removed))
+        return int(np.count_nonzero(self.duplicates))
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
-        every = np.flatnonzero(self.removed)
+        every = np.flatnonzero(self.duplicates)
         for start in range(0, every.size, _ROWS_AT_ONCE):
             yield from self.rows_of(every[start : start + _ROWS_AT_ONCE])
 
@@ -164,6 +177,10 @@ class Holding(Removed):
         **{"contained": "double", "start": "int64", "end": "int64"},
     }
 
+    def __len__(self) -> int:
+        pairs: int = self.held.shape[1]
+        return pairs
+
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
         for start in range(0, self.held.shape[1], _ROWS_AT_ONCE):
             some = self.held[:, start : start + _ROWS_AT_ONCE]
@@ -179,9 +196,10 @@ class CorpusReport:
 
     documents: those that stay and those that are removed. against: of these, the duplicates of
     documents of the earlier files. failed: records that are no documents. groups: of two or more
-    documents, also of the earlier files. bytes_kept, bytes_removed: of texts in UTF-8. recall,
-    capped: as of `Groups`. largest: the largest groups. samples: removed documents over the range
-    of similarity, each with the beginning of both texts. contained: the counts of `find_held`.
+    documents, also of the earlier files. bytes_kept, bytes_removed: of texts in UTF-8, as
+    they were read. recall, capped: as of `Groups`. largest: the largest groups. samples: duplicates
+    over the range of similarity, each with the beginning of both texts. contained: the counts of
+    `find_held`.
     """
 
     documents: int
@@ -211,6 +229,7 @@ def find_removed(
     dead_letter: DeadLetter,
     *,
     contained: float | None = None,
+    mask: bool = False,
     id_field: str | None = None,
     workers: int = 1,
     max_memory: int | None = None,
@@ -220,7 +239,8 @@ def find_removed(
     """Read files into the folder and find the duplicates, unless an earlier run has done so.
 
     names, earlier: as of `Corpus`; `chunks` are those of the files. contained: find the later
-    documents that hold this share of an earlier one. workers: number of processes. max_memory: in
+    documents that hold this share of an earlier one. mask: cut what these hold from their texts,
+    and remove only those that have nothing else. workers: number of processes. max_memory: in
     bytes; the result does not depend on it. on_read: called with the number of records so far.
     Raises UsageError if the memory is too small for the number of documents.
     """
@@ -243,7 +263,8 @@ def find_removed(
     kind, by_distance = Removed if contained is None else Holding, reading.metric == "hamming"
     if "report" in state:
         with np.load(folder.path / "decisions") as saved:
-            found = kind(corpus, saved["original"], saved["value"], by_distance, saved["held"])
+            every = saved["original"], saved["value"], by_distance, saved["held"], saved["masked"]
+            found = kind(corpus, *every, Strings(saved["rest"], saved["offsets"]))
         given = state["report"]
         return found, CorpusReport(**{**given, "capped": Capped(**given["capped"])})
     if max_memory is not None:
@@ -257,6 +278,7 @@ def find_removed(
     assert isinstance(columns.ids, Numbers)
     order, groups, counts = columns.ids.values, None, dict[str, int]()
     original, value, held = np.arange(order.size), np.zeros(order.size), np.empty((5, 0))
+    masked, rest = np.empty(0, np.int64), Strings.of([])
     if contained is None:
         groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
         original[order], value[order] = order[groups.representative], groups.value
@@ -267,10 +289,14 @@ def find_removed(
         # Of several the last one stays.
         best = held[:, np.argsort(held[2], kind="stable")]
         original[best[0].astype(np.int64)], value[best[0].astype(np.int64)] = best[1:3]
-    found = kind(corpus, original, value, by_distance, held)
+        if mask:
+            masked, rest = without_held(texts, held)
+            counts["masked"] = masked.size
+    found = kind(corpus, original, value, by_distance, held, masked, rest)
     report = replace(_report(found, groups, columns, order), contained=counts or None)
     with folder.writing("decisions") as out:
-        np.savez(out, original=original, value=value, held=held)
+        of_rest: Any = {"masked": masked, "rest": rest.raw, "offsets": rest.offsets}
+        np.savez(out, original=original, value=value, held=held, **of_rest)
     folder.save_state({**state, "report": asdict(report)})
     return found, report
 
@@ -285,7 +311,7 @@ def _report(
     for each in corpus.folder.text_sizes():
         share = slice(start, start := start + each.shape[1])
         sizes += each @ np.stack([later[share], removed[share]]).T
-    chosen = np.flatnonzero(removed)
+    chosen = np.flatnonzero(found.duplicates)
     chosen = chosen[np.argsort(found.value[chosen], kind="stable")]
     if chosen.size:
         values = found.value[chosen]
@@ -312,7 +338,7 @@ def _report(
     return CorpusReport(
         documents=order.size - first,
         kept=int(np.count_nonzero(later)),
-        removed=len(found),
+        removed=int(np.count_nonzero(removed)),
         against=int(np.count_nonzero(found.original[removed] < first)),
         failed=corpus.failed,
         groups=len(groups or ()),

@@ -90,6 +90,18 @@ class Shards:
         if here is None or not all(each.name.startswith(".") for each in here):
             raise UsageError(f"{self.out} exists: name another --output, or remove it")
 
+    def check_changeable(self, option: str) -> None:
+        """Raise UsageError if texts of the files can't be changed, as an option requires."""
+        if len(self.text_fields) > 1:
+            raise UsageError(f"{option} requires one --text-field")
+        if self.out == STDIN or len({*self.targets}) < len(self.targets):
+            raise UsageError(f"{option} requires a folder to write to")
+        for path in self.files:
+            if (kind := self.format or format_of(path)) in ("csv", "tsv"):
+                raise UsageError(
+                    f"{path}: {option} requires JSON lines, text or tables, not {kind}"
+                )
+
     def write(self, shares: Iterable[tuple[Any, ...]], first: int = 0) -> Iterator[int]:
         """Write the files that are missing, and yield the number of records of each.
 

@@ -14,11 +14,10 @@ from typing import Literal
 import numpy as np
 
 from esdedup.corpus.shards import Shards
-from esdedup.exceptions import UsageError
 from esdedup.models import Counts
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record
-from esdedup.records.files import BadRecord, Record, chunks_in, format_of
+from esdedup.records.files import BadRecord, Record, chunks_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
 from esdedup.text.arrays import I64, Mask, SeenValues
@@ -96,12 +95,9 @@ def shares_without_repeated(
 ) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
     """Yield of each file what `KeptRecords` has after its path.
 
-    Raises UsageError for CSV, TSV and JSON arrays, InputError if a file can't be read.
+    Raises InputError if a file can't be read.
     """
     text_field = shards.text_fields[0]
-    for path in shards.files:
-        if (kind := shards.format or format_of(path)) in ("csv", "tsv"):
-            raise UsageError(f"{path}: --unit requires JSON lines, text or tables, not {kind}")
     for path in shards.files:
         lines, kept, changed = list[int](), list[bool](), dict[int, str]()
         for chunk in chunks_in(path, shards.format, None, shards.encoding):

@@ -127,7 +127,10 @@ def copy_rows(
                 for part in parts:
                     stay, before, done = kept[done : done + len(part)], done, done + len(part)
                     if changed:
-                        at, rows = schema.get_field_index(field), enumerate(part[field], before + 1)
+                        at = schema.get_field_index(field)
+                        if at < 0 or require_pyarrow().types.is_nested(schema.field(at).type):
+                            raise InputError(f"{path}: no column {field!r} has texts to change")
+                        rows = enumerate(part[field], before + 1)
                         values = [changed.get(row, text.as_py()) for row, text in rows]
                         array = require_pyarrow().array(values, schema.field(at).type)
                         part = part.set_column(at, schema.field(at), array)

@@ -43,7 +43,7 @@ class KeptRecords(NamedTuple):
 
     starts: `Record.line` of all n records, ascending, shape (n,). kept: True for those that stay,
     shape (n,). field, changed: the field of the text, and by line the new texts of some records
-    that stay, of JSON lines, tables, and files that are one document.
+    that stay, of JSON lines, lines of text, tables, and files that are one document.
     """
 
     path: str
@@ -122,7 +122,7 @@ def _copy_texts(
             is_array = kind == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
             if is_array and changed:
-                raise UsageError(f"{path}: --unit can't be combined with a JSON array")
+                raise UsageError(f"{path}: texts of a JSON array can't be changed: use JSON lines")
             if is_array and len(sources) > 1:
                 raise UsageError(f"{path}: it is a JSON array: name a folder to write to")
             if is_array:
@@ -146,7 +146,13 @@ def _copy_texts(
             for number, line in enumerate(lines, min(keeping, default=0)):
                 stays = keeping.pop(number, stays)
                 if number in changed:
-                    line = _with_text(line.decode(codec), field, changed[number]).encode(codec)
+                    old = line.decode(codec)
+                    try:
+                        new = _with_text(old, None if kind == "text" else field, changed[number])
+                    except ValueError as error:
+                        reason = f"it has no string {field!r}, whose text could be changed"
+                        raise InputError(f"{path}, line {number}: {reason}") from error
+                    line = new.encode(codec)
                 if stays:
                     last = line
                     out.write(line)
@@ -154,15 +160,23 @@ def _copy_texts(
                 raise InputError(f"{path} has changed since it was read: it has fewer records")
 
 
-def _with_text(line: str, field: str, text: str) -> str:
-    """Return a line of a JSON object with another text in a field; all else stays as it came."""
+def _with_text(line: str, field: str | None, text: str) -> str:
+    """Return a line with another text; all else stays as it came.
+
+    field: of a JSON object, which holds the text; None if the line is the text. Raises ValueError
+    if the field does not hold a string.
+    """
+    if field is None:
+        return text + line[len(line.rstrip("\r\n")) :]
     decoder, at = json.JSONDecoder(), line.index("{")
     while True:
         key, at = decoder.raw_decode(line, line.index('"', at))
         start = line.index(":", at) + 1
         start += len(line[start:]) - len(line[start:].lstrip(" \t"))
-        _, at = decoder.raw_decode(line, start)
+        value, at = decoder.raw_decode(line, start)
         if key == field:
+            if not isinstance(value, str):
+                raise ValueError
             return line[:start] + json.dumps(text, ensure_ascii=False) + line[at:]
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,6 +106,21 @@ def test_what_holds_an_item_is_as_by_brute_force(
     assert report["contained"]["found"] == len({item for _, item in expected})
     kept = {json.loads(line)["id"] for line in Path("out.jsonl").read_text("utf-8").splitlines()}
     assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
+    # Masked, a page that has more than items stays.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("esdedup.corpus.contained._FEW", most)
+        masked, report = removed_of(items, pages, str(share), "--mask")
+    assert masked == rows
+    rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
+    for (page, _), (_, start, end) in found.items():
+        rests[page][start:end] = [""] * (end - start)
+    left = {page: "".join(rest) for page, rest in rests.items()}
+    gone = {page for page, _ in found if not left[page].strip()}
+    lines = Path("out.jsonl").read_text("utf-8").splitlines()
+    texts = {each["id"]: each["text"] for each in map(json.loads, lines)}
+    assert texts == {page: text for page, text in left.items() if page not in gone}
+    assert report["removed"] == len(gone)
+    assert report["contained"]["masked"] == len({page for page, _ in found} - gone)
 
 
 def test_what_many_pages_hold_is_no_evidence_and_is_reported() -> None:
@@ -162,17 +178,47 @@ def test_workers_tables_and_an_index_give_the_same() -> None:
     assert "ignored" in shown.out
 
 
+def test_texts_are_masked_in_every_format() -> None:
+    items = [words(n, 20) for n in range(3)]
+    texts = [f"Menu 1.  {items[0].upper()}? {items[1]} End", words(9, 30), items[2]]
+    rest = ["Menu 1.  ?  End", texts[1]]
+    write_lines(Path("items.jsonl"), [{"text": text} for text in items])
+    Path("in").mkdir()
+    write_lines(Path("in/a.jsonl"), [{"n": 1.50, "text": text, "more": [1]} for text in texts])
+    Path("in/b.txt").write_bytes("\r\n".join(texts).encode())
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts, "n": [1, 2, 3]}), "in/c.parquet")
+    how = ["--against", "items.jsonl", "--contained", "0.8", "--mask", "--json"]
+    for kind in ("a.jsonl", "b.txt", "c.parquet"):
+        done = run_command("dedup", f"in/{kind}", "-o", f"out-{kind[0]}/", *how).json[0]
+        assert (done["kept"], done["removed"], done["contained"]["masked"]) == (2, 1, 1)
+    lines = Path("in/a.jsonl").read_text("utf-8").splitlines(keepends=True)
+    expected = lines[0].replace(json.dumps(texts[0]), json.dumps(rest[0])) + lines[1]
+    assert Path("out-a/a.jsonl").read_text("utf-8") == expected
+    assert Path("out-b/b.txt").read_bytes() == f"{rest[0]}\r\n{rest[1]}\r\n".encode()
+    table = pyarrow.parquet.read_table("out-c/c.parquet")
+    assert table.to_pydict() == {"text": rest, "n": [1, 2]}
+    # A list is no text that could be changed.
+    write_lines(Path("list.jsonl"), [{"text": [texts[0]]}])
+    pyarrow.parquet.write_table(pyarrow.table({"text": [[texts[0]]]}), "list.parquet")
+    for file, said in (("list.jsonl", "line 1: it has no string 'text'"), ("list.parquet", "text")):
+        refused = run_command("dedup", file, "-o", f"{file}.out/", *how)
+        assert (refused.status, said in refused.err) == (1, True), refused.err
+
+
 @pytest.mark.parametrize("where", ["corpus.find_held", "shards.rewrite"])
-def test_a_run_that_is_killed_resumes(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mask", [[], ["--mask"]])
+def test_a_run_that_is_killed_resumes(
+    where: str, mask: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     items = [words(n, 20) for n in range(9)]
     write_lines(Path("items.jsonl"), [{"text": text} for text in items])
     Path("in").mkdir()
     for shard in range(3):
         texts = [f"{words(50 + n)} {items[n]}" if n < 9 else words(n) for n in range(shard, 60, 3)]
         write_lines(Path(f"in/{shard}.jsonl"), [{"text": text} for text in texts])
-    command = ["dedup", "in", "--against", "items.jsonl", "--json", "--contained"]
+    command = ["dedup", "in", "--against", "items.jsonl", "--json", *mask, "--contained"]
     whole = run_command(*command, "0.8", "-o", "whole").json[0]
-    assert whole["removed"] == 9
+    assert {whole["removed"], whole["contained"].get("masked", 0)} == {9, 0}
 
     def killed(*arguments: Any, **options: Any) -> None:
         if "held" in where or arguments[0][0].path.endswith("1.jsonl"):
@@ -201,6 +247,11 @@ def test_what_does_not_fit_is_refused() -> None:
         (["--against", "b.jsonl", "--engine", "spark"], "can't be combined with --engine spark"),
         (["--against", "b.jsonl", "-t", "0.5"], "--threshold can't be combined with --contained"),
         (["--unit", "line"], "--contained can't be combined with --unit"),
+        (
+            ["--against", "b.jsonl", "--mask", "--text-field", "a", "--text-field", "b"],
+            "requires one",
+        ),
+        (["--against", "b.jsonl", "--mask", "--format", "csv"], "requires JSON lines"),
     ):
         refused = run_command("dedup", "a.jsonl", "-o", "out", "--contained", "0.8", *options)
         assert (refused.status, said in refused.err) == (2, True), refused.err

@@ -45,6 +45,9 @@ class CorpusOptions:
     contained: float | None = setting(
         None, "Remove what holds this share of one of --against.", min=0.01, max=1.0, rare=True
     )
+    mask: bool = setting(
+        False, "With --contained, cut what is held from the texts, and keep the rest.", rare=True
+    )
     update: bool = setting(False, "Add what stays to the index of --against.", rare=True)
     removed: str | None = setting(
         None,
@@ -95,7 +98,7 @@ def dedup_files(
         if corpus.unit is not None:
             refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
             options.refuse(
-                [*refused, "contained", "id_field", "exact", "threshold"],
+                [*refused, "contained", "mask", "id_field", "exact", "threshold"],
                 "can't be combined with --unit",
             )
             report = _without_units(shards_of(others=[]), of, corpus, letters)
@@ -103,7 +106,7 @@ def dedup_files(
         elif corpus.engine == "spark":
             from esdedup.spark import dedup
 
-            refused = ["contained", "update", "removed", "workers", "max_memory"]
+            refused = ["contained", "mask", "update", "removed", "workers", "max_memory"]
             options.refuse(refused, "can't be combined with --engine spark")
             others = corpus.against or []
             if index := next((each for each in others if each.endswith(".db")), None):
@@ -123,7 +126,11 @@ def dedup_files(
                 # Only words are needed.
                 scheme = scheme or Scheme()
                 scheme = scheme.only(scheme.banded.wide(1))
+            elif corpus.mask:
+                raise UsageError("--mask requires --contained")
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
+            if corpus.mask:
+                shards.check_changeable("--mask")
             report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
     if isinstance(report, CorpusReport):
         output.warn_after(report.recall, report.capped, grouping.limits)
@@ -148,7 +155,7 @@ def _without_documents(
     files, others, text_fields = shards.files, shards.others, reading.meta.text_fields
     scheme = reading.meta.scheme.id
     job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
-    job["contained"] = corpus.contained
+    job["contained"], job["mask"] = corpus.contained, corpus.mask
     total = total_bytes(others + files)
     with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
         columns = grouping.keep.paths([])
@@ -167,6 +174,7 @@ def _without_documents(
             chain.from_iterable(chain(from_indices, from_files)),
             letters,
             contained=corpus.contained,
+            mask=corpus.mask,
             id_field=of.id_field,
             workers=of.workers,
             max_memory=corpus.max_memory,
@@ -176,7 +184,7 @@ def _without_documents(
         if (out := shards.out) is None:
             return report
         done, total = 0, int(found.corpus.counts[found.corpus.earlier :].sum())
-        for records in shards.write(found.shares()):
+        for records in shards.write(found.shares(text_fields[0])):
             done += records
             progress.step("Writing", done, total)
         shards.copy_about()
@@ -200,12 +208,9 @@ def _without_units(
     letters: DeadLetterFile,
 ) -> UnitReport:
     """Write files again without the paragraphs or lines that came before."""
-    if len(shards.text_fields) > 1:
-        raise UsageError("--unit requires one --text-field")
+    shards.check_changeable("--unit")
     # Checks the name of the field.
     of.chunks(shards.files, shards.text_fields, lambda _: None)
-    if len({*shards.targets}) < len(shards.targets) or shards.out == STDIN:
-        raise UsageError("--unit requires a folder to write to")
     assert corpus.unit is not None
     repeated = RepeatedUnits(corpus.unit, corpus.min_words)
     job = {"unit": [corpus.unit, corpus.min_words]}
