@@ -1,6 +1,6 @@
 """Groups on Spark beside `pairs FILE`: seconds, shuffled bytes, memory of an executor.
 
-    python -m benchmarks.own.spark [--documents 100000 1000000] [--characters 400 150]
+    python -m benchmarks.own.spark [--documents 100000 1000000] [--characters 400 150] [--fresh 700]
         [--masters 'local[2]' 'local-cluster[2,1,4096]'] [--methods components leader]
         [--rounds 1] [--folder OUT]
 
@@ -43,6 +43,7 @@ from pyarrow import parquet
 from benchmarks.lib import measuring, processes
 from benchmarks.lib.measuring import ESDEDUP, RESULTS, Figures
 from benchmarks.lib.planted import (
+    FRESH,
     Pair,
     planted,
     scored_groups,
@@ -79,8 +80,8 @@ class Texts:
     truth: set[Pair]
 
     @staticmethod
-    def planted(documents: int, characters: int, folder: Path) -> Texts:
-        texts, groups = planted(documents, characters=characters)
+    def planted(documents: int, characters: int, fresh: int, folder: Path) -> Texts:
+        texts, groups = planted(documents, characters=characters, fresh=fresh)
         lines, columns = folder / "texts.jsonl", folder / "texts.parquet"
         truth = true_pairs(texts, groups, THRESHOLD)
         with lines.open("w", encoding="utf-8") as file:
@@ -212,7 +213,7 @@ def shuffled(events: Path) -> Figures:
 
 def measure(documents: int, characters: int, options: argparse.Namespace, folder: Path) -> Figures:
     """The best of rounds of each job, which take turns."""
-    texts = Texts.planted(documents, characters, folder)
+    texts = Texts.planted(documents, characters, options.fresh, folder)
     found: dict[str, Figures] = {}
 
     def note(name: str, figures: Figures) -> None:
@@ -221,7 +222,8 @@ def measure(documents: int, characters: int, options: argparse.Namespace, folder
             found[name] = figures
 
     for _ in range(options.rounds):
-        for name, more in (("files", ()), ("files-2", ("--workers", "2"))):
+        of_files = (("files", ()), ("files-2", ("--workers", "2")))
+        for name, more in () if options.no_files else of_files:
             note(name, from_lines(texts, folder, more))
         for master in options.masters:
             for method in options.methods:
@@ -270,8 +272,8 @@ def tables(document: dict[str, Any]) -> str:
 
 def _table(result: Figures) -> str:
     title = (
-        f"{result['documents']:,} texts of {result['characters']} characters,"
-        f" {result['true_pairs']:,} true pairs"
+        f"{result['documents']:,} texts of {result['characters']:,} characters,"
+        f" {result['bytes']['lines'] / 1e6:,.0f} MB, {result['true_pairs']:,} true pairs"
     )
     lines = [_line(NAMES.get(row["job"], row["job"]), row) for row in result["jobs"]]
     return "\n".join(
@@ -296,6 +298,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--characters", type=int, nargs="+", default=[400, 150])
+    parser.add_argument("--fresh", type=int, default=FRESH, help="as of planted")
+    parser.add_argument("--no-files", action="store_true", help="Spark alone")
     parser.add_argument("--masters", nargs="+", default=list(MASTERS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--rounds", type=int, default=1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
@@ -19,15 +23,21 @@ from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import sketch as sketched
+from esdedup.spark.documents import Documents
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
-from esdedup.text.arrays import I64, U64, Unsigned
+from esdedup.text.arrays import F64, I64, U64, Unsigned, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.jaccard import hamming
 
 _SIDES = ["left", "right"]
-_PAIR = "left bigint, right bigint"
+_COMPARED = "left bigint, right bigint, home bigint, similarity double"
+_SMALL = 256
+"""Documents of a bucket whose pairs are brought together."""
+_PAIRS_A_PART, _BYTES_A_PART = 50_000, 16 << 20
+"""Pairs, and bytes of texts, that a task compares at once; about, and at most."""
+_FEW = 1 << 20
+"""Pairs whose numbers each executor can hold: about 200 MB."""
 _ROWS_A_SLICE = 10_000
 """Documents of a bucket that one task pairs with the first ones of the bucket."""
 _MEETINGS, _MEETINGS_A_ROW, _GROWTH = 1 << 20, 4, 16
@@ -51,11 +61,6 @@ class Buckets:
     scheme: Scheme
     passage: int
 
-    @property
-    def column(self) -> str:
-        """The column of the documents from which the buckets are computed."""
-        return "text" if self.sketch.varies else "bands"
-
     @staticmethod
     def of(reading: Reading, limits: Limits) -> Buckets:
         """Return the buckets of the documents of a reading."""
@@ -73,14 +78,13 @@ class Buckets:
         return np.frombuffer(b"".join(written), self.dtype).reshape(-1, self.sketch.width)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """Yield a row for each document and bucket: bucket, number. batches: number, `column`."""
+        """Yield a row for each document and bucket: bucket, number. batches: number, bands."""
         for batch in batches:
-            given, number = batch.column(self.column).to_pylist(), batch.column("number").to_numpy()
+            given, number = batch.column("bands").to_pylist(), batch.column("number").to_numpy()
             if self.sketch.varies:
-                of_texts = sketched(given, self.scheme).values[self.sketch.name]
-                tokens = self.sketch.token_values(of_texts)
-                bucket = _numbers(tokens.hashes.astype(self.dtype), np.zeros(1, np.int64))
-                number = np.repeat(number, tokens.counts)
+                counts = [len(bands) // self.dtype.itemsize for bands in given]
+                bucket = _numbers(self.values(given).reshape(-1), np.zeros(1, np.int64))
+                number = np.repeat(number, counts)
             else:
                 tokens = self.sketch.token_values(self.values(given))
                 masked = enumerate(self.masks)
@@ -96,7 +100,8 @@ class Buckets:
 class Placed(NamedTuple):
     """Documents in buckets of two or more.
 
-    rows: bucket, number, size (of the bucket), place (in it, from 1). capped: the buckets that the
+    rows: bucket, number, size (of the bucket), place (in it, from 1), first (number in it).
+    capped: the buckets that the
     cap truncates. meetings: pairs, once for each bucket that they share. few: as many of these as
     one block of documents may have. cap: a document is paired with at most this many documents of a
     bucket, the first ones.
@@ -126,11 +131,12 @@ class Placed(NamedTuple):
 
 
 def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables) -> Placed:
-    """Place documents in their buckets. compared: number (bigint), and the buckets' column."""
+    """Place documents in their buckets. compared: number (bigint), bands (binary)."""
     rows = mapped(compared, buckets.rows, "bucket bigint, number bigint")
     bucket = Window.partitionBy("bucket")
     size, place = F.count("*").over(bucket), F.row_number().over(bucket.orderBy("number"))
-    placed = rows.withColumns({"size": size, "place": place}).where("size > 1")
+    first = F.min("number").over(bucket)
+    placed = rows.withColumns({"size": size, "place": place, "first": first}).where("size > 1")
     placed = tables.kept("buckets", placed)
     truncated, few = F.col("size") > cap, F.least(F.col("place") - 1, F.lit(cap))
     over = F.count_if(truncated & (F.col("place") == 1)), F.max(F.when(truncated, F.col("size")))
@@ -144,8 +150,9 @@ def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
 def candidate_pairs(
     placed: Placed, lefts: str = "true", rights: str = "true", followers: DataFrame | None = None
 ) -> DataFrame:
-    """Return the pairs that share a bucket: left, right (bigint), left < right, each once.
+    """Return the pairs that share a bucket: left, right, home (bigint), left < right, each once.
 
+    home: the first document of a small bucket of both, null if they share none.
     lefts, rights: SQL conditions on their number. followers: number, of documents that are no left
     ones.
     """
@@ -155,12 +162,13 @@ def candidate_pairs(
     # Large buckets are joined in slices, each with all of the first documents, by several tasks.
     last = F.floor((F.col("size") - 1) / _ROWS_A_SLICE)
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), last)).alias("slice")
-    firsts = rows.select("bucket", slices, F.col("number").alias("left"))
+    home = F.when(F.col("size") <= _SMALL, F.col("first")).alias("home")
+    firsts = rows.select("bucket", slices, F.col("number").alias("left"), home)
     slice_of = F.floor((F.col("place") - 1) / _ROWS_A_SLICE).alias("slice")
     others = placed.rows.where(rights)
     others = others.select("bucket", slice_of, F.col("number").alias("right"))
     pairs = firsts.join(others, ["bucket", "slice"]).where("left < right")
-    return pairs.select("left", "right").distinct()
+    return pairs.groupBy("left", "right").agg(F.min("home").alias("home"))
 
 
 def _numbers(values: Unsigned, at: I64) -> I64:
@@ -173,59 +181,82 @@ def _numbers(values: Unsigned, at: I64) -> I64:
     return both.view(np.int64)
 
 
-def verified(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: float) -> DataFrame:
+def verified(pairs: DataFrame, documents: Documents, buckets: Buckets, least: float) -> DataFrame:
     """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
 
-    Columns: left, right (bigint), similarity (double).
+    pairs: of `candidate_pairs`. Columns: left, right (bigint), similarity (double).
     """
     by_distance = buckets.sketch.metric == "hamming"
-    column, compare = ("bands", _near) if by_distance else ("text", _verified)
-    compared = _with(pairs, documents, column)
-    return mapped(compared, partial(compare, buckets, least), f"{_PAIR}, similarity double")
+    column, nearness = ("bands", _distances) if by_distance else ("text", _similarities)
+    compare = partial(_compared, partial(nearness, buckets), least, column)
+    return mapped(_met(pairs, documents, column), compare, _COMPARED).drop("home")
 
 
-def sharing(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: int) -> DataFrame:
-    """Return the pairs that share at least `least` bands. documents: number, bands."""
-    if least <= 1:
-        return pairs
-    return mapped(_with(pairs, documents, "bands"), partial(_sharing, buckets, least), _PAIR)
+def sharing(pairs: DataFrame, documents: Documents, buckets: Buckets, least: int) -> DataFrame:
+    """Return the pairs that share at least `least` bands."""
+    compare = partial(_compared, partial(_shared, buckets), least, "bands")
+    return mapped(_met(pairs, documents, "bands"), compare, _COMPARED).drop("similarity")
 
 
-def _with(pairs: DataFrame, documents: DataFrame, name: str) -> DataFrame:
-    """Return pairs with a column of both documents, such as left_text and right_text."""
-    for side in ("left", "right"):
-        own = documents.select(F.col("number").alias(side), F.col(name).alias(f"{side}_{name}"))
-        pairs = pairs.join(own, side)
-    return pairs
+def _met(pairs: DataFrame, documents: Documents, name: str) -> DataFrame:
+    """Return pairs in parts, each with the texts or the bands that it needs, each once.
+
+    Columns: part, number (bigint), `name`, left, right, home (bigint). Rows of a part are together:
+    its documents by number, of which left is null, and then its pairs.
+    """
+    count = pairs.count()
+    # Pairs of a small bucket go to one part; others to a grid, so that few parts need a document.
+    size = documents.bytes / max(1, documents.counts["documents"]) if name == "text" else 0
+    parts = count * max(1 / _PAIRS_A_PART, 2 * size / _BYTES_A_PART)
+    side = F.lit(1 + math.isqrt(int(parts)))
+    row, column = (F.pmod(F.xxhash64(each), side) for each in _SIDES)
+    near = F.pmod(F.xxhash64("home"), side * side)
+    part = F.when(F.col("home").isNull(), row * side + column).otherwise(near)
+    pairs = pairs.withColumn("part", part)
+    own = pairs.select("part", F.explode(F.array(*_SIDES)).alias("number")).distinct()
+    if name == "text":
+        own = documents.with_texts(own, few=count <= _FEW)
+    else:
+        own = own.join(documents.table.select("number", name), "number")
+    both = own.unionByName(pairs, allowMissingColumns=True)
+    return both.repartition("part").sortWithinPartitions("part", "left", "number")
 
 
-def _verified(buckets: Buckets, least: float, batches: Iterable[pa.RecordBatch]) -> Batches:
+def _compared(
+    measure: Callable[[list[Any], I64, I64], NDArray[Any]],
+    least: float,
+    name: str,
+    batches: Iterable[pa.RecordBatch],
+) -> Batches:
+    """Yield the pairs of at least a nearness. batches: of `_met`."""
+    for _, runs in groupby(_runs(batches), itemgetter(0)):
+        rows = pa.Table.from_batches([run for _, run in runs])
+        documents = rows.column("left").null_count
+        own, pairs = rows.slice(0, documents), rows.slice(documents).select([*_SIDES, "home"])
+        numbers = own.column("number").to_numpy()
+        sides = (np.searchsorted(numbers, pairs.column(side).to_numpy()) for side in _SIDES)
+        nearness = measure(own.column(name).to_pylist(), *sides).astype(np.float64)
+        pairs = pairs.append_column("similarity", pa.array(nearness))
+        yield from pairs.filter(pa.array(nearness >= least)).to_batches()
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each part of each batch, with the number of the part."""
     for batch in batches:
-        left, right = (batch.column(side).to_numpy() for side in ("left", "right"))
-        # A text that is in several pairs of a batch is split once.
-        both = np.concatenate([left, right])
-        _, rows, at = np.unique(both, return_index=True, return_inverse=True)
-        texts = pa.chunked_array([batch.column("left_text"), batch.column("right_text")])
-        texts, sides = texts.take(pa.array(rows)), (at[: left.size], at[left.size :])
-        similarity = verify(PairTask([texts.to_pylist], *sides, buckets.scheme, buckets.passage))[0]
-        near = similarity >= least
-        columns = [pa.array(each[near]) for each in (left, right, similarity)]
-        yield pa.RecordBatch.from_arrays(columns, names=["left", "right", "similarity"])
+        parts = batch.column("part").to_numpy()
+        starts = np.flatnonzero(run_starts(parts)).tolist()
+        for start, end in pairwise([*starts, parts.size]):
+            yield int(parts[start]), batch.slice(start, end - start)
 
 
-def _near(buckets: Buckets, least: float, batches: Iterable[pa.RecordBatch]) -> Batches:
-    for batch in batches:
-        sides = [buckets.values(batch.column(f"{each}_bands").to_pylist()) for each in _SIDES]
-        nearness = -hamming(*(each.astype(np.uint64) for each in sides)).astype(np.float64)
-        near = pa.array(nearness >= least)
-        kept = batch.select(_SIDES).append_column("similarity", pa.array(nearness))
-        yield kept.filter(near)
+def _similarities(buckets: Buckets, texts: list[str], left: I64, right: I64) -> F64:
+    return verify(PairTask([lambda: texts], left, right, buckets.scheme, buckets.passage))[0]
 
 
-def _sharing(buckets: Buckets, least: int, batches: Iterable[pa.RecordBatch]) -> Batches:
-    for batch in batches:
-        sides = [batch.column(f"{side}_bands").to_pylist() for side in ("left", "right")]
-        bands = buckets.values([*sides[0], *sides[1]]).T
-        rows: I64 = np.arange(batch.num_rows)
-        enough = shared_bands(bands, rows, rows + batch.num_rows) >= least
-        yield batch.select(["left", "right"]).filter(pa.array(enough))
+def _distances(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> I64:
+    prints = buckets.values(written).astype(np.uint64)
+    return -hamming(prints[left], prints[right])
+
+
+def _shared(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> NDArray[np.int16]:
+    return shared_bands(buckets.values(written).T, left, right)

@@ -74,7 +74,7 @@ class _Tasks:
                 how = self.shards.format, None, self.shards.encoding, columns
                 for chunk in chunks_in(self.files[number], *how):
                     found = read_chunk(self.reading, id_field, chunk)
-                    yield from sketched_records(found, self.reading.keep, number, first)
+                    yield from sketched_records(found, self.reading, number, first)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Write files, and yield their numbers. batches: file, and signed lines of its records."""
@@ -184,7 +184,7 @@ def _figures() -> list[Column]:
     found = [F.collect_list(F.when(stays, line).otherwise(-line)).alias("lines")]
     found.append(F.count_if(~document).alias("failed"))
     for name, some in (("kept", stays), ("removed", gone)):
-        sizes = {"": F.lit(1), "bytes_": F.octet_length("text"), "words_": F.col("words")}
+        sizes = {"": F.lit(1), "bytes_": F.col("bytes"), "words_": F.col("words")}
         found += [F.sum(F.when(some, n).otherwise(0)).alias(of + name) for of, n in sizes.items()]
     return found
 

@@ -1,12 +1,14 @@
 """Numbers documents in their order of precedence, and sketches them.
 
-A number takes 8 bytes where ids would be shuffled.
+A number takes 8 bytes where ids would be shuffled. Texts are written once, and stay where they are:
+only those of candidate pairs are shuffled.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -23,6 +25,7 @@ from esdedup.pairing.strings import Strings
 from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.sketch.sketch import NO_TEXT, written_digests
+from esdedup.sketch.sketch import sketch as sketched
 from esdedup.spark.tables import Batches, JobTables, mapped
 
 SKETCHED = pa.schema(
@@ -34,6 +37,7 @@ SKETCHED = pa.schema(
         "digest": pa.string(),
         "filled": pa.bool_(),
         "bands": pa.binary(),
+        "bytes": pa.int64(),
         "words": pa.int64(),
         "file": pa.int64(),
         "line": pa.int64(),
@@ -51,22 +55,41 @@ Of files, the id is the number of the file and the line, and own_id is that of t
 class Documents:
     """Documents, each once.
 
-    table: number (bigint), id, text, digest (strings), filled (boolean: it has words), bands
-    (binary: its band hashes, 4 or 8 bytes each).
+    table: number, row (bigint), id, digest (strings), filled (boolean: it has words), bands
+    (binary: its band hashes, 4 or 8 bytes each), bytes (bigint: of its text).
+    texts: row (bigint), text (string).
     copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
     whole: the table with the rows that are no documents, whose digest is null.
-    counts: of `SparkReport`, by name.
+    counts: of `SparkReport`, by name. bytes: of all texts.
     """
 
     table: DataFrame
+    texts: DataFrame
     copies: DataFrame
     whole: DataFrame
     counts: dict[str, int]
+    bytes: int
 
-    def compared(self, column: str) -> DataFrame:
-        """Return the number and a column of documents with words, the first of their text."""
-        filled = self.table.where("filled").select("number", column)
+    def compared(self) -> DataFrame:
+        """Return the number and the bands of documents with words, the first of their text."""
+        filled = self.table.where("filled").select("number", "bands")
         return filled.join(self.copies.select("number"), "number", "left_anti")
+
+    def with_texts(self, wanted: DataFrame, few: bool) -> DataFrame:
+        """Return rows with the texts of their documents, of which no others are shuffled.
+
+        wanted: number, and any columns. few: each executor has memory for all of these rows.
+        """
+        wanted, texts = wanted.join(self.table.select("number", "row"), "number"), self.texts
+        if few:
+            return wanted.hint("broadcast").join(texts, "row").drop("row")
+        # One bit for each document says whether its text is needed.
+        block, at = F.bitmap_bucket_number("row").alias("block"), F.bitmap_bit_position("row")
+        bits = wanted.groupBy(block).agg(F.bitmap_construct_agg(at).alias("bits"))
+        texts = texts.withColumns({"block": block, "at": at}).join(bits.hint("broadcast"), "block")
+        byte = "int(conv(hex(substring(bits, int(at div 8) + 1, 1)), 16, 10))"
+        needed = texts.where(f"{byte} & shiftleft(1, int(at % 8)) != 0")
+        return wanted.join(needed.select("row", "text"), "row").drop("row")
 
 
 def numbered(
@@ -98,19 +121,16 @@ def _column(df: DataFrame, name: str) -> Column:
 
 def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Documents:
     """Number documents. sketches: columns of `SKETCHED`, and any others."""
-    if (whole := tables.saved("documents")) is None:
-        # Written before the sort: Spark samples the rows that it sorts, and would sketch them
-        # twice.
-        sketches = tables.kept("sketched", sketches)
-        # Rows of one id and key come in the order of their texts, whatever order they are read in.
-        rows = sketches.sort("key", "digest").drop("key")
-        whole = tables.kept("documents", rows.withColumn("number", F.monotonically_increasing_id()))
-        tables.remove("tables/sketched")
+    sketches = tables.kept("sketched", sketches.withColumn("row", F.monotonically_increasing_id()))
+    # Rows of one id and key come in the order of their texts, whatever order they are read in.
+    rows = sketches.drop("text").sort("key", "digest").drop("key")
+    whole = tables.kept("documents", rows.withColumn("number", F.monotonically_increasing_id()))
     wordless = F.count_if(F.expr("not filled"))
     figures = [F.count("*"), F.count("digest"), F.countDistinct("id"), wordless, F.max("keyed")]
+    figures.append(F.sum("bytes"))
     counted = whole.agg(*figures).first()
     assert counted is not None
-    rows_read, found, count, without_words, keyed = counted
+    rows_read, found, count, without_words, keyed, size = counted
     if count and keep.by == "field" and not keyed:
         raise UsageError(f"keep {keep}: no document has a number or a text in that field")
     usable = whole.where("digest is not null")
@@ -120,11 +140,11 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Doc
         usable = tables.kept("once", usable.drop("place"))
     # Documents whose text an earlier one has, except for texts without a character.
     texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest")
-    several = texts.groupBy("digest").agg(F.min("number").alias("first"), F.count("*").alias("of"))
-    both = texts.join(several.where("of > 1").drop("of"), "digest")
-    copies = tables.kept("copies", both.where("number != first").select("number", "first"))
+    first = F.min("number").over(Window.partitionBy("digest")).alias("first")
+    copies = tables.kept("copies", texts.select("number", first).where("number != first"))
     counts = {"documents": count, "left_out": rows_read - found, "repeated": found - count}
-    return Documents(usable, copies, whole, {**counts, "without_words": without_words})
+    counts["without_words"] = without_words
+    return Documents(usable, sketches.select("row", "text"), copies, whole, counts, size or 0)
 
 
 def _check_columns(
@@ -153,25 +173,32 @@ def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:
             for line, row in enumerate(rows_of(batch), 1)
         ]
         found = read_chunk(reading, "id", Chunk(partial(list, records)))
-        yield from sketched_records(found, reading.keep)
+        yield from sketched_records(found, reading)
 
 
 def sketched_records(
-    found: ReadChunk, keep: KeepRule, file: int | None = None, first: bytes = b""
+    found: ReadChunk, reading: Reading, file: int | None = None, first: bytes = b""
 ) -> Batches:
-    """Yield records as `SKETCHED`. file: their number. first: begins the keys of the keep rule."""
+    """Yield records as `SKETCHED`. file: their number. first: begins the sort keys."""
     part, lines = found.part, found.lines[found.lines > 0]
     assert part.texts is not None
+    texts, bands = [*part.texts], [*part.values]
+    if (sketch := reading.sketch) is not None and sketch.varies:
+        values = sketched(texts, reading.compared.scheme).values[sketch.name]
+        tokens = sketch.token_values(values)
+        hashes = tokens.hashes.astype(reading.dtype)
+        bands = [hashes[start:end] for start, end in pairwise(tokens.offsets)]
     keys = [*part.keys.encoded()] or [ABSENT] * lines.size
     ids = part.ids if file is None else Strings.of(f"{file}:{line}" for line in lines.tolist())
     columns = {
-        "key": [first + key for key in sort_keys(keep, ids, keys)],
+        "key": [first + key for key in sort_keys(reading.keep, ids, keys)],
         "keyed": [key != ABSENT for key in keys],
         "id": [*ids],
-        "text": [*part.texts],
+        "text": texts,
         "digest": written_digests([row.tobytes() for row in part.digests]),
         "filled": part.filled,
-        "bands": [row.tobytes() for row in part.values],
+        "bands": [row.tobytes() for row in bands],
+        "bytes": part.texts.counts,
         "words": part.words,
         "file": [file] * lines.size,
         "line": lines,

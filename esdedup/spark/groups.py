@@ -92,15 +92,16 @@ def members_of(
     else:
         edges, placed, report = compare(documents, reading, grouping.limits, tables)
         if grouping.method == "components":
-            roots = _components(edges("all", "true", f"number >= {first}"))
+            found = edges("all", "true", f"number >= {first}")
+            pairs = _components(found).where("number != root").toDF("right", "left")
             # The first one of a chain may be less similar than the threshold.
-            pairs = roots.where("number != root").toDF("right", "left")
+            far = pairs.join(found, ["left", "right"], "left_anti")
+            far = tables.kept("chained", far.withColumn("home", F.lit(None).cast("bigint")))
             buckets = Buckets.of(reading, grouping.limits)
-            joined = verified(pairs, documents.table, buckets, float("-inf"))
-            joined = joined.select(
-                F.col("right").alias("number"), F.col("left").alias("head"), "similarity"
-            )
-            joined = tables.kept("members", joined)
+            far = verified(far, documents, buckets, float("-inf"))
+            joined = pairs.join(found, ["left", "right"]).unionByName(far)
+            joined = joined.withColumnsRenamed({"right": "number", "left": "head"})
+            joined = tables.kept("members", joined.select("number", "head", "similarity"))
         else:
             joined = _led(edges, placed.blocks(first, tables), tables)
     of_first = joined.withColumnRenamed("number", "first")

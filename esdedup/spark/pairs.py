@@ -150,13 +150,14 @@ def compare(
     assert sketch is not None
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
-    buckets, table = Buckets.of(reading, limits), documents.table
-    placed = placed_in(documents.compared(buckets.column), buckets, limits.max_per_bucket, tables)
+    buckets = Buckets.of(reading, limits)
+    placed = placed_in(documents.compared(), buckets, limits.max_per_bucket, tables)
 
     def edges(name: str, *conditions: Any) -> DataFrame:
         pairs = tables.kept(f"candidates-{name}", candidate_pairs(placed, *conditions))
-        pairs = sharing(pairs, table, buckets, least)
-        found = verified(pairs, table, buckets, reading.least(limits))
+        if least > 1:
+            pairs = tables.kept(f"sharing-{name}", sharing(pairs, documents, buckets, least))
+        found = verified(pairs, documents, buckets, reading.least(limits))
         return tables.kept(f"edges-{name}", found)
 
     recall = sketch.recall(unswapped, sketch.tokens, least)
