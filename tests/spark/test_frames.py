@@ -133,7 +133,9 @@ BOILERPLATE = (
 def test_large_buckets_are_paired_in_slices(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "_ROWS_A_SLICE", 300)
+    small = {"_ROWS_A_SLICE": 300, "_SMALL": 20, "_FEW": 0, "_PAIRS_A_PART": 4_000}
+    for name, value in small.items():
+        monkeypatch.setattr(candidates, name, value)
     monkeypatch.setattr(candidates, "_MEETINGS", 1_000)
     monkeypatch.setattr(candidates, "_MEETINGS_A_ROW", 0)
     monkeypatch.setattr(pairs, "_SAMPLED", 4)
