@@ -219,45 +219,60 @@ class CorpusReport:
     contained: dict[str, int] | None = None
 
 
+def sketch_into(
+    folder: WorkFolder,
+    reading: Reading,
+    names: Sequence[str],
+    chunks: Iterable[Chunk],
+    dead_letter: DeadLetter,
+    *,
+    id_field: str | None = None,
+    workers: int = 1,
+    on_read: Callable[[int], None],
+) -> None:
+    """Write the sketches of files into the folder, unless an earlier run has done so.
+
+    names: of the files; `chunks` are theirs. workers: number of processes. on_read: called with the
+    number of records so far.
+    """
+    if folder.state() is not None:
+        return
+    counts = dict.fromkeys(names, 0)
+    with folder.writing("records") as out:
+
+        def on_chunk(read: ReadChunk) -> None:
+            out.write(read.lines.tobytes())
+            for name, number in read.files:
+                counts[name] += number
+            on_read(out.tell() // read.lines.itemsize)
+
+        how: dict[str, Any] = {"id_field": id_field, "workers": workers}
+        read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
+    folder.save_state({"counts": [*counts.values()]})
+
+
 def find_removed(
     folder: WorkFolder,
     reading: Reading,
     grouping: Grouping,
     names: Sequence[str],
     earlier: int,
-    chunks: Iterable[Chunk],
-    dead_letter: DeadLetter,
     *,
     contained: float | None = None,
     mask: bool = False,
-    id_field: str | None = None,
     workers: int = 1,
     max_memory: int | None = None,
-    on_read: Callable[[int], None],
     step: OnStep,
 ) -> tuple[Removed, CorpusReport]:
-    """Read files into the folder and find the duplicates, unless an earlier run has done so.
+    """Find the duplicates among the records of a folder, unless an earlier run has done so.
 
-    names, earlier: as of `Corpus`; `chunks` are those of the files. contained: find the later
-    documents that hold this share of an earlier one. mask: cut what these hold from their texts,
-    and remove only those that have nothing else. workers: number of processes. max_memory: in
-    bytes; the result does not depend on it. on_read: called with the number of records so far.
+    names, earlier: as of `Corpus`. contained: find the later documents that hold this share of an
+    earlier one. mask: cut what these hold from their texts, and remove only those that have nothing
+    else. workers: number of processes. max_memory: in bytes; the result does not depend on it.
     Raises UsageError if the memory is too small for the number of documents.
     """
-    if (state := folder.state()) is None:
-        counts = dict.fromkeys(names, 0)
-        with folder.writing("records") as out:
-
-            def on_chunk(read: ReadChunk) -> None:
-                out.write(read.lines.tobytes())
-                for name, number in read.files:
-                    counts[name] += number
-                on_read(out.tell() // read.lines.itemsize)
-
-            how: dict[str, Any] = {"id_field": id_field, "workers": workers}
-            read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
-        state = folder.save_state({"counts": [*counts.values()]})
-    file = folder.path / "records"
+    state, file = folder.state(), folder.path / "records"
+    assert state is not None
     lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
     corpus = Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
     kind, by_distance = Removed if contained is None else Holding, reading.metric == "hamming"

@@ -396,11 +396,15 @@ class WorkFolder:
         with _loaded(path) as share:
             return [share[name] for name in names]
 
+    def files(self) -> list[Path]:
+        """Return the files of all shares, and of the records."""
+        return [*self.path.glob("share-*"), *self.path.glob("texts-*"), self.path / "records"]
+
     def _share(self, number: int) -> Path:
         return self.path / f"share-{number:04d}.npz"
 
     def _shares(self) -> list[Path]:
-        return sorted(self.path.glob("share-*.npz"))
+        return sorted(self.path.glob("share-*.npz"), key=lambda file: int(file.stem[6:]))
 
     def _texts(self, number: int) -> Path:
         return self.path / f"texts-{number:04d}"

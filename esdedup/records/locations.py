@@ -5,11 +5,12 @@ of its packages, which have exceptions of all kinds, become errors that name the
 """
 
 import io
+import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
@@ -146,6 +147,21 @@ def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[I
             system.put_file(str(whole), beside)
             if beside != place:
                 system.mv(beside, place)
+
+
+def remove(folder: str) -> None:
+    """Remove a folder and all in it. Raises StoreError if it is there and can't be removed."""
+    try:
+        if not is_address(folder):
+            shutil.rmtree(folder)
+            return
+        with _reported(folder, StoreError), suppress(FileNotFoundError):
+            system, place = _system(folder)
+            system.rm(place, recursive=True)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror or error}") from error
 
 
 class _Content(io.RawIOBase):

@@ -157,6 +157,19 @@ def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
     assert not Path("out0.work").exists()
 
 
+def test_tasks_share_their_work_at_an_address(files: list[Path]) -> None:
+    assert run_command("dedup", "s3://bucket/in", "-o", "whole").status == 0
+    command = ["dedup", "s3://bucket/in", "-o", "s3://bucket/out", "--task"]
+    for stage, tasks in (("sketch", (2, 3, 1)), ("group", (1,)), ("write", (3, 1, 2))):
+        for task in tasks:
+            done = run_command(*command, f"{task}/3", "--stage", stage)
+            assert done.status == 0, done.err
+    for file in Path("whole").rglob("*.*"):
+        assert get(f"s3://bucket/out/{file.relative_to('whole')}") == file.read_bytes()
+    kept = fsspec.filesystem("s3").find("bucket/out.work")
+    assert names(kept) == ["done.json", "job.json"]
+
+
 def test_each_command_reads_addresses(
     files: list[Path], running: tuple[Faulty, str], server: Faulty
 ) -> None:

@@ -78,7 +78,7 @@ def by_force(
 TEXT = st.lists(st.sampled_from("abcdefg"), max_size=40).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=16).map(" ".join), max_size=4),
     st.lists(TEXT, max_size=4),

@@ -1,11 +1,12 @@
 """esdedup dedup FILES: write files again without the documents that duplicate others."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from glob import glob
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -18,15 +19,26 @@ from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import write_table
-from esdedup.corpus.corpus import CorpusReport, chunks_of, find_removed, reading_of
+from esdedup.corpus.corpus import (
+    CorpusReport,
+    Removed,
+    chunks_of,
+    find_removed,
+    reading_of,
+    sketch_into,
+)
 from esdedup.corpus.shards import Shards, is_one_file
+from esdedup.corpus.tasks import Stage, Task
 from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
 from esdedup.exceptions import InputError
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.locations import is_address, look_up
+from esdedup.records.locations import is_address, look_up, open_file, written
 from esdedup.records.streams import STDIN, name_of
+
+LISTED = "/_removed.jsonl.zst"
+"""The list of what is removed, in the folder of the output."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,12 @@ class CorpusOptions:
     engine: Literal["local", "spark"] = setting(
         "local", "spark: a cluster does the work.", rare=True
     )
+    task: str | None = setting(
+        None, "Do this task of many that share the work.", metavar="NUMBER/TASKS", rare=True
+    )
+    stage: Stage | None = setting(
+        None, "Do only this stage of --task.", rare=True, show_default="all, waiting for others"
+    )
     dry_run: bool = options.dry_run()
     max_memory: int | None = setting(
         None,
@@ -92,9 +110,15 @@ def dedup_files(
     text_fields = text_field or ["text"]
     how: dict[str, Any] = {n: getattr(of, n) for n in ("format", "encoding", "id_field")}
     shards_of = partial(Shards, arguments, files, out=out, text_fields=text_fields, **how)
-    with dead_letters(of.dead_letter, "dedup") as letters, ExitStack() as opened:
+    if corpus.stage and corpus.task is None:
+        raise UsageError("--stage requires --task")
+    if corpus.task is not None:
+        refused = ["update", "unit", "engine", "dry_run"]
+        options.refuse(refused, "can't be combined with --task")
+    name = "dedup" if corpus.task is None else f"dedup-{corpus.task.partition('/')[0]}"
+    with dead_letters(of.dead_letter, name) as letters, ExitStack() as opened:
         more: dict[str, Any] = {"output": out}
-        report: CorpusReport | UnitReport
+        report: CorpusReport | UnitReport | None
         if corpus.unit is not None:
             refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
             options.refuse(
@@ -132,11 +156,14 @@ def dedup_files(
             if corpus.mask:
                 shards.check_changeable("--mask")
             report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
+    if report is None:
+        return
     if isinstance(report, CorpusReport):
         output.warn_after(report.recall, report.capped, grouping.limits)
     _show(report, out, as_json, more)
     if report.failed:
-        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+        where = letters.path if corpus.task is None else "the dead-letter files of the tasks"
+        message(f"{count(report.failed, 'record')} skipped: see {where}")
         raise Exit(1)
 
 
@@ -148,49 +175,58 @@ def _without_documents(
     grouping: Grouping,
     reading: Reading,
     letters: DeadLetterFile,
-) -> CorpusReport:
-    """Write files again without the documents that duplicate others."""
+) -> CorpusReport | None:
+    """Write files again without the documents that duplicate others; None for one task of many."""
     if corpus.update and len(indices) != 1:
         raise UsageError("--update requires one index in --against")
     files, others, text_fields = shards.files, shards.others, reading.meta.text_fields
-    scheme = reading.meta.scheme.id
+    scheme, listed = reading.meta.scheme.id, corpus.removed
     job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
     job["contained"], job["mask"] = corpus.contained, corpus.mask
-    total = total_bytes(others + files)
-    with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
-        columns = grouping.keep.paths([])
-        from_files = (
-            of.chunks(some, text_fields, progress.advance, columns)
-            for some in filter(None, (others, files))
-        )
+    names = [*(each.store.where for each in indices), *map(name_of, others + files)]
+    earlier, columns = len(names) - len(files), grouping.keep.paths([])
+    if listed is None and (out := shards.out) is not None and out != STDIN:
+        listed = out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
+
+    def sketch_records(folder: WorkFolder, progress: output.Progress, own: slice) -> None:
+        every = others + files
+        some = filter(None, (others[own], every[max(own.start, len(others)) : own.stop]))
+        from_files = (of.chunks(each, text_fields, progress.advance, columns) for each in some)
         from_indices = (chunks_of(each, text_fields[0]) for each in indices)
-        names = [*(each.store.where for each in indices), *map(name_of, others + files)]
-        found, report = find_removed(
-            folder,
-            reading,
-            grouping,
-            names,
-            len(names) - len(files),
-            chain.from_iterable(chain(from_indices, from_files)),
-            letters,
-            contained=corpus.contained,
-            mask=corpus.mask,
-            id_field=of.id_field,
-            workers=of.workers,
-            max_memory=corpus.max_memory,
-            on_read=progress.show,
-            step=progress.step,
-        )
-        if (out := shards.out) is None:
-            return report
-        done, total = 0, int(found.corpus.counts[found.corpus.earlier :].sum())
-        for records in shards.write(found.shares(text_fields[0])):
+        how: dict[str, Any] = {"id_field": of.id_field, "workers": of.workers}
+        chunks = chain.from_iterable(chain(from_indices, from_files))
+        own_names = names if own.stop is None else names[own]
+        sketch_into(folder, reading, own_names, chunks, letters, on_read=progress.show, **how)
+
+    def find(folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
+        how: dict[str, Any] = {"contained": corpus.contained, "mask": corpus.mask}
+        how |= {"workers": of.workers, "max_memory": corpus.max_memory, "step": progress.step}
+        return find_removed(folder, reading, grouping, names, earlier, **how)
+
+    def write(found: Removed, progress: output.Progress, own: slice) -> None:
+        counts = found.corpus.counts[found.corpus.earlier :][own]
+        done, total = 0, int(counts.sum())
+        shares = islice(found.shares(text_fields[0]), own.start, own.stop)
+        for records in shards.write(shares, own.start):
             done += records
             progress.step("Writing", done, total)
+
+    if corpus.task is not None:
+        if indices:
+            raise UsageError("--against: --task compares with files only")
+        assert listed is not None
+        steps = sketch_records, find, write
+        return _one_task(shards, corpus, job, listed, *steps)
+    total = total_bytes(others + files)
+    with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
+        sketch_records(folder, progress, slice(0, None))
+        found, report = find(folder, progress)
+        if shards.out is None:
+            return report
+        write(found, progress, slice(0, None))
         shards.copy_about()
-        listed = ".removed.jsonl.zst" if is_one_file(out) else "/_removed.jsonl.zst"
-        if corpus.removed is not None or out != STDIN:
-            write_table(corpus.removed or out.rstrip("/") + listed, found)
+        if listed is not None:
+            write_table(listed, found)
         if corpus.update:
             index = indices[0]
             written = [each for each in dict.fromkeys(shards.targets) if look_up(each)]
@@ -198,6 +234,66 @@ def _without_documents(
             added = index.ingest(chunks, letters, workers=of.workers, id_field=of.id_field)
             index.store.refresh()
             message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
+    return report
+
+
+def _one_task(
+    shards: Shards,
+    corpus: CorpusOptions,
+    job: dict[str, Any],
+    listed: str,
+    sketch_records: Callable[[WorkFolder, output.Progress, slice], None],
+    find: Callable[[WorkFolder, output.Progress], tuple[Removed, CorpusReport]],
+    write: Callable[[Removed, output.Progress, slice], None],
+) -> CorpusReport | None:
+    """Do one task of many, or one stage of it; the last of all returns the report."""
+    out, stage, every = shards.out, corpus.stage, shards.others + shards.files
+    assert out is not None
+    task = Task.named(corpus.task or "", corpus.work or f"{out.rstrip('/')}.work")
+    if is_one_file(out):
+        raise UsageError("--task requires a folder to write to")
+    if stage == "group" and task.number > 1:
+        raise UsageError("--stage group is for one task, the first one")
+    if not task.is_done() and task.lacks("group"):
+        shards.check_absent()
+    task.claim({**job, **shards.job})
+    if task.is_done():
+        if look_up(out) is None:
+            raise UsageError(f"the run is complete, but {out} is gone: remove {task.place}")
+        task.finish()
+        message("The run is complete already")
+        return None
+    own = task.own(every)
+    table = f"removed{''.join(PurePath(listed).suffixes)}"
+    with output.Progress("Sketching", total_bytes(every[own])) as progress:
+        if stage in (None, "sketch") and task.number in task.lacks("sketch"):
+            with WorkFolder.temporary() as folder:
+                sketch_records(folder, progress, own)
+                task.put("sketch", folder.files(), folder.state())
+        if (stage is None and task.number == 1) or stage == "group":
+            task.wait("sketch", waits=stage is None)
+            if task.lacks("group"):
+                with WorkFolder.temporary() as folder:
+                    task.gather(folder)
+                    found, _ = find(folder, progress)
+                    write_table(str(folder.path / table), found)
+                    files = [folder.path / name for name in ("records", "decisions", table)]
+                    task.put("group", files, folder.state())
+        if stage in ("sketch", "group"):
+            return None
+        task.wait("group", waits=stage is None)
+        with WorkFolder.temporary() as folder:
+            task.fetch(["records", "decisions", table], folder.path)
+            found, report = find(folder, progress)
+            first, end = (max(0, at - len(shards.others)) for at in (own.start, own.stop))
+            write(found, progress, slice(first, end))
+            task.put("write", [], {})
+            if task.lacks("write"):
+                return None
+            shards.copy_about()
+            with open_file(str(folder.path / table)) as rows, written(listed) as to:
+                shutil.copyfileobj(rows, to)
+    task.finish()
     return report
 
 

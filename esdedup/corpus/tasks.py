@@ -1,0 +1,160 @@
+"""Share one run between many processes, over a folder that all of them reach.
+
+Each task reads a range of the files and puts their sketches into the folder; the first one finds
+the duplicates among all; then each task writes its files again. What a task puts into the folder
+counts once its `state.json` is there, so that a task can be killed and repeated.
+"""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.pairing.scan import WorkFolder
+from esdedup.records.locations import (
+    folder_of,
+    is_address,
+    listed,
+    look_up,
+    open_file,
+    remove,
+    written,
+)
+
+Stage = Literal["sketch", "group", "write"]
+_TASK = re.compile(r"(\d{1,6})/(\d{1,6})")
+_STATE, _JOB, _DONE = "state.json", "job.json", "done.json"
+_LONGEST_WAIT = 15.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A share of a run. number: from 1. of: the number of tasks. place: the folder of all tasks."""
+
+    number: int
+    of: int
+    place: str
+
+    @staticmethod
+    def named(text: str, place: str) -> "Task":
+        """Return the task that a text such as "3/1000" names. Raises UsageError."""
+        found = _TASK.fullmatch(text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise UsageError(f"--task {text}: use a number of a task and of all, such as 3/1000")
+        return Task(int(found[1]), int(found[2]), place.rstrip("/"))
+
+    def claim(self, job: Mapping[str, Any]) -> None:
+        """Claim the folder for a run. Raises UsageError if it belongs to one that differs."""
+        job, place = json.loads(json.dumps({**job, "tasks": self.of})), f"{self.place}/{_JOB}"
+        if look_up(place, refresh=True) is None:
+            self._put(_JOB, json.dumps(job).encode())
+        held = json.loads(self._got(_JOB))
+        for name in job:
+            if held.get(name) != job[name]:
+                raise UsageError(
+                    f"{self.place} belongs to a run with another {name} ({held.get(name)}, not"
+                    f" {job[name]}): finish that, remove the folder, or name another one (--work)"
+                )
+
+    def own(self, files: Sequence[str]) -> slice:
+        """Return the range of the files that this task reads: as many bytes as those of others."""
+        found = map(look_up, files)
+        ends = np.cumsum([1 + (each.size or 0 if each else 0) for each in found])
+        bounds = [each * int(ends[-1]) // self.of for each in (self.number - 1, self.number)]
+        first, end = np.searchsorted(ends, bounds, "right").tolist()
+        return slice(first, end)
+
+    def lacks(self, stage: Stage) -> list[int]:
+        """Return the tasks that have not finished a stage."""
+        tasks, found = [1] if stage == "group" else range(1, self.of + 1), self._names()
+        return [each for each in tasks if f"{stage}-{each}/{_STATE}" not in found]
+
+    def wait(self, stage: Stage, waits: bool) -> None:
+        """Wait until all tasks have finished a stage. waits: if False, raise StoreError instead."""
+        pause = 0.1
+        while lacking := self.lacks(stage):
+            if not waits:
+                some = ", ".join(map(str, lacking[:20])) + (" ..." if len(lacking) > 20 else "")
+                raise StoreError(
+                    f"{len(lacking):,} of {self.of:,} tasks have not finished the stage {stage!r}:"
+                    f" run them (again), then this: {some}"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_WAIT)
+
+    def put(self, stage: Stage, files: Iterable[Path], state: Mapping[str, Any] | None) -> None:
+        """Put files into the folder of all tasks, then the state, with which the stage is done."""
+        for file in files:
+            to = self._at(f"{stage}-{self.number}/{file.name}")
+            with file.open("rb") as content, written(to) as out:
+                shutil.copyfileobj(content, out)
+        self._put(f"{stage}-{self.number}/{_STATE}", json.dumps(state).encode())
+
+    def gather(self, folder: WorkFolder) -> None:
+        """Get the sketches of all tasks into one folder, as if one process had made them."""
+        names, shares, counts = self._names(), 0, list[int]()
+        with folder.writing("records") as out:
+            for task in range(1, self.of + 1):
+                read = f"sketch-{task}"
+                counts += json.loads(self._got(f"{read}/{_STATE}"))["counts"]
+                out.write(self._got(f"{read}/records"))
+                before = shares
+                while f"{read}/share-{shares - before + 1:04d}.npz" in names:
+                    shares += 1
+                    for name in ("share-{:04d}.npz", "texts-{:04d}"):
+                        own = f"{read}/{name.format(shares - before)}"
+                        self._get(own, folder.path / name.format(shares))
+        folder.save_state({"counts": counts})
+
+    def fetch(self, names: Iterable[str], folder: Path) -> None:
+        """Get some of what the first task has put, and its state."""
+        for name in (*names, _STATE):
+            self._get(f"group-1/{name}", folder / name)
+
+    def is_done(self) -> bool:
+        """Return whether all tasks have finished all stages."""
+        return look_up(f"{self.place}/{_DONE}", refresh=True) is not None
+
+    def finish(self) -> None:
+        """Mark the run as complete, so that a repeated task knows it, and remove all else."""
+        self._put(_DONE, b"{}")
+        for folder in sorted({name.partition("/")[0] for name in self._names() if "/" in name}):
+            remove(f"{self.place}/{folder}")
+
+    def _names(self) -> set[str]:
+        """Return the files in the folder."""
+        if not is_address(self.place):
+            base = Path(self.place)
+            return {each.relative_to(base).as_posix() for each in base.rglob("*") if each.is_file()}
+        return {each.removeprefix(f"{self.place}/") for each in listed(self.place, True)}
+
+    def _at(self, name: str) -> str:
+        """Return the path of a file, in a folder that is there."""
+        path = f"{self.place}/{name}"
+        if not is_address(path):
+            Path(folder_of(path)).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def _put(self, name: str, content: bytes) -> None:
+        with written(self._at(name)) as out:
+            out.write(content)
+
+    def _got(self, name: str) -> bytes:
+        with open_file(f"{self.place}/{name}") as file:
+            return file.read()
+
+    def _get(self, name: str, to: Path) -> None:
+        """Copy a file; one on this machine is linked."""
+        path = f"{self.place}/{name}"
+        if not is_address(path):
+            to.symlink_to(Path(path).absolute())
+            return
+        with open_file(path) as file, to.open("wb") as out:
+            shutil.copyfileobj(file, out)

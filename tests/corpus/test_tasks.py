@@ -1,0 +1,133 @@
+"""`dedup FILES --task`: many processes share one run, and write what one process writes."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_dedup_files import contents
+from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.processes import await_true, start_command
+
+TASKS = 8
+
+
+@pytest.fixture
+def whole() -> dict[str, bytes]:
+    """Write files of different sizes, and return what one process makes of them."""
+    Path("in").mkdir()
+    for shard in range(11):
+        first, size = shard * 300, 20 * shard
+        numbers = [n - n % 97 if n % 3 == 0 else n for n in range(first, first + size)]
+        lines = [{"n": n, "text": words(n, 40) + f" {n % 5}"} for n in numbers]
+        write_lines(Path(f"in/{shard:02}.jsonl"), lines)
+    with Path("in/03.jsonl").open("a") as file:
+        file.write("no record\n")
+    write_lines(Path("items.jsonl"), [{"text": words(n, 40)} for n in (97, 310, 311)])
+    ran = run_command("dedup", "in", "-o", "whole", "--against", "items.jsonl")
+    assert ran.status == 1
+    assert "1 record skipped" in ran.err
+    return contents(Path("whole"))
+
+
+def command(task: int, *options: str, out: str = "out") -> list[str]:
+    number = ["--task", f"{task}/{TASKS}"]
+    return ["dedup", "in", "-o", out, "--against", "items.jsonl", *number, *options]
+
+
+def test_tasks_that_are_killed_and_repeated_write_what_one_process_writes(
+    whole: dict[str, bytes], request: pytest.FixtureRequest
+) -> None:
+    draw = random.Random(5)
+    running = {task: start_command(*command(task)) for task in range(1, TASKS + 1)}
+    killed, statuses = 0, dict[int, int]()
+    kills = 30 if request.config.getoption("--all") else 6
+    while running:
+        if killed < kills:
+            # At any moment of its work.
+            sizes = draw.randrange(2_000, 150_000)
+            victim = draw.choice([*running])
+            await_true(
+                "a task has worked",
+                lambda: running[victim].poll() is not None or _written() > sizes,  # noqa: B023
+                every=0.001,
+            )
+            running[victim].kill()
+            killed += running[victim].wait() != 0
+            running[victim] = start_command(*command(victim))
+            continue
+        for task, process in [*running.items()]:
+            if process.poll() is not None:
+                statuses[task] = running.pop(task).returncode
+    # The last one reports the record that was skipped.
+    assert sorted(statuses.values()) in ([0] * TASKS, [0] * (TASKS - 1) + [1])
+    assert contents(Path("out")) == whole
+    assert sorted(file.name for file in Path("out.work").iterdir()) == ["done.json", "job.json"]
+    again = run_command(*command(3))
+    assert (again.status, "complete already" in again.err) == (0, True)
+    shutil.rmtree("out")
+    again = run_command(*command(3))
+    assert (again.status, "remove out.work" in again.err) == (2, True)
+
+
+def _written() -> int:
+    """Return the bytes in the work folder and the output."""
+    total = 0
+    for folder in ("out.work", "out"):
+        for file in Path(folder).rglob("*"):
+            try:
+                total += file.stat().st_size
+            except FileNotFoundError:
+                continue  # It was renamed meanwhile.
+    return total
+
+
+def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None:
+    for task in (1, 2, 4, 5, 6, 8):
+        assert run_command(*command(task, "--stage", "sketch")).status == 0
+    early = run_command(*command(1, "--stage", "group"))
+    assert (early.status, "then this: 3, 7" in early.err) == (1, True)
+    early = run_command(*command(1, "--stage", "write"))
+    assert (early.status, "1 of 8 tasks" in early.err) == (1, True)
+    assert not Path("out").exists()
+    other = run_command(*command(3, "-t", "0.5"))
+    assert (other.status, "a run with another threshold" in other.err) == (2, True)
+    for task in (3, 7):
+        assert run_command(*command(task, "--stage", "sketch")).status == 0
+    assert run_command(*command(1, "--stage", "group")).status == 0
+    # Order does not matter, and a stage that is repeated changes nothing.
+    for task in (5, 5, 1, 2, 3, 8, 7, 6):
+        assert run_command(*command(task, "--stage", "write")).status == 0
+    assert run_command(*command(2, "--stage", "sketch")).status == 0
+    last = run_command(*command(4, "--stage", "write", "--json"))
+    assert (last.status, last.json[0]["failed"]) == (1, 1)
+    assert "dead-letter files of the tasks" in last.err
+    assert len([*Path().glob("dedup-?.dead-letter.jsonl")]) == 1
+    assert contents(Path("out")) == whole
+
+
+def test_what_does_not_fit_is_refused(whole: dict[str, bytes]) -> None:
+    for options, said in (
+        (["--task", "9/8"], "such as 3/1000"),
+        (["--task", "1"], "such as 3/1000"),
+        (["--stage", "sketch"], "--stage requires --task"),
+        (["--task", "2/8", "--stage", "group"], "the first one"),
+        (["--task", "2/8", "--unit", "line"], "--unit can't be combined with --task"),
+        (["--task", "2/8", "--dry-run"], "--dry-run can't be combined with --task"),
+        (["--task", "2/8", "-o", "out.jsonl"], "a folder to write to"),
+        (["--task", "2/8", "-o", "whole"], "whole exists"),
+    ):
+        refused = run_command("dedup", "in", "-o", "out", *options)
+        assert (refused.status, said in refused.err) == (2, True), refused.err
+    assert run_command("index", "items.jsonl", "--db", "a.db").status == 0
+    refused = run_command("dedup", "in", "-o", "out", "--task", "2/8", "--against", "a.db")
+    assert (refused.status, "--against" in refused.err) == (2, True)
+    assert not Path("out.work").exists()
+
+
+def test_a_change_of_the_files_is_refused(whole: dict[str, bytes]) -> None:
+    assert run_command(*command(1, "--stage", "sketch")).status == 0
+    write_lines(Path("in/05.jsonl"), [{"text": "another"}])
+    changed = run_command(*command(2, "--stage", "sketch"))
+    assert (changed.status, "another state of in/05.jsonl" in changed.err) == (2, True)
