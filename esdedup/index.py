@@ -494,11 +494,7 @@ class Index:
         return self.store.statistics(self.meta)
 
     def hot_buckets(
-        self,
-        count: int | None = 10,
-        *,
-        over: int = 1,
-        sketches: Sequence[str] = (),
+        self, count: int | None = 10, *, over: int = 1, sketches: Sequence[str] = ()
     ) -> HotBuckets:
         """Return the tokens that most documents hold.
 

@@ -82,11 +82,7 @@ class BackfillPlan:
 
 
 def plan_backfill(
-    target: Target,
-    name: str,
-    *,
-    stale: bool = False,
-    following: bool = False,
+    target: Target, name: str, *, stale: bool = False, following: bool = False
 ) -> BackfillPlan:
     """Return the documents to fill, without changing anything.
 

@@ -99,11 +99,7 @@ class Check:
 
 
 def check(
-    target: Target,
-    name: str,
-    *,
-    stale: bool = True,
-    on_scan: OnScan = lambda _: None,
+    target: Target, name: str, *, stale: bool = True, on_scan: OnScan = lambda _: None
 ) -> Check:
     """Check all indices behind a name, without changing anything.
 

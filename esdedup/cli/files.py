@@ -11,14 +11,7 @@ from esdedup.cli import options
 from esdedup.cli.output import count, message
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.documents import RepeatedIds
-from esdedup.records.files import (
-    BadRecord,
-    Chunk,
-    Format,
-    Record,
-    check_file,
-    chunks_of,
-)
+from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_of
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding

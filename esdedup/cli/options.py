@@ -136,9 +136,7 @@ class SchemeOptions:
         None, "Field of the text; may be repeated.", show_default="the index's, or text"
     )
     scheme: Path | None = setting(
-        None,
-        "Scheme file, of esdedup scheme.",
-        show_default="the index's, or the default one",
+        None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
     )
     bits: str | None = bits()
     passages: bool = passages()

@@ -210,9 +210,7 @@ def in_order(
 
 
 def in_pieces(
-    submit: Submit[Item, tuple[Done, Item | None]],
-    items: Iterable[Item],
-    ahead: Callable[[], int],
+    submit: Submit[Item, tuple[Done, Item | None]], items: Iterable[Item], ahead: Callable[[], int]
 ) -> Generator[Done]:
     """Yield the results of all pieces of the items, in any order.
 

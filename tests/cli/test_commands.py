@@ -17,11 +17,7 @@ import typer
 from esdedup.admin.backfill import backfill
 from esdedup.cli.app import COMMANDS, app
 from tests.helpers.commands import Ran, call, fill, run_command, write_lines
-from tests.helpers.processes import (
-    await_documents,
-    input_without_end,
-    start_command,
-)
+from tests.helpers.processes import await_documents, input_without_end, start_command
 from tests.servers.proxy import Proxy, credentials
 
 ESDEDUP = str(Path(sys.executable).parent / "esdedup")

@@ -43,10 +43,7 @@ LOCAL = {
     "report": [["report"]],
     "scheme --sample": [["scheme", "--sample", "20"]],
 }
-CLUSTER = {
-    "backfill": [["backfill"]],
-    "check": [["check"]],
-}
+CLUSTER = {"backfill": [["backfill"]], "check": [["check"]]}
 
 
 def documented(section: str, page: str = PAGE) -> set[str]:

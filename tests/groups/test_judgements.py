@@ -232,10 +232,7 @@ def test_dedup_refuses_groups_that_judgements_do_not_form_any_more(
     local.add([*({"id": f"d{n}", "text": varied(1, n)} for n in range(4)), unlike])
     local.judge("d0", "u", "duplicate")
     joined = local.groups()
-    for change in (
-        lambda: local.unjudge("d0", "u"),
-        lambda: local.judge("d0", "u", "unsure"),
-    ):
+    for change in (lambda: local.unjudge("d0", "u"), lambda: local.judge("d0", "u", "unsure")):
         change()
         with pytest.raises(esdedup.StoreError, match="judgements changed since"):
             local.dedup("delete", groups=joined, log=tmp_path / "log.zst", apply=True)

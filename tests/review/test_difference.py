@@ -72,10 +72,7 @@ def test_excerpts_keep_the_differences() -> None:
         ("", 0, 4_760),
         ("", 120, 0),
     ]
-    assert pieces(text, [], 1_500) == (
-        (text[:1_500], "", 0),
-        ("", "", len(text) - 1_500),
-    )
+    assert pieces(text, [], 1_500) == ((text[:1_500], "", 0), ("", "", len(text) - 1_500))
 
 
 def test_long_texts_are_not_aligned() -> None:

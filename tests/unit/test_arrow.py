@@ -23,11 +23,7 @@ TEXTS = [
     "one",
     "انعقد المجلس يوم الاثنين لمناقشة الميزانية",
 ]
-SCHEMES = [
-    Scheme(),
-    Scheme([MinHash(), Signature(8)]),
-    Scheme([SimHash(128, 8)]),
-]
+SCHEMES = [Scheme(), Scheme([MinHash(), Signature(8)]), Scheme([SimHash(128, 8)])]
 
 
 def expected(texts: list[str | None], scheme: Scheme) -> list[dict[str, Any]]:
@@ -95,9 +91,7 @@ def test_columns_of_the_input_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
-    ids=str,
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str
 )
 def test_any_column_of_strings_is_taken(kind: pa.DataType) -> None:
     column = pa.array(["a b c", None, "a b c"])

@@ -75,10 +75,7 @@ def pairs_command(
 
 
 def _in_files(
-    files: list[str],
-    of: FileOptions,
-    limits: Limits,
-    show: Callable[[SimilarPairs, TextsOf], None],
+    files: list[str], of: FileOptions, limits: Limits, show: Callable[[SimilarPairs, TextsOf], None]
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of.wanted(limits.distance)

@@ -58,10 +58,7 @@ def scheme_command(
         None, "word:N, char:N or jieba:N (Chinese words).", show_default="word:3"
     ),
     signature: int | None = setting(
-        None,
-        "Single values as tokens, for similar --nearest: 128.",
-        show_default="none",
-        rare=True,
+        None, "Single values as tokens, for similar --nearest: 128.", show_default="none", rare=True
     ),
     bits: str | None = options.bits(),
     distance: int | None = options.distance(),

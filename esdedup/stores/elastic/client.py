@@ -146,11 +146,7 @@ class Cluster:
         return int(answer["hits"]["total"]["value"])
 
     def searches(
-        self,
-        path: str,
-        bodies: Iterable[Mapping[str, Any]],
-        where: str,
-        unread: Sequence[str] = (),
+        self, path: str, bodies: Iterable[Mapping[str, Any]], where: str, unread: Sequence[str] = ()
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the answers to searches, in order.
 

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.analysis.judging import (
-    NEAR,
-    Interval,
-    Pool,
-    changing,
-    counted,
-    estimates,
-    more_wanted,
-)
+from esdedup.analysis.judging import NEAR, Interval, Pool, changing, counted, estimates, more_wanted
 from esdedup.analysis.sampling import Sample, SampledPair, meeting
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict

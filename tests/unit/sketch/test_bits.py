@@ -96,12 +96,7 @@ def test_leading_zeros_and_sizes_that_are_not_of_whole_bytes() -> None:
         Bits(42, 4, "bytes")
 
 
-@given(
-    st.integers(32, 1024),
-    st.integers(1, 40),
-    st.integers(0, 8),
-    st.integers(0, 2**32),
-)
+@given(st.integers(32, 1024), st.integers(1, 40), st.integers(0, 8), st.integers(0, 2**32))
 def test_every_pair_within_the_distance_meets(
     size: int, distance: int, radius: int, seed: int
 ) -> None:

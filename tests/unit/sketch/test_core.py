@@ -14,11 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.exceptions import UsageError
-from esdedup.sketch.banding import (
-    choose_banding,
-    expected_recall,
-    least_bands,
-)
+from esdedup.sketch.banding import choose_banding, expected_recall, least_bands
 from esdedup.sketch.kinds.bands import signatures
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.passages import Passages
