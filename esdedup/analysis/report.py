@@ -20,7 +20,7 @@ from esdedup.analysis.distribution import (
 )
 from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
-from esdedup.analysis.templates import Template, in_group, largest, warning_of
+from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
 from esdedup.analysis.to_json import object_of
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
@@ -192,7 +192,7 @@ def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
     heads = groups.representative[rows]
     same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
     bins = _bins(meta, groups, rows[~same])
-    large = [row for row, _ in largest(groups)]
+    large = groups.heads[:LARGEST].tolist()
     # Examples are from all over the range, the most similar first.
     differing = rows[~same][np.argsort(groups.value[rows[~same]], kind="stable")]
     differing = differing if groups.grouping.by_distance else differing[::-1]

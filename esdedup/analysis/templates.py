@@ -18,7 +18,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 
-_LARGEST = 10
+LARGEST = 10
 """Number of groups to look at, the largest first."""
 _SAMPLED = 20
 """Number of texts of a group to read."""
@@ -66,18 +66,11 @@ def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Te
     return looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme)
 
 
-def largest(groups: Groups) -> list[tuple[int, int]]:
-    """Return the largest groups: (row of the representative, number of documents)."""
-    counts = np.bincount(groups.representative, minlength=len(groups.ids))
-    rows = np.argsort(-counts, kind="stable")[:_LARGEST].tolist()
-    return [(row, int(counts[row])) for row in rows if counts[row] > 1]
-
-
 def template_warnings(store: Store, meta: IndexMeta, groups: Groups) -> Iterator[str]:
     """Yield a warning for each large group that looks like a template."""
-    for row, documents in largest(groups):
-        if template := in_group(store, meta, groups, row):
-            yield warning_of(groups.ids[row], documents, template)
+    for head, size in zip(groups.heads[:LARGEST].tolist(), groups.sizes.tolist(), strict=False):
+        if template := in_group(store, meta, groups, head):
+            yield warning_of(groups.ids[head], size, template)
 
 
 def warning_of(representative: str, documents: int, template: Template) -> str:

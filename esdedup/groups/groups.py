@@ -9,6 +9,7 @@ Equal texts are one row from the start. Memory grows with the documents, not wit
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -159,7 +160,7 @@ class Groups(Tabular):
     }  # fmt: skip
 
     def __len__(self) -> int:
-        return self.sizes.size
+        return self.heads.size
 
     def __repr__(self) -> str:
         return f"<Groups: {len(self)} of {len(self.ids)} documents, {self.duplicates} duplicates>"
@@ -170,11 +171,17 @@ class Groups(Tabular):
             for each in group.members:
                 yield group.representative, each.id, each.similarity, each.distance
 
+    @cached_property
+    def heads(self) -> I64:
+        """The rows of the representatives of groups of two or more, the largest group first."""
+        counts = np.bincount(self.representative)
+        heads = np.flatnonzero(counts > 1)
+        return heads[np.argsort(-counts[heads], kind="stable")]
+
     @property
     def sizes(self) -> I64:
-        """The number of documents of each group of two or more, the largest first."""
-        counts = np.bincount(self.representative, minlength=len(self.ids))
-        return -np.sort(-counts[counts > 1])
+        """The number of documents of each group, in the order of `heads`."""
+        return np.bincount(self.representative)[self.heads]
 
     @property
     def duplicate_rows(self) -> I64:
@@ -197,12 +204,11 @@ class Groups(Tabular):
     def __iter__(self) -> Iterator[Group]:
         rows = self.duplicate_rows
         rows = rows[np.argsort(self.representative[rows], kind="stable")]
-        heads, starts, counts = np.unique(
-            self.representative[rows], return_index=True, return_counts=True
-        )
-        for at in np.argsort(-counts, kind="stable").tolist():
-            followers = rows[starts[at] : starts[at] + counts[at]].tolist()
-            yield Group(self.ids[heads[at]], [self.member(row) for row in followers])
+        starts = np.searchsorted(self.representative[rows], self.heads).tolist()
+        columns = self.heads.tolist(), self.sizes.tolist(), starts
+        for head, size, start in zip(*columns, strict=True):
+            followers = rows[start : start + size - 1].tolist()
+            yield Group(self.ids[head], [self.member(row) for row in followers])
 
     def member(self, row: int) -> Member:
         """Return the duplicate of a row."""

@@ -11,13 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing
 from esdedup.index import Index
 from esdedup.models import MARKS
 from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
-from esdedup.review.found import Listed
+from esdedup.review.found import by_likeness
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
@@ -77,17 +78,17 @@ class Decide:
     def show(self, given: Given) -> Response:
         """Show the plan, the last run of this session, and all runs whose logs are here."""
         review, found = self.review, self.review.found
-        listed, error, plan = found.listed(), None, {}
-        if listed is not None:
-            plan = self._plan(listed)
-            plan["largest"] = described(review, listed, range(len(listed))[:_EXAMPLES])
-            plan["farthest"] = described(review, listed, listed.by_likeness[:_EXAMPLES].tolist())
+        groups, error, plan = found.groups(), None, {}
+        if groups is not None:
+            plan = self._plan(groups)
+            plan["largest"] = described(review, groups, groups.heads[:_EXAMPLES])
+            plan["farthest"] = described(review, groups, by_likeness(groups)[:_EXAMPLES])
         elif not self.runs:
             error = found.ready()
         logs, ends = [*logs_of(review)], time.monotonic() + _SECONDS
         return review.page(
             "decide.html",
-            listed=listed,
+            groups=groups,
             error=error,
             run=self.runs[-1] if self.runs else None,
             most=_MOST,
@@ -100,16 +101,16 @@ class Decide:
     def confirm(self, given: Given) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        action, listed = _wanted(given), self._listed()
-        if not len(listed):
+        action, groups = _wanted(given), self._groups()
+        if not len(groups):
             raise UsageError("there are no duplicates to remove")
-        done, plan = IN_THE_PAST[action], self._plan(listed)
-        return self.review.page("confirm.html", listed=listed, action=action, done=done, **plan)
+        done, plan = IN_THE_PAST[action], self._plan(groups)
+        return self.review.page("confirm.html", groups=groups, action=action, done=done, **plan)
 
     def run(self, given: Given) -> Response:
         """Start the run that was confirmed."""
         action, state = _wanted(given), given.get("state", "")
-        groups = self._listed(state).groups
+        groups = self._groups(state)
         if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
@@ -118,7 +119,7 @@ class Decide:
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
-            plan = index.dedup(action, groups=self._listed(state).groups)
+            plan = index.dedup(action, groups=self._groups(state))
             run.log = None if plan.log is None else plan.log.resolve()
             plan.apply(on_report)
 
@@ -160,25 +161,25 @@ class Decide:
         self.runs.append(run)
         return self.review.redirect("/decide")
 
-    def _listed(self, state: str | None = None) -> Listed:
+    def _groups(self, state: str | None = None) -> Groups:
         """Return the groups, if they show all decisions, and are still those of a state."""
         found = self.review.found
-        if (listed := found.listed()) is None:
+        if (groups := found.groups()) is None:
             raise UsageError("there are no groups, or documents have changed since: find them")
         if found.outdated is not None:
             raise UsageError("decisions were made that these groups do not show: find groups again")
         if state not in (None, str(found.state)):
             raise UsageError("groups have changed since you saw the numbers: look at them again")
-        return listed
+        return groups
 
-    def _plan(self, listed: Listed) -> dict[str, Any]:
+    def _plan(self, groups: Groups) -> dict[str, Any]:
         """Return what to read before a run. size: about the bytes that go, and all of them."""
-        groups, found = listed.groups, self.review.found
+        found = self.review.found
         bytes = 0 if found.statistics is None else found.statistics.bytes
         return {
             "size": (bytes * groups.duplicates // max(1, len(groups.ids)), bytes),
             "rules": rules_of(groups.grouping),
-            "warnings": [*warnings_of(self.review, listed), *found.templates],
+            "warnings": [*warnings_of(self.review, groups), *found.templates],
         }
 
 

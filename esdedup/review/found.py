@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,54 +20,30 @@ from esdedup.text.arrays import F64, I64
 FINDING = "Finding groups"
 
 
-@dataclass(frozen=True, eq=False)
-class Listed:
-    """Groups of two documents or more, the largest first.
+def members_of(groups: Groups, head: int) -> list[int]:
+    """Return the rows of the duplicates of a representative, the least similar first."""
+    rows = groups.duplicate_rows
+    rows = rows[groups.representative[rows] == head]
+    found: list[int] = rows[np.argsort(_likeness(groups)[rows], kind="stable")].tolist()
+    return found
 
-    heads: row of each representative, shape (g,). sizes: documents of each group, shape (g,).
-    likeness: of each document to its representative, greater if more similar, shape (n,).
-    """
 
-    groups: Groups
-    heads: I64
-    sizes: I64
-    likeness: F64
+def head_of(groups: Groups, id: str) -> int | None:
+    """Return the row of the representative of a document's group; None if it is in none."""
+    rows = rows_of(groups.ids, [id])
+    heads = groups.heads[np.isin(groups.heads, groups.representative[rows])]
+    return int(heads[0]) if heads.size else None
 
-    @staticmethod
-    def of(groups: Groups) -> Listed:
-        """Return the groups, listed."""
-        counts = np.bincount(groups.representative, minlength=len(groups.ids))
-        heads = np.flatnonzero(counts > 1)
-        heads = heads[np.argsort(-counts[heads], kind="stable")]
-        likeness = -groups.value if groups.grouping.by_distance else groups.value
-        return Listed(groups, heads, counts[heads], likeness)
 
-    def __len__(self) -> int:
-        return self.heads.size
+def by_likeness(groups: Groups) -> I64:
+    """Return `groups.heads`, those with the least similar duplicate first."""
+    least, rows = np.full(len(groups.ids), np.inf), groups.duplicate_rows
+    np.minimum.at(least, groups.representative[rows], _likeness(groups)[rows])
+    return groups.heads[np.argsort(least[groups.heads], kind="stable")]
 
-    def head(self, at: int) -> str:
-        """Return the id of a group's representative."""
-        return self.groups.ids[int(self.heads[at])]
 
-    def members(self, at: int) -> list[int]:
-        """Return the rows of the duplicates of a group, the least similar first."""
-        rows = np.flatnonzero(self.groups.representative == self.heads[at])
-        rows = rows[rows != self.heads[at]]
-        found: list[int] = rows[np.argsort(self.likeness[rows], kind="stable")].tolist()
-        return found
-
-    def group_of(self, id: str) -> int | None:
-        """Return the position of the group that holds a document; None if it is in none."""
-        rows = rows_of(self.groups.ids, [id])
-        at = np.flatnonzero(np.isin(self.heads, self.groups.representative[rows]))
-        return int(at[0]) if at.size else None
-
-    @functools.cached_property
-    def by_likeness(self) -> I64:
-        """Positions of the groups, those with the least similar duplicate first."""
-        least, rows = np.full(len(self.groups.ids), np.inf), self.groups.duplicate_rows
-        np.minimum.at(least, self.groups.representative[rows], self.likeness[rows])
-        return np.argsort(least[self.heads], kind="stable")
+def _likeness(groups: Groups) -> F64:
+    return -groups.value if groups.grouping.by_distance else groups.value
 
 
 @dataclass(eq=False)
@@ -89,7 +64,7 @@ class FoundGroups:
     templates: list[str] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _found: Groups | None = None
-    _listed: Listed | None = None
+    _formed: Groups | None = None
     _since: list[Sequence[str]] = field(default_factory=list)
     _applied: int = 0
     _reasons: list[str] = field(default_factory=list)
@@ -129,17 +104,17 @@ class FoundGroups:
         self.find()
         return None
 
-    def listed(self) -> Listed | None:
+    def groups(self) -> Groups | None:
         """Return the groups by the decisions so far; None if they were not found yet."""
         with self._turn:
-            while self._listed is not None and self._applied < len(self._since):
-                area = self._area(self._listed.groups, self._since[self._applied])
+            while self._formed is not None and self._applied < len(self._since):
+                area = self._area(self._formed, self._since[self._applied])
                 try:
-                    self._listed = Listed.of(self.index.regroup(self._listed.groups, area))
+                    self._formed = self.index.regroup(self._formed, area)
                 except UsageError as error:
                     self._reasons.append(str(error))
                 self._applied += 1
-            return self._listed
+            return self._formed
 
     def _area(self, groups: Groups, ids: Sequence[str]) -> list[str]:
         """Return the documents of all groups, now or as found, that share some with these."""
@@ -172,7 +147,7 @@ class FoundGroups:
     def forget(self) -> None:
         """Drop the groups, because the documents have changed."""
         with self._turn:
-            self._found, self._listed, self.statistics = None, None, None
+            self._found, self._formed, self.statistics = None, None, None
             self._since, self._applied, self._reasons = [], 0, []
             self.state += 1
 
@@ -184,7 +159,7 @@ class FoundGroups:
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
         with self._turn:
-            self._found, self._listed = groups, Listed.of(groups)
+            self._found = self._formed = groups
             self.statistics, self.templates = statistics, templates
             # Decisions since it began may have come too late for it.
             del self._since[:began], self._reasons[:reasons]

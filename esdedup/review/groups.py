@@ -1,6 +1,5 @@
 """The pages of groups: all of them, and one with its members beside the representative."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +9,14 @@ from starlette.responses import Response
 from esdedup.analysis.report import in_words, summaries
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping
+from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
 from esdedup.pairing.scan import texts_in
-from esdedup.review.found import Listed
+from esdedup.review.found import head_of, members_of
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, pair_of
 from esdedup.search.warnings import missing_pairs, not_compared
+from esdedup.text.arrays import I64
 
 _GROUPS = 20
 """Groups on a page."""
@@ -40,17 +40,17 @@ class GroupPages:
     def browse(self, given: Given) -> Response:
         """Show a page of the list of groups, the largest first."""
         review = self.review
-        listed = review.found.listed()
-        if listed is None or review.found.finding:
+        groups = review.found.groups()
+        if groups is None or review.found.finding:
             return self._waiting()
-        pages = max(1, -(-len(listed) // _GROUPS))
+        pages = max(1, -(-len(groups) // _GROUPS))
         page = given.whole("page", 1, pages)
-        some = range(len(listed))[(page - 1) * _GROUPS : page * _GROUPS]
+        some = groups.heads[(page - 1) * _GROUPS : page * _GROUPS]
         return review.page(
             "groups.html",
-            listed=listed,
-            rows=described(review, listed, some),
-            warnings=warnings_of(review, listed),
+            groups=groups,
+            rows=described(review, groups, some),
+            warnings=warnings_of(review, groups),
             number=page,
             pages=pages,
         )
@@ -58,20 +58,19 @@ class GroupPages:
     def one(self, given: Given) -> Response:
         """Show a page of one group, with members beside the representative."""
         review, id = self.review, given.id()
-        listed = review.found.listed()
-        if listed is None:
+        groups = review.found.groups()
+        if groups is None:
             return self._waiting()
         made, back = review.decisions.of(given.get("made")), {"from": "group", "left": id}
-        at = listed.group_of(id)
-        if at is None:
+        if (head_row := head_of(groups, id)) is None:
             shown = alone(review.document(id), review.index.meta, review.show)
             return review.page("document.html", shown=shown, made=made, back=back)
-        index, groups = review.index, listed.groups
-        judgements, rows, head = index.judgements(), listed.members(at), listed.head(at)
+        index, rows, head = review.index, members_of(groups, head_row), groups.ids[head_row]
+        judgements = index.judgements()
         pages = -(-len(rows) // _MEMBERS)
         page = min(given.whole("page", 1, 1 << 30), pages)
         some = rows[(page - 1) * _MEMBERS : page * _MEMBERS]
-        found = in_group(index.store, index.meta, groups, int(listed.heads[at]))
+        found = in_group(index.store, index.meta, groups, head_row)
         template = [warning_of(head, len(rows) + 1, found)] if found else []
         ids = [head, *(groups.ids[row] for row in some)]
         documents = {each.id: each for each in index.store.get(ids)}
@@ -95,7 +94,7 @@ class GroupPages:
             focus=focus,
             number=page,
             pages=pages,
-            warnings=[*template, *warnings_of(review, listed)],
+            warnings=[*template, *warnings_of(review, groups)],
             chosen=head in judgements.representatives,
             made=made,
             back=back | {"page": page, "at": focus or None},
@@ -104,11 +103,10 @@ class GroupPages:
     def split(self, given: Given) -> Response:
         """Judge all pairs of a group different, those of selected rows with others, or of forms."""
         review, index, id, how = self.review, self.review.index, given.id(), given.get("how", "")
-        at, listed = self._group(id)
+        groups, members = self._group(id)
         if str(review.found.state) != given.get("state"):
             raise UsageError("the group has changed since you saw it: look at it again")
-        rows = np.array([int(listed.heads[at]), *listed.members(at)])
-        ids = [listed.groups.ids[row] for row in rows.tolist()]
+        rows, ids = np.array(members), [groups.ids[row] for row in members]
         if how == "all":
             part = np.arange(rows.size)
         elif how == "selected":
@@ -138,32 +136,27 @@ class GroupPages:
         if "rule" in given:
             decisions.unrepresent(id)
         else:
-            at, listed = self._group(id)
-            members = [int(listed.heads[at]), *listed.members(at)]
-            decisions.represent(id, [listed.groups.ids[row] for row in members])
+            groups, members = self._group(id)
+            decisions.represent(id, [groups.ids[row] for row in members])
         return self.review.redirect("/group", id=id)
 
-    def _group(self, id: str) -> tuple[int, Listed]:
-        """Return the position of a document's group, and all groups."""
-        listed = self.review.found.listed()
-        at = None if listed is None else listed.group_of(id)
-        if listed is None or at is None:
+    def _group(self, id: str) -> tuple[Groups, list[int]]:
+        """Return all groups, and the rows of a document's group, the representative's first."""
+        groups = self.review.found.groups()
+        head = None if groups is None else head_of(groups, id)
+        if groups is None or head is None:
             raise HTTPException(404, f"{id!r} is in no group: find groups again")
-        return at, listed
+        return groups, [head, *members_of(groups, head)]
 
     def _waiting(self) -> Response:
         """Show the progress while groups are found, which this starts, or why it failed."""
-        return self.review.page("groups.html", listed=None, error=self.review.found.ready())
+        return self.review.page("groups.html", groups=None, error=self.review.found.ready())
 
 
-def described(
-    review: Review, listed: Listed, positions: Sequence[int]
-) -> list[tuple[str, int, str, str]]:
+def described(review: Review, groups: Groups, heads: I64) -> list[tuple[str, int, str, str]]:
     """Return the representative, size, greatest difference and beginning of some groups."""
-    index, groups = review.index, listed.groups
-    heads = [int(listed.heads[at]) for at in positions]
-    rows = []
-    for each in summaries(index.store, index.meta, groups, heads):
+    index, rows = review.index, []
+    for each in summaries(index.store, index.meta, groups, heads.tolist()):
         far = in_words(groups.grouping, each.farthest)
         rows.append((each.representative, each.documents, far, each.text or "It no longer exists"))
     return rows
@@ -187,9 +180,9 @@ def rules_of(grouping: Grouping) -> str:
     return f"{found}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
 
-def warnings_of(review: Review, listed: Listed) -> list[str]:
+def warnings_of(review: Review, groups: Groups) -> list[str]:
     """Return the sentences to read before groups are believed."""
-    groups, grouping = listed.groups, listed.groups.grouping
+    grouping = groups.grouping
     found = [*missing_pairs(groups.recall, groups.capped, grouping.limits)]
     if (statistics := review.found.statistics) is not None:
         found += not_compared(statistics, 0 if grouping.exact else len(review.index.meta.stop))

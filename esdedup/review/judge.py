@@ -59,7 +59,7 @@ class Judge:
 
     def _start(self) -> Job:
         self._pool = None
-        if self.of_groups and self.review.found.listed() is None:
+        if self.of_groups and self.review.found.groups() is None:
             # Jobs run in turn: the groups are there when pairs are drawn.
             self.review.found.find()
         return self.review.jobs.start(_DRAWING, self._draw)
@@ -74,8 +74,7 @@ class Judge:
         with self.review.found.open() as index:
             step = functools.partial(job.on_step, "Documents compared")
             sample = draw(index.store, index.meta, on_drawn=step)
-        listed = self.review.found.listed() if self.of_groups else None
-        self._pool = Pool.of(sample, None if listed is None else listed.groups)
+        self._pool = Pool.of(sample, self.review.found.groups() if self.of_groups else None)
 
     def show(self, given: Given) -> Response:
         """Show the next pair."""
@@ -145,7 +144,7 @@ class Judge:
         here = at[round(now, 6)]
         sides = [] if other is None else changing(pool, judgements, now, other)
         low, high = sorted((now, now if other is None else other))
-        listed, note = review.found.listed() if self.of_groups else None, None
+        groups, note = review.found.groups() if self.of_groups else None, None
         if not self.of_groups:
             note = "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
         elif self.threshold < pool.sample.floor:
@@ -163,7 +162,7 @@ class Judge:
             sides=sides,
             between=pool.total(low, high),
             usable=self.of_groups,
-            exact=None if listed is None else listed.groups.duplicates,
+            exact=None if groups is None else groups.duplicates,
             share=in_percent,
             measured=measured,
             most=_MOST_PAIRS,

@@ -218,9 +218,9 @@ def test_a_group_of_thirty_is_split_and_joined_again(
     visitor.settled("/groups")
 
     def groups() -> list[int]:
-        listed = visitor.review.found.listed()
-        assert listed is not None
-        return sorted(listed.sizes.tolist())
+        groups = visitor.review.found.groups()
+        assert groups is not None
+        return sorted(groups.sizes.tolist())
 
     before, others = groups(), [2, 2, 3]
     assert before == [*others, 30]

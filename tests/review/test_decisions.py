@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.review.found import members_of
 from esdedup.review.pages import Review
 from tests.helpers.commands import words
 from tests.review.visitor import visiting
@@ -33,11 +34,11 @@ def opened(tmp_path: Path) -> Open:
 
 def groups(review: Review) -> set[tuple[str, ...]]:
     """The ids of each group, its representative first."""
-    listed = review.found.listed()
-    assert listed is not None
+    found = review.found.groups()
+    assert found is not None
     return {
-        (listed.head(at), *sorted(listed.groups.ids[row] for row in listed.members(at)))
-        for at in range(len(listed))
+        (found.ids[head], *sorted(found.ids[row] for row in members_of(found, head)))
+        for head in found.heads.tolist()
     }
 
 
