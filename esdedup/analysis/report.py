@@ -5,7 +5,7 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 
 import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
+from esdedup.text.characters import count
 from esdedup.text.highlight import Piece, mark_shared
 
 _EXAMPLES = 8
@@ -131,7 +132,7 @@ class Report:
         if str(judged):
             found.append(f"Judged pairs: {judged}")
         if self.chained:
-            chained = _counted(self.chained, "duplicate is", "duplicates are")
+            chained = count(self.chained, "duplicate is", "duplicates are")
             found.append(f"{chained} {joined_though_unlike(grouping, judged)}")
         found += [
             warning_of(group.representative, group.documents, group.template)
@@ -139,7 +140,7 @@ class Report:
             if group.template is not None
         ]
         if self.examples_left_out:
-            examples = _counted(self.examples_left_out, "example is", "examples are")
+            examples = count(self.examples_left_out, "example is", "examples are")
             found.append(
                 f"{examples} left out: a text is gone, has changed since its tokens were computed"
                 " (esdedup check), or is longer than a million characters"
@@ -148,18 +149,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts of examples."""
-        groups = self.groups
-        sizes, numbers = np.unique(groups.sizes, return_counts=True)
-        return object_of(self) | {
-            "scheme_id": self.scheme.id,
-            "groups": len(groups),
-            "sizes": dict(zip(map(str, sizes.tolist()), numbers.tolist(), strict=True)),
-            "capped_buckets": groups.capped.buckets,
-            "capped_largest": groups.capped.largest,
-            "expected_recall": groups.recall,
-            **asdict(groups.basis),
-            "judged": asdict(groups.judged),
-        }
+        return object_of(self) | {"scheme_id": self.scheme.id} | self.groups.to_json()
 
     def html(self, index: str = "the index") -> str:
         """Return a page with the texts of examples, which loads nothing. index: for the title."""
@@ -181,7 +171,7 @@ class Report:
 def in_words(grouping: Grouping, value: float) -> str:
     """Return a similarity, or a distance, as text. Only equal texts are shown as 1."""
     if grouping.by_distance:
-        return f"{value:g} bit{'' if value == 1 else 's'}"
+        return count(int(value), "bit")
     return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
 
 
@@ -255,7 +245,3 @@ def summaries(
         if len(line) > _SNIPPET or len(text) > 2 * _SNIPPET:
             line = f"{line[:_SNIPPET]}…"
         yield LargeGroup(groups.ids[row], line, values.size, float(worst(values)))
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"

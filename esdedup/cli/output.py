@@ -27,6 +27,7 @@ from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.stores.private_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
+from esdedup.text.characters import count as count
 
 Kind = Literal["number", "key", "line", "text"]
 _Report = TypeVar("_Report", bound=Counts)
@@ -40,11 +41,6 @@ SECONDS_A_LINE = 30.0
 """Between lines of progress without a terminal."""
 _SECONDS_IN_PLACE = 0.2
 _CLEAR = "\x1b[2K"
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun, such as "1 duplicate". many: by default, with an s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def json_line(document: dict[str, Any], *, plain: bool = False) -> str:

@@ -165,6 +165,21 @@ class Groups(Tabular):
     def __repr__(self) -> str:
         return f"<Groups: {len(self)} of {len(self.ids)} documents, {self.duplicates} duplicates>"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object of the figures, without the groups."""
+        sizes, numbers = np.unique(self.sizes, return_counts=True)
+        return {
+            "documents": len(self.ids),
+            "groups": len(self),
+            "duplicates": self.duplicates,
+            "sizes": dict(zip(map(str, sizes.tolist()), numbers.tolist(), strict=True)),
+            "capped_buckets": self.capped.buckets,
+            "capped_largest": self.capped.largest,
+            "expected_recall": self.recall,
+            **asdict(self.basis),
+            "judged": asdict(self.judged),
+        }
+
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
         for group in self:
             yield group.representative, group.representative, None, None

@@ -25,6 +25,7 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
 from esdedup.stores.private_files import open_private, sync_folder
 from esdedup.stores.to_json import json_fault, to_json
+from esdedup.text.characters import count
 
 Action = Literal["delete", "mark", "move"]
 IN_THE_PAST: Mapping[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
@@ -246,7 +247,7 @@ class LogReader:
         if not ended and self._fault is None:
             self._fault = "it has no end: the run was killed, or the log is truncated"
         if self._fault is not None:
-            records = f"{read:,} record{'' if read == 1 else 's'}"
+            records = count(read, "record")
             self.damage = f"log file {self.path}: {self._fault}. {records} could be read"
 
     def _damaged(self, read: int, why: object) -> None:

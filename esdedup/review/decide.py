@@ -23,7 +23,7 @@ from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Given, Review
 from esdedup.stores.private_files import file_name
-from esdedup.text.characters import message_of
+from esdedup.text.characters import count, message_of
 
 OnReport = Callable[[Any], None]
 _EXAMPLES = 10
@@ -113,9 +113,9 @@ class Decide:
         groups = self._groups(state)
         if action == "delete" and given.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
-        what = f"{groups.duplicates:,} duplicate{'' if groups.duplicates == 1 else 's'}"
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
-        run = Run(f"{action.capitalize()} {what}", IN_THE_PAST[action], total)
+        what = f"{action.capitalize()} {count(groups.duplicates, 'duplicate')}"
+        run = Run(what, IN_THE_PAST[action], total)
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.

@@ -12,6 +12,7 @@ from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.characters import count
 from esdedup.text.normalise import normalise
 
 _MOST = 200_000
@@ -114,7 +115,7 @@ def measured(
 ) -> str:
     """Return a similarity or a distance as text. equal: so are the normalised texts."""
     if similarity is None:
-        return "" if distance is None else f"{distance} bit{'' if distance == 1 else 's'}"
+        return "" if distance is None else count(distance, "bit")
     return ">0.999" if similarity >= 0.9995 and not equal else f"{similarity:.3f}"
 
 

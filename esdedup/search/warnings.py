@@ -10,6 +10,7 @@ from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
+from esdedup.text.characters import count
 
 GOOD_RECALL = 0.95
 """Least expected recall without a warning."""
@@ -93,8 +94,8 @@ def not_compared(statistics: Statistics, stopped: int) -> Iterator[str]:
         )
     if stopped:
         yield (
-            f"{stopped:,} {'token is' if stopped == 1 else 'tokens are'} in the stop list of the"
-            " index: documents that share only these are not compared, unless their texts are equal"
+            f"{count(stopped, 'token is', 'tokens are')} in the stop list of the index: documents"
+            " that share only these are not compared, unless their texts are equal"
         )
 
 

@@ -89,3 +89,8 @@ def message_of(text: str) -> str:
 def is_unicode(text: str) -> bool:
     """Return whether a text has no half surrogate pairs, which SQLite and JSON reject."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun, such as "1 duplicate". many: by default, with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,7 +1,5 @@
 """esdedup group: write the groups of similar documents into the index."""
 
-from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,27 +56,14 @@ def group_command(
     output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
     if results.output is not None:
         place["output"] = str(results.output.resolve())
-    sizes = sorted(Counter(groups.sizes.tolist()).items())
+    figures = groups.to_json()
     if as_json:
         made = () if marks is None else ("written", "unchanged", "stale", "failed")
-        output.print_json(
-            {
-                "documents": len(groups.ids),
-                "groups": len(groups),
-                "duplicates": groups.duplicates,
-                "sizes": {str(size): number for size, number in sizes},
-                "capped_buckets": groups.capped.buckets,
-                "expected_recall": groups.recall,
-                **asdict(groups.basis),
-                "judged": asdict(groups.judged),
-                **{name: getattr(marks, name) for name in made},
-                **place,
-            }
-        )
+        output.print_json({**figures, **{name: getattr(marks, name) for name in made}, **place})
     else:
         output.print_table(
             [("documents per group", "number"), ("groups", "number")],
-            [(f"{size:,}", f"{number:,}") for size, number in sizes],
+            [(f"{int(size):,}", f"{number:,}") for size, number in figures["sizes"].items()],
             f"{output.capital(where)}: {count(groups.duplicates, 'duplicate')} in"
             f" {count(len(groups), 'group')}, of {count(len(groups.ids), 'document')}",
         )
