@@ -1,7 +1,5 @@
 """Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

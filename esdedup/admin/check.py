@@ -166,8 +166,5 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
 
 
 def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
-    body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
-    whole = {"allow_partial_search_results": "false"}
-    _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
-    ids = (hit["_id"] for hit in answer["hits"]["hits"])
-    return Tally(answer["hits"]["total"]["value"], tuple(ids))
+    hits, total = cluster.search(path, {"query": query, "size": _EXAMPLES, "_source": False})
+    return Tally(total, tuple(hit["_id"] for hit in hits))

@@ -41,9 +41,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.upstream = Upstream(
-            settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout
-        )
+        self.upstream = Upstream(settings)
         self._schemes = Schemes(self.upstream)
         self._rewriter = Rewriter(self._schemes, settings.max_memory)
         self.metrics = self.upstream.metrics

@@ -13,6 +13,7 @@ import httpx
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Answer, Failed, Headers, Request
 from esdedup.proxy.metrics import Metrics
+from esdedup.proxy.settings import Settings
 from esdedup.stores.connection import split_address
 
 _CONNECT_SECONDS = 10.0
@@ -28,8 +29,9 @@ log = logging.getLogger(__name__)
 class Upstream:
     """The servers behind the proxy. Adds no header and follows no redirect."""
 
-    def __init__(self, url: str, *, ca_certs: str | None = None, timeout: float = 3600.0) -> None:
-        """timeout: seconds that the upstream may stay silent. Raises UsageError for a wrong url."""
+    def __init__(self, settings: Settings) -> None:
+        """Raise UsageError for a wrong address."""
+        url = settings.upstream
         address = url if "://" in url else f"http://{url}"
         if "@" in split_address(address, url).netloc:
             raise UsageError(
@@ -41,9 +43,9 @@ class Upstream:
             raise UsageError(f"upstream {url!r}: {error}") from error
         self.metrics = Metrics()
         self._prefix = self.url.raw_path.rstrip(b"/")
-        silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
+        silent = httpx.Timeout(settings.timeout, connect=_CONNECT_SECONDS, pool=None)
         self._extensions = {"timeout": silent.as_dict()}
-        self._ca_certs = ca_certs
+        self._ca_certs = settings.ca_certs
         self.renew()
 
     def renew(self) -> None:

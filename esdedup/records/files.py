@@ -427,15 +427,12 @@ def _read_rows(
             yield BadRecord(name, first, json.dumps(row), reason)
 
 
-def _checked(
-    name: str, line: int, source: dict[str, Any], raw: str | None = None
-) -> Record | BadRecord:
-    """Return a record, or a bad one if it has no form in JSON. raw: as in `BadRecord`."""
+def _checked(name: str, line: int, source: dict[str, Any]) -> Record | BadRecord:
+    """Return a record, or a bad one if it has no form in JSON."""
     try:
         return Record(name, line, source, None, _written(source))
     except RecordError as error:
-        raw = json.dumps(source, ensure_ascii=False) if raw is None else raw
-        return BadRecord(name, line, raw, str(error))
+        return BadRecord(name, line, json.dumps(source, ensure_ascii=False), str(error))
 
 
 def _written(source: dict[str, Any]) -> str:

@@ -1,7 +1,5 @@
 """The groups that were found, kept in arrays, so that a page of them needs no search."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -124,7 +124,9 @@ def test_any_body_is_answered(elasticsearch_url: str, name: str, body: bytes) ->
 def test_a_long_body_does_not_delay_a_shorter_one() -> None:
     """Its turn ends with each batch."""
     with mock.patch.object(rewriting, "_TURNS", 1):
-        rewriter = rewriting.Rewriter(Schemes(Upstream("http://127.0.0.1:9")), 256 * MB)
+        rewriter = rewriting.Rewriter(
+            Schemes(Upstream(Settings(upstream="http://127.0.0.1:9"))), 256 * MB
+        )
     ended: list[int] = []
 
     async def rewrite(count: int) -> None:

@@ -139,11 +139,14 @@ class Cluster:
         """Send a request, as `request`, that may be sent twice without harm."""
         return self.retries.until_answered(functools.partial(self.request, *request, **options))
 
+    def search(self, path: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+        """Return the hits of one search, and the number of all documents that match."""
+        _, answer = self.ask("POST", f"{path}/_search", {"track_total_hits": True, **body}, _WHOLE)
+        return list(answer["hits"]["hits"]), int(answer["hits"]["total"]["value"])
+
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Return the number of documents that match."""
-        body = {"size": 0, "track_total_hits": True, **({"query": query} if query else {})}
-        _, answer = self.ask("POST", f"{path}/_search", body, _WHOLE)
-        return int(answer["hits"]["total"]["value"])
+        return self.search(path, {"size": 0, **({"query": query} if query else {})})[1]
 
     def searches(
         self, path: str, bodies: Iterable[Mapping[str, Any]], where: str, unread: Sequence[str] = ()
@@ -238,8 +241,7 @@ class Cluster:
 
     def matches(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return all hits of a search for few documents, by a single request."""
-        _, answer = self.ask("POST", f"{path}/_search", {"track_total_hits": True, **body}, _WHOLE)
-        hits, total = list(answer["hits"]["hits"]), answer["hits"]["total"]["value"]
+        hits, total = self.search(path, body)
         if len(hits) < total:
             raise StoreError(
                 f"{self.connection.shown}: {path[1:]}: several indices have the same ids: {total:,}"
