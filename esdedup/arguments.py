@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from esdedup.exceptions import UsageError
 
@@ -45,9 +45,13 @@ def check_type(name: str, value: object, annotation: str) -> None:
 
 
 def check_fields(made: Any) -> None:
-    """Raise UsageError if a field of a dataclass is not of its plain type, or its dataclass."""
+    """Raise UsageError if a field of a dataclass is not of its plain type, Literal or dataclass."""
     for name, annotation in _plain_fields(made.__class__):
         check_type(name, getattr(made, name), annotation)
+    for name, choices in _literal_fields(made.__class__):
+        if (value := getattr(made, name)) not in choices:
+            *others, last = choices
+            raise UsageError(f"{name} {value!r}: use {', '.join(others)} or {last}")
     for name, kinds in _nested_fields(made.__class__):
         if not isinstance(value := getattr(made, name), kinds):
             words = f"use {kinds[0].__name__}(...), not {type(value).__name__}"
@@ -66,6 +70,13 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
     written = [(name, of.__name__ if isinstance(of, type) else str(of)) for name, of in types]
     plain = [(name, annotation.replace("pathlib.Path", "Path")) for name, annotation in written]
     return [each for each in plain if set(each[1].split(" | ")) <= _PLAIN.keys()]
+
+
+@functools.cache
+def _literal_fields(kind: Any) -> list[tuple[str, tuple[Any, ...]]]:
+    """The fields of a dataclass that hold one of some values, with these."""
+    found = get_type_hints(kind)
+    return [(name, get_args(one)) for name, one in found.items() if get_origin(one) is Literal]
 
 
 @functools.cache

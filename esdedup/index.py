@@ -293,7 +293,7 @@ class Index:
         grouping = from_settings(Grouping, options, grouping)
         meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            return find_groups(self.store, meta, grouping, work=folder, on_step=on_step)
+            return find_groups(self.store, meta, grouping, folder, on_step)
 
     @accepts(Grouping)
     def group(
@@ -318,8 +318,8 @@ class Index:
         require_settled(self.store, self.meta)
         meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            found = find_groups(self.store, meta, grouping, work=folder, on_step=on_step)
-            marks = mark_groups(self.store, meta, found, on_step, collapse_ready=collapse_ready)
+            found = find_groups(self.store, meta, grouping, folder, on_step)
+            marks = mark_groups(self.store, meta, found, on_step, collapse_ready)
         return GroupReport(found, marks, self.missed(found))
 
     def regroup(self, groups: Groups, ids: Sequence[str]) -> Groups:
@@ -502,7 +502,7 @@ class Index:
         sketches: names of sketches; all by default.
         """
         meta = self.meta.of(next(iter(sketches), None))
-        return hot_buckets(self.store, meta, count, over=over, sketches=sketches)
+        return hot_buckets(self.store, meta, count, over, sketches)
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Replace the stop list of the index, and return the list as it is kept.

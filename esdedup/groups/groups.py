@@ -77,8 +77,6 @@ class Grouping:
         check_fields(self)
         if self.split_templates and self.exact:
             raise UsageError("--split-templates can't be combined with --exact")
-        if self.method not in ("components", "leader"):
-            raise UsageError(f"method {self.method!r}: use components or leader")
 
     @property
     def by_distance(self) -> bool:
@@ -240,18 +238,13 @@ def find_groups(
     store: Store,
     meta: IndexMeta,
     grouping: Grouping,
-    *,
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
-    """Return the groups of all documents with tokens.
+    """Return the groups of all documents with tokens, as `Index.groups`.
 
     Texts without shingles are only equal to others. Judgements about the index are respected
     (`constraints`); documents that were chosen as representatives precede all others.
-
-    work: the folder to resume an interrupted run from; None for a temporary one.
-
-    Raises UsageError if the scheme lacks the tokens, or the folder belongs to another job.
     """
     step = on_step or (lambda *_: None)
     if not grouping.exact:
@@ -299,11 +292,9 @@ def groups_among(
 
 
 def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
-    """Form the groups of some documents again, by their texts and the judgements as they are now.
+    """Form the groups of some documents again, as `Index.regroup`. All of them are compared.
 
-    All documents of these groups are compared with each other; other groups stay unchanged.
-
-    Raises UsageError for more than 1,000 documents, and if templates were split.
+    Raises UsageError if templates were split.
     """
     if groups.grouping.split_templates:
         raise UsageError("templates are split among all documents: find all groups again")

@@ -111,21 +111,13 @@ def mark_groups(
     meta: IndexMeta,
     groups: Groups,
     on_step: OnStep | None = None,
-    *,
     collapse_ready: bool = False,
 ) -> ChangeReport:
-    """Write the groups of two or more into their documents, and remove the marks of all others.
+    """Write the groups of two or more into their documents, as `Index.group`.
 
-    The group is the id of the representative, and so is the original of a duplicate, which has the
-    similarity or distance too. Only documents whose marks differ are read again, so that a second
-    call completes a run that was stopped. Documents that changed or were deleted since they were
-    grouped are stale and skipped.
-
-    collapse_ready: a document that is alone gets its own id as its group, for searches that
-    collapse on it.
-
-    Returns counts that add up to the documents of the groups. Raises StoreError while the index is
-    changing its scheme, and the errors of the store.
+    Only documents whose marks differ are read again, so that a second call completes a run that was
+    stopped. Documents that changed or were deleted since they were grouped are stale and skipped.
+    Returns counts that add up to the documents of the groups.
     """
     require_settled(store, meta)
     grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1

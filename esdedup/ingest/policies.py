@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from esdedup.arguments import check_fields
-from esdedup.exceptions import UsageError
 from esdedup.models import MARKS
 from esdedup.sketch.limits import ACTING, Limits
 
@@ -35,8 +34,6 @@ class DuplicatePolicy:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.action not in get_args(PolicyAction):
-            raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or group")
         _ = self.limits
 
     @property

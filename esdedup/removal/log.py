@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Any, BinaryIO, Literal, Self, get_args
+from typing import Any, BinaryIO, Literal, Self
 
 import xxhash
 import zstandard
@@ -55,8 +55,6 @@ class RunHeader:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.action not in get_args(Action):
-            raise UsageError(f"the action {self.action!r} is not known")
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,10 @@ def undo(
     *,
     successor: bool = False,
 ) -> UndoReport:
-    """Restore the documents that a run deleted or moved, or remove its marks.
+    """Restore the documents that a run deleted or moved, or remove its marks, as `Index.undo`.
 
-    Documents of other clients are never overwritten. A second call completes one that was stopped.
-    destination: the index that documents were moved to. on_report: called after each page.
-    successor: the store is another index than that of the log, and its own name decides where in
-    it documents go.
-
-    Returns the counts of all documents, and `damage` if the log was not read to its end.
-    Raises the errors of the stores.
+    destination: the index that documents were moved to. successor: the store's own name decides
+    where in it documents go. Returns `damage` too if the log was not read to its end.
     """
     total = UndoReport()
 

@@ -52,17 +52,14 @@ class HotBuckets:
 def hot_buckets(
     store: Store,
     meta: IndexMeta,
-    count: int | None = 10,
-    *,
-    over: int = 1,
-    sketches: Sequence[str] = (),
+    count: int | None,
+    over: int,
+    sketches: Sequence[str],
 ) -> HotBuckets:
-    """Return the largest buckets with more than `over` documents, at most `count`.
+    """Return the largest buckets, as `Index.hot_buckets`.
 
     Counts, in the whole index, the tokens that at least two documents of a sample hold, the
     MOST_COUNTED most frequent ones of each sketch.
-
-    sketches: their names; all by default. Raises UsageError for an unknown name.
     """
     check_list("sketches", sketches)
     check_type("count", count, "int | None")

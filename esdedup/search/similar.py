@@ -44,8 +44,6 @@ def similar(
     A text without any shingle matches equal texts only. Without a threshold in the limits, the
     nearest documents that share a token are returned, so that there may be fewer than `limits.k`;
     a query gets no further level once it reaches `limits.wanted_recall`.
-
-    Raises UsageError for limits that the sketch can't hold.
     """
     if len(queries) <= QUERIES_AT_ONCE:
         return _answers(store, meta, queries, limits)
@@ -237,11 +235,9 @@ def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
-    """Return the body of a `_search` for the candidates of a query, for any client to send.
+    """Return the body of a `_search` for the candidates of a query, which the client must verify.
 
-    The score of a hit is the number of bands or segments that it shares with the text. The client
-    has to verify the hits. A text without any shingle finds nothing, nor does one whose tokens are
-    all in the stop list.
+    A text without any shingle finds nothing, nor does one whose tokens are all in the stop list.
     """
     chosen = meta.scheme.chosen(limits)
     if limits.threshold is None:

@@ -58,8 +58,6 @@ class Judgement:
         check_fields(self)
         if self.left == self.right:
             raise UsageError(f"{self.left!r} is given twice: judge two documents")
-        if self.verdict not in VERDICTS:
-            raise UsageError(f"verdict {self.verdict!r}: use {', '.join(VERDICTS)}")
         if self.similarity is not None and not 0 <= self.similarity <= 1:
             raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 

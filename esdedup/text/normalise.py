@@ -11,13 +11,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.arguments import check_fields
-from esdedup.exceptions import UsageError
 from esdedup.text.arrays import U32, offsets_of
 from esdedup.text.characters import PIECE, code_points, pieces, unassigned
 
@@ -38,8 +37,6 @@ class Normalisation:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.form not in get_args(Form):
-            raise UsageError(f"normalisation form {self.form!r}: use NFKC, NFC or none")
 
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:

@@ -10,7 +10,7 @@ are exact, so a fingerprint is the same on every machine.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -65,8 +65,6 @@ class SimHash(Segmented):
             )
         if not 1 <= self.feature_size <= 64:
             raise UsageError(f"feature size {self.feature_size}: use 1 to 64")
-        if self.weighting not in get_args(Weighting):
-            raise UsageError(f"weighting {self.weighting!r}: use tf or binary")
 
     @property
     def widths(self) -> tuple[int, ...]:
