@@ -95,7 +95,7 @@ def test_every_character_beside_others(chosen: Normalisation) -> None:
 
 def test_another_form_is_refused() -> None:
     for form in ("NFD", "nfkc", ""):
-        with pytest.raises(UsageError, match="use NFKC, NFC or none"):
+        with pytest.raises(UsageError, match="use NFC, NFKC or none"):
             Normalisation(form)  # type: ignore[arg-type]
 
 
