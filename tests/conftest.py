@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +181,11 @@ def _without_options_of_the_developer() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone_with_each_index() -> Iterator[None]:
-    """No other client changes the mapping, except in tests that set the time for it again."""
+    """No other client reads or changes the mapping, except in tests that set the times again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("esdedup.stores.elastic.indices.SETTLE_SECONDS", 0.0)
+        # The package has a function of the module's name.
+        patch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.0)
         yield
 
 

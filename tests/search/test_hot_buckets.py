@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -230,8 +229,7 @@ def test_buckets_of_a_list() -> None:
 
 
 @pytest.mark.on_every_server
-def test_an_alias_and_a_switch(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.5)
+def test_an_alias_and_a_switch(url: str, name: str) -> None:
     meta = {"team": "news"}
     for part in ("a", "b"):
         body = {"aliases": {name: {"is_write_index": part == "b"}}, "mappings": {"_meta": meta}}

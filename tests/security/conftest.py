@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterator
-from importlib import import_module
 
 import pytest
 
@@ -22,7 +21,6 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 def name(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Yield the name of an index and of a user for one test."""
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
-    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
     made = f"rights-{uuid.uuid4().hex[:10]}"
     yield made
     secured.forget(made)
