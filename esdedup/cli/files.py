@@ -67,15 +67,20 @@ class FileOptions(options.SchemeOptions):
         text_fields: Sequence[str],
         advance: Callable[[int], None],
         columns: Sequence[str] | None = None,
+        whole: list[str] | None = None,
     ) -> Iterator[Chunk]:
         """Return the records of all files in chunks, with the errors of `checked`.
 
-        columns: of tables, to read with those of the text and the id; None for all.
+        columns: of tables, to read with those of the text and the id; None for all. whole: all
+        files, whose first records are checked, if `files` are a part.
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
         chunks = chunks_of(files, self.format, advance, self.encoding, columns)
-        return checked(chunks, text_fields, self.id_field)
+        if whole is None or whole == files:
+            return checked(chunks, text_fields, self.id_field)
+        self.chunks(whole, text_fields, lambda _: None, columns)
+        return chunks
 
 
 def warn_of_records(ids: RepeatedIds, without_words: int) -> None:

@@ -5,7 +5,7 @@ killed resumes from the last of these steps.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -219,6 +219,12 @@ class CorpusReport:
     contained: dict[str, int] | None = None
 
 
+def report_of(state: Mapping[str, Any]) -> CorpusReport:
+    """Return the report of a work folder whose duplicates were found."""
+    report = state["report"]
+    return CorpusReport(**{**report, "capped": Capped(**report["capped"])})
+
+
 def sketch_into(
     folder: WorkFolder,
     reading: Reading,
@@ -280,8 +286,7 @@ def find_removed(
         with np.load(folder.path / "decisions") as saved:
             every = saved["original"], saved["value"], by_distance, saved["held"], saved["masked"]
             found = kind(corpus, *every, Strings(saved["rest"], saved["offsets"]))
-        given = state["report"]
-        return found, CorpusReport(**{**given, "capped": Capped(**given["capped"])})
+        return found, report_of(state)
     if max_memory is not None:
         taken = _BYTES + _BYTES_A_DOCUMENT * corpus.rows.size
         if max_memory <= taken:

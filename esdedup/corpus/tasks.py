@@ -6,10 +6,12 @@ counts once its `state.json` is there, so that a task can be killed and repeated
 """
 
 import json
+import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,10 +29,12 @@ from esdedup.records.locations import (
     remove,
     written,
 )
+from esdedup.stores.sqlite.database import held_alone
 
 Stage = Literal["sketch", "group", "write"]
 _TASK = re.compile(r"(\d{1,6})/(\d{1,6})")
 _STATE, _JOB, _DONE = "state.json", "job.json", "done.json"
+_LOCK = "lock"
 _LONGEST_WAIT = 15.0
 
 
@@ -49,6 +53,18 @@ class Task:
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise UsageError(f"--task {text}: use a number of a task and of all, such as 3/1000")
         return Task(int(found[1]), int(found[2]), place.rstrip("/"))
+
+    @contextmanager
+    def alone(self, name: str = _LOCK, seconds: float = 60) -> Iterator[None]:
+        """Keep other processes waiting, on this machine or a shared path, before StoreUnavailable.
+
+        Stores of objects have no locks, and need none: each upload is whole.
+        """
+        if is_address(self.place):
+            yield
+            return
+        with held_alone(Path(self._at(name)), "run this task again after that", seconds):
+            yield
 
     def claim(self, job: Mapping[str, Any]) -> None:
         """Claim the folder for a run. Raises UsageError if it belongs to one that differs."""
@@ -125,14 +141,15 @@ class Task:
     def finish(self) -> None:
         """Mark the run as complete, so that a repeated task knows it, and remove all else."""
         self._put(_DONE, b"{}")
-        for folder in sorted({name.partition("/")[0] for name in self._names() if "/" in name}):
-            remove(f"{self.place}/{folder}")
+        for name in sorted({name.partition("/")[0] for name in self._names()} - {_JOB, _DONE}):
+            remove(f"{self.place}/{name}")
 
     def _names(self) -> set[str]:
         """Return the files in the folder."""
         if not is_address(self.place):
-            base = Path(self.place)
-            return {each.relative_to(base).as_posix() for each in base.rglob("*") if each.is_file()}
+            # Another task may remove a folder meanwhile.
+            every = ((folder, each) for folder, _, files in os.walk(self.place) for each in files)
+            return {Path(*each).relative_to(self.place).as_posix() for each in every}
         return {each.removeprefix(f"{self.place}/") for each in listed(self.place, True)}
 
     def _at(self, name: str) -> str:

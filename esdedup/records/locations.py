@@ -150,10 +150,13 @@ def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[I
 
 
 def remove(folder: str) -> None:
-    """Remove a folder and all in it. Raises StoreError if it is there and can't be removed."""
+    """Remove a folder and all in it, or a file. Raises StoreError if it can't be removed."""
     try:
         if not is_address(folder):
-            shutil.rmtree(folder)
+            if Path(folder).is_file():
+                Path(folder).unlink()
+            else:
+                shutil.rmtree(folder)
             return
         with _reported(folder, StoreError), suppress(FileNotFoundError):
             system, place = _system(folder)

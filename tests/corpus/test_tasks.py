@@ -2,13 +2,15 @@
 
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from esdedup.corpus.tasks import Task
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import run_command, words, write_lines
-from tests.helpers.processes import await_true, start_command
+from tests.helpers.processes import at_once, await_true, start_command
 
 TASKS = 8
 
@@ -131,3 +133,34 @@ def test_a_change_of_the_files_is_refused(whole: dict[str, bytes]) -> None:
     write_lines(Path("in/05.jsonl"), [{"text": "another"}])
     changed = run_command(*command(2, "--stage", "sketch"))
     assert (changed.status, "another state of in/05.jsonl" in changed.err) == (2, True)
+
+
+def test_tasks_that_begin_at_once_claim_the_same_run() -> None:
+    def claim(number: int) -> None:
+        task = Task(number, TASKS, "out.work")
+        with task.alone():
+            task.claim({"files": [f"{n}.jsonl" for n in range(2_000)]})
+
+    works = [partial(claim, number) for number in range(1, TASKS + 1)]
+    for _ in range(3):
+        assert at_once(works) == [None] * TASKS
+        shutil.rmtree("out.work")
+
+
+def test_a_task_does_not_run_twice_at_once(whole: dict[str, bytes]) -> None:
+    with Task(2, TASKS, "out.work").alone("lock-2"):
+        twice = run_command(*command(2, "--stage", "sketch"))
+    assert (twice.status, "another run is using" in twice.err) == (1, True)
+    assert run_command(*command(2, "--stage", "sketch")).status == 0
+
+
+def test_fields_are_checked_as_one_process_does() -> None:
+    """A file without texts is skipped, also by a task that has no other."""
+    Path("in").mkdir()
+    write_lines(Path("in/0.jsonl"), [{"text": words(n)} for n in range(20)])
+    write_lines(Path("in/1.jsonl"), [{"body": words(n)} for n in range(20)])
+    for number in (2, 1):
+        task = ["--task", f"{number}/2", "--stage", "sketch"]
+        assert run_command("dedup", "in", "-o", "out", *task).status == 0
+        missing = run_command("dedup", "in", "-o", "other", *task, "--text-field", "title")
+        assert (missing.status, "none of the first" in missing.err.lower()) == (2, True)

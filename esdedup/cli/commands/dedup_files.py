@@ -25,12 +25,13 @@ from esdedup.corpus.corpus import (
     chunks_of,
     find_removed,
     reading_of,
+    report_of,
     sketch_into,
 )
 from esdedup.corpus.shards import Shards, is_one_file
 from esdedup.corpus.tasks import Stage, Task
 from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
-from esdedup.exceptions import InputError
+from esdedup.exceptions import EsdedupError, InputError
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
@@ -189,9 +190,17 @@ def _without_documents(
         listed = out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
 
     def sketch_records(folder: WorkFolder, progress: output.Progress, own: slice) -> None:
-        every = others + files
-        some = filter(None, (others[own], every[max(own.start, len(others)) : own.stop]))
-        from_files = (of.chunks(each, text_fields, progress.advance, columns) for each in some)
+        mine = {*(others + files)[own]}
+        from_files = (
+            of.chunks(
+                [each for each in some if each in mine],
+                text_fields,
+                progress.advance,
+                columns,
+                whole=some,
+            )
+            for some in filter(None, (others, files))
+        )
         from_indices = (chunks_of(each, text_fields[0]) for each in indices)
         how: dict[str, Any] = {"id_field": of.id_field, "workers": of.workers}
         chunks = chain.from_iterable(chain(from_indices, from_files))
@@ -254,46 +263,64 @@ def _one_task(
         raise UsageError("--task requires a folder to write to")
     if stage == "group" and task.number > 1:
         raise UsageError("--stage group is for one task, the first one")
-    if not task.is_done() and task.lacks("group"):
+    try:
         shards.check_absent()
-    task.claim({**job, **shards.job})
-    if task.is_done():
-        if look_up(out) is None:
+    except UsageError:
+        # Others may write already, or have done so.
+        if task.lacks("group") and not task.is_done():
+            raise
+    # Another process may do the same task.
+    with task.alone(f"lock-{task.number}", 0):
+        with task.alone():
+            task.claim({**job, **shards.job})
+            is_done, is_left = task.is_done(), task.number in task.lacks("write")
+        if is_done and look_up(out) is None:
             raise UsageError(f"the run is complete, but {out} is gone: remove {task.place}")
-        task.finish()
-        message("The run is complete already")
-        return None
-    own = task.own(every)
-    table = f"removed{''.join(PurePath(listed).suffixes)}"
-    with output.Progress("Sketching", total_bytes(every[own])) as progress:
-        if stage in (None, "sketch") and task.number in task.lacks("sketch"):
-            with WorkFolder.temporary() as folder:
-                sketch_records(folder, progress, own)
-                task.put("sketch", folder.files(), folder.state())
-        if (stage is None and task.number == 1) or stage == "group":
-            task.wait("sketch", waits=stage is None)
-            if task.lacks("group"):
+        table = f"removed{''.join(PurePath(listed).suffixes)}"
+        # Once all tasks have written, another one may remove what this one needs.
+        if is_left and not is_done:
+            own = task.own(every)
+            with output.Progress("Sketching", total_bytes(every[own])) as progress:
+                if stage in (None, "sketch") and task.number in task.lacks("sketch"):
+                    with WorkFolder.temporary() as folder:
+                        sketch_records(folder, progress, own)
+                        task.put("sketch", folder.files(), folder.state())
+                if (stage is None and task.number == 1) or stage == "group":
+                    task.wait("sketch", waits=stage is None)
+                    if task.lacks("group"):
+                        with WorkFolder.temporary() as folder:
+                            task.gather(folder)
+                            found, _ = find(folder, progress)
+                            write_table(str(folder.path / table), found)
+                            names = ("records", "decisions", table)
+                            files = [folder.path / name for name in names]
+                            task.put("group", files, folder.state())
+                if stage in ("sketch", "group"):
+                    return None
+                task.wait("group", waits=stage is None)
                 with WorkFolder.temporary() as folder:
-                    task.gather(folder)
+                    task.fetch(["records", "decisions"], folder.path)
                     found, _ = find(folder, progress)
-                    write_table(str(folder.path / table), found)
-                    files = [folder.path / name for name in ("records", "decisions", table)]
-                    task.put("group", files, folder.state())
-        if stage in ("sketch", "group"):
-            return None
-        task.wait("group", waits=stage is None)
-        with WorkFolder.temporary() as folder:
-            task.fetch(["records", "decisions", table], folder.path)
-            found, report = find(folder, progress)
-            first, end = (max(0, at - len(shards.others)) for at in (own.start, own.stop))
-            write(found, progress, slice(first, end))
-            task.put("write", [], {})
-            if task.lacks("write"):
+                    first, end = (max(0, at - len(shards.others)) for at in (own.start, own.stop))
+                    write(found, progress, slice(first, end))
+                task.put("write", [], {})
+        with task.alone():
+            if not task.is_done() and task.lacks("write"):
                 return None
-            shards.copy_about()
-            with open_file(str(folder.path / table)) as rows, written(listed) as to:
-                shutil.copyfileobj(rows, to)
-    task.finish()
+            try:
+                with WorkFolder.temporary() as folder:
+                    task.fetch([table], folder.path)
+                    shards.copy_about()
+                    with open_file(str(folder.path / table)) as rows, written(listed) as to:
+                        shutil.copyfileobj(rows, to)
+                    report = report_of(folder.state() or {})
+            except EsdedupError:
+                # At an address, two tasks may be the last one.
+                if not task.is_done():
+                    raise
+                message("The run is complete already")
+                report = None
+            task.finish()
     return report
 
 

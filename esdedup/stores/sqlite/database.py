@@ -257,17 +257,18 @@ def _is_busy(error: Exception) -> bool:
 
 
 @contextmanager
-def held_alone(file: Path, otherwise: str) -> Iterator[None]:
+def held_alone(file: Path, otherwise: str, seconds: float = 0) -> Iterator[None]:
     """Hold a lock file exclusively, among all processes. otherwise: advice for the message.
 
-    Raises StoreUnavailable if another run holds it, and StoreError if it can't be created.
+    Raises StoreUnavailable if another run holds it for longer than some seconds, and StoreError if
+    it can't be created.
     """
     with ExitStack() as stack:
         with suppress(OSError):
             # SQLite's lock ends with the process, but it would make a file that others can read.
             open_private(file, "xb").close()
         try:
-            lock = sqlite3.connect(file, timeout=0, isolation_level=None)
+            lock = sqlite3.connect(file, timeout=seconds, isolation_level=None)
             stack.callback(lock.close)
             lock.execute("PRAGMA journal_mode = OFF")
             lock.execute("BEGIN EXCLUSIVE")
