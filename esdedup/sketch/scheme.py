@@ -146,8 +146,10 @@ class Scheme:
 
         In place of one that the index computes, it is one of their texts.
         """
-        sketch = self.sketch(limits.sketch)
-        sketch.check_pairs(limits)
+        sketch = self.chosen(limits)
+        if sketch.metric == "jaccard":
+            # Without a threshold, all documents would be pairs.
+            _ = limits.least_similarity
         return sketch.for_texts(limits) if sketch.by_server else sketch
 
     @property

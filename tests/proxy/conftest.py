@@ -65,7 +65,7 @@ def name(elasticsearch_url: str) -> Iterator[str]:
 
 
 def post(url: str, body: Any, **headers: str) -> httpx.Response:
-    return httpx.post(url, content=body, headers={**NDJSON, **headers}, timeout=600)
+    return HTTP.post(url, content=body, headers={**NDJSON, **headers}, timeout=600)
 
 
 def connect(proxy: Enriching, sent: bytes = b"") -> socket.socket:

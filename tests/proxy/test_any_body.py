@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import socket
+import ssl
 from typing import Any
 from unittest import mock
 
@@ -26,6 +27,7 @@ from tests.helpers.fuzz import fuzz
 from tests.proxy.conftest import MB, NDJSON
 
 SPLICER = Splicer(1 << 20)
+CONTEXT = ssl.create_default_context()
 META = IndexMeta(esdedup.Scheme())
 TEXTS = st.text(max_size=8) | st.sampled_from(["one two three four", "\u202e", "\ud83d"])
 VALUES = st.recursive(
@@ -100,7 +102,9 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
         await service.upstream.close()
         return answer
 
-    with mock.patch.object(rewriting, "_BATCH_ACTIONS", 2):
+    # To read the authorities takes longer than a request.
+    read = mock.patch.object(ssl, "create_default_context", return_value=CONTEXT)
+    with read, mock.patch.object(rewriting, "_BATCH_ACTIONS", 2):
         return asyncio.run(asyncio.wait_for(exchange(), 30))
 
 

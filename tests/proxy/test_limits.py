@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 
 from esdedup.exceptions import UsageError
@@ -237,7 +236,7 @@ def test_a_wrong_password_is_tried_once_and_is_the_clients(
     ):
         for path, sent in (("_bulk", body), (f"{name}/_doc/1", b'{"text":"a b c"}')):
             before = guard.requests
-            answer = httpx.post(f"{proxy.url}/{path}", content=sent, headers=JSON, auth=("u", "x"))
+            answer = HTTP.post(f"{proxy.url}/{path}", content=sent, headers=JSON, auth=("u", "x"))
             assert answer.status_code == 401
             assert "basic" in answer.headers["www-authenticate"].lower()
             assert guard.requests == before + 1

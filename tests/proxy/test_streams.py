@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 import esdedup
+from tests.helpers.http import HTTP
 from tests.helpers.processes import await_true
 from tests.proxy.conftest import connect, items, metric, post, source
 from tests.servers.enriching import Enriching
@@ -89,20 +90,20 @@ def test_an_upstream_that_is_silent_or_not_there(silent: socket.socket, tmp_path
     nowhere = f"http://127.0.0.1:{free_port()}"
     with Enriching(nowhere, tmp_path) as proxy:
         for answer in (
-            httpx.get(f"{proxy.url}/_search"),
+            HTTP.get(f"{proxy.url}/_search"),
             post(f"{proxy.url}/_bulk", lines("x", 10)),
-            httpx.put(f"{proxy.url}/x/_doc/1", json={"text": "a b c"}),
+            HTTP.put(f"{proxy.url}/x/_doc/1", json={"text": "a b c"}),
         ):
             assert answer.status_code == answer.json()["status"] == 502
             assert nowhere in answer.json()["error"]["reason"]
-        assert httpx.get(f"{proxy.url}/-/health/live").status_code == 200
-        assert httpx.get(f"{proxy.url}/-/health/ready").status_code == 503
+        assert HTTP.get(f"{proxy.url}/-/health/live").status_code == 200
+        assert HTTP.get(f"{proxy.url}/-/health/ready").status_code == 503
         assert metric(proxy, "upstream_errors_total") > 0
         assert f"the upstream {nowhere} gave no answer" in proxy.log
     with Enriching(url_of(silent), tmp_path, "--timeout", "1") as proxy:
-        answer = httpx.get(f"{proxy.url}/_search", timeout=30)
+        answer = HTTP.get(f"{proxy.url}/_search", timeout=30)
         assert answer.status_code == answer.json()["status"] == 504
-        assert httpx.get(f"{proxy.url}/-/health/ready", timeout=30).status_code == 503
+        assert HTTP.get(f"{proxy.url}/-/health/ready", timeout=30).status_code == 503
 
 
 def test_a_client_that_hangs_up_ends_its_request(silent: socket.socket, tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_client_that_hangs_up_ends_its_request(silent: socket.socket, tmp_path
                 upstream.settimeout(60)
                 while upstream.recv(1 << 16):
                     pass
-        assert httpx.get(f"{proxy.url}/-/health/live").status_code == 200
+        assert HTTP.get(f"{proxy.url}/-/health/live").status_code == 200
         log = proxy.log
     assert "Error" not in log
     assert "Exception" not in log

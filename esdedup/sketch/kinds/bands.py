@@ -102,10 +102,6 @@ class Banded(Sketch):
         probes = Probes(*probe_hashes(least, self.bands, self.rows, self.token_bits, swaps))
         return probes.values[:, :, 0], probes
 
-    def check_pairs(self, limits: Limits) -> None:
-        self.check(limits)
-        _ = limits.least_similarity
-
     def costs(self, documents: float) -> list[tuple[str, str]]:
         rows = []
         for swaps in range(MOST_SWAPS + 1):

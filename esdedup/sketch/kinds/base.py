@@ -196,10 +196,6 @@ class Sketch(ABC):
                     " another sketch"
                 )
 
-    def check_pairs(self, limits: Limits) -> None:
-        """Raise UsageError for limits by which this kind can't compare all documents."""
-        self.check(limits)
-
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
         """Return how many of the groups to require at a similarity, or the threshold.
 

@@ -116,10 +116,6 @@ class Server(Sketch):
     def query(self, block: Block, limits: Limits) -> tuple[U64, None]:
         return self.values(block), None
 
-    def check_pairs(self, limits: Limits) -> None:
-        self.check(limits)
-        _ = limits.least_similarity
-
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
         near = limits.threshold if similarity is None else similarity
         if limits.least is not None or near is None:
