@@ -221,7 +221,7 @@ def _fill_shares(
         inside = np.isin(cell, cells)
         if not inside.any():
             continue
-        # A judged pair stands for an equal share of the pairs of its cell.
+        # A judged pair represents an equal share of the pairs of its cell.
         weight = (np.maximum(size, 1e-9) / np.maximum(judged, 1))[cell[inside]]
         value = float(weight @ duplicate[inside] / weight.sum())
         pairs = max(float(size[cells].sum()), 1e-9)

@@ -2,7 +2,7 @@
 
 A sample that is the whole index is compared pair by pair. Otherwise the index is queried for each
 document: bands find a neighbour of similarity `floor` or more with a known chance, whose inverse is
-the number of neighbours that it stands for (Horvitz and Thompson, "A generalization of sampling
+the number of neighbours that it represents (Horvitz and Thompson, "A generalization of sampling
 without replacement from a finite universe", JASA 1952, section 3). Less similar neighbours are
 counted in the pairs of the sample.
 """
@@ -34,7 +34,7 @@ SAMPLED = 1_000
 FLOOR = 0.3
 """Least similarity of a neighbour. Below are far more pairs than above, seldom of interest."""
 _CHANCE = 0.5
-"""Least chance of bands to find a neighbour, so that each found one stands for at most two."""
+"""Least chance of bands to find a neighbour, so that each found one represents at most two."""
 _WIDTH = 2
 """Width of a bin of similarity, in percent."""
 KEPT_A_BIN = 300
@@ -92,7 +92,7 @@ class Sample:
 
     @property
     def weight(self) -> F64:
-        """Pairs of different texts in the index that each neighbour stands for, shape (m,)."""
+        """Pairs of different texts in the index that each neighbour represents, shape (m,)."""
         # Both documents of a pair may find it, and each copy of a text.
         pairs = self.documents / max(1, self.sampled) / (2.0 * self.chances)
         return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)

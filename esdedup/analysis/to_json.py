@@ -6,14 +6,14 @@ from typing import Any
 
 
 def object_of(result: Any) -> dict[str, Any]:
-    """A dataclass as an object of its fields, but those with `repr=False`, and its properties."""
+    """Return the fields of a dataclass, but those with `repr=False`, and its properties."""
     names = [each.name for each in fields(result) if each.repr]
     names += [name for name, each in vars(type(result)).items() if isinstance(each, property)]
     return {name: to_json(getattr(result, name)) for name in names}
 
 
 def to_json(value: Any) -> Any:
-    """A result, or a value in one, as plain JSON; by its own `to_json` if it has that method."""
+    """Return a value as plain JSON, by its own `to_json` if it has that method."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value):

@@ -101,7 +101,7 @@ def print_table(
 
 
 def print_facts(rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """Print a table of names and what is known of them, without a head."""
+    """Print a table of names and facts, without a head."""
     facts = list(rows)
     print_table([("", "text")] * len(facts[0]), facts, title)
 

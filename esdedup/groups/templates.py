@@ -71,7 +71,7 @@ class Paired:
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """The words of a document that tell it from others of its template.
+    """The words of a document that distinguish it from others of its template.
 
     places: the words in each place of a template, each time that it comes; none if the words around
     it differ too. numbers: in the order of the text, those of a header or footer left out. around:

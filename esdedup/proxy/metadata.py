@@ -26,7 +26,7 @@ _NO_IDENTITY = re.compile(
     rb"|baggage|b3|traceparent|tracestate|x-amzn-trace-id|x-b3-.*|x-correlation-id"
     rb"|x-elastic-client-meta|x-opaque-id|x-request-id"
 )
-"""Headers that tell nothing of the user. By any other one the user may be known."""
+"""Headers that do not identify the user. Any other one may."""
 # The uuid is requested because an index without the other fields would be missing in the answer.
 _ASKED = (
     b"?filter_path=*.mappings._meta." + FIELD.encode() + b",*.aliases.*.is_write_index"

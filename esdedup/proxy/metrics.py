@@ -16,7 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from esdedup.proxy.splice import Outcome
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Where the figures of several processes meet."""
+"""The folder in which several processes share their figures."""
 _PREFIX = "esdedup_proxy_"
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 

@@ -327,8 +327,8 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
         return None
     if bare := sorted(metas.keys() - attached.keys()):
         raise StoreError(
-            f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
-            f" esdedup attach --index {name}"
+            f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field: run"
+            f" `esdedup attach --index {name}`"
         )
     for index, meta in attached.items():
         if lost := uncomputed(meta, mappings[index]):

@@ -28,8 +28,8 @@ def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
     entries = tuple(sorted({_entry(token, scheme) for token in tokens}))
     if len(entries) > MAX_STOPPED:
         raise UsageError(
-            f"a stop list of {len(entries):,} tokens: it takes {MAX_STOPPED:,}. Stop the largest"
-            " buckets only, or take the boilerplate out of the texts before they are indexed"
+            f"a stop list of {len(entries):,} tokens: use at most {MAX_STOPPED:,}. Stop the largest"
+            " buckets only, or remove the boilerplate from the texts before you index them"
         )
     return entries
 

@@ -224,7 +224,7 @@ def test_buckets_of_a_list() -> None:
     for wrong in ("x", ":.12345", ".1234é", "minhash:", "simhash:.12345"):
         with pytest.raises(UsageError, match="not a token"):
             stop_entries([wrong], SCHEME)
-    with pytest.raises(UsageError, match=r"1,001 tokens: it takes 1,000"):
+    with pytest.raises(UsageError, match=r"1,001 tokens: use at most 1,000"):
         stop_entries([f".{n:05}" for n in range(MAX_STOPPED + 1)], SCHEME)
 
 

@@ -178,7 +178,8 @@ def undo_command(
     more = {"log": str(log), "damage": reader.damage, "failures": left}
     _report(index, counts, report.failures, as_json, more, "listed by --json")
     if header.scheme != scheme:
-        message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
+        renew = f"to renew them, run `esdedup backfill -i {target.index}`"
+        message(f"Their tokens are of scheme {header.scheme}: {renew}")
     if report.failures or report.damage:
         raise Exit(1)
 

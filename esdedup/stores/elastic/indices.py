@@ -85,7 +85,7 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
     found = states(cluster, named)
     meta = common_meta({state.name: state.mapping for state in found}, name)
     if meta is None:
-        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach --index {name}")
+        raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach --index {name}`")
     return named, found, meta
 
 
@@ -242,7 +242,8 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
             elif "synthetic source" in reason:
                 reason = f"this version takes no such fields beside a synthetic _source ({error})"
             elif "has not been configured" in reason:
-                reason = f"it lacks the analyzer ({error}): esdedup attach --index {index} --server"
+                how = f"run `esdedup attach --index {index} --server`"
+                reason = f"it lacks the analyzer ({error}): {how}"
             raise type(error)(f"index {index!r}: {reason}") from error
         put[index] = after
     time.sleep(SETTLE_SECONDS if put else 0.0)

@@ -118,8 +118,8 @@ class ClusterStore:
             if len(mappings) > 1:
                 raise UsageError(
                     f"{self.index!r} names {len(mappings)} indices"
-                    f" ({', '.join(sorted(mappings))}) without esdedup fields: esdedup attach"
-                    f" --index {self.index}, or name one of them"
+                    f" ({', '.join(sorted(mappings))}) without esdedup fields: run `esdedup attach"
+                    f" --index {self.index}`, or name one of them"
                 )
             indices.put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
         else:
