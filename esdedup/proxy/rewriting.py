@@ -12,7 +12,7 @@ import itertools
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
@@ -74,6 +74,10 @@ def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> 
         yield Source(b"", line=piece)
 
 
+async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+    return work(*arguments)
+
+
 class Rewriter:
     """Rewrites bodies. Raises UsageError if the memory does not suffice for long texts."""
 
@@ -116,75 +120,67 @@ class Rewriter:
                 else:
                     actions = document(body, index, self._longest, kind == "update")
                 target = held.enter_context(SpooledTemporaryFile(_IN_MEMORY))
-                rewriting = _Rewriting(actions, target, self._splicer)
-                run = functools.partial(rewriting.run, self._schemes, request)
+                written = functools.partial(self._written, actions, target, request)
                 if plain and request.received <= _LITTLE:
-                    await run(nullcontext(), _at_once)
-                else:
-                    await run(self._turns, asyncio.to_thread)
+                    return target, await written(nullcontext(), _at_once)
+                return target, await written(self._turns, asyncio.to_thread)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             reason = f"the compressed body can't be unpacked: {error}"
             raise Failed.error(400, "parse_exception", reason) from error
         except OSError as error:
             reason = f"no room to store a body in the folder for temporary files: {error.strerror}"
             raise Failed.error(503, "io_exception", reason, retry=1) from error
-        return target, rewriting.outcomes
 
-
-class _Rewriting:
-    """One body on its way to a file."""
-
-    def __init__(self, actions: Iterator[Source], target: IO[bytes], splicer: Splicer) -> None:
-        self._target = target
-        self.outcomes: Counter[str] = Counter()
-        self._actions = actions
-        self._splicer = splicer
-        self._found: dict[str | None, Found] = {}
-        self._ended = False
-
-    async def run(
+    async def _written(
         self,
-        schemes: Schemes,
+        actions: Iterator[Source],
+        target: IO[bytes],
         request: Request,
         turns: AbstractAsyncContextManager[None],
-        call: Callable[..., Any],
-    ) -> None:
-        """Rewrite all actions, a batch in each turn. call: runs the work between the look-ups."""
-        while not self._ended:
+        call: Callable[..., Awaitable[Any]],
+    ) -> Counter[str]:
+        """Write the actions with tokens, a batch in each turn, and return their outcomes.
+
+        call: runs the work between the look-ups.
+        """
+        outcomes: Counter[str] = Counter()
+        found: dict[str | None, Found] = {}
+        while True:
             async with turns:
-                batch = await call(self._read)
+                if not (batch := await call(_next_batch, actions)):
+                    return outcomes
                 for name in dict.fromkeys(one.name for one in batch if one.body):
-                    if name not in self._found:
-                        self._found[name] = await schemes.find(name, request.headers)
-                await call(self._write, batch)
+                    if name not in found:
+                        found[name] = await self._schemes.find(name, request.headers)
+                outcomes += await call(self._write, batch, found, target)
 
-    def _read(self) -> list[Source]:
-        """Return the next batch."""
-        batch: list[Source] = []
-        size = 0
-        for action in self._actions:
-            batch.append(action)
-            size += len(action.line) + len(action.body)
-            if size >= _BATCH_BYTES or len(batch) == _BATCH_ACTIONS:
-                return batch
-        self._ended = True
-        return batch
-
-    def _write(self, batch: list[Source]) -> None:
-        """Write a batch with tokens."""
-        metas = {name: found.meta for name, found in self._found.items()}
+    def _write(
+        self, batch: list[Source], found: Mapping[str | None, Found], target: IO[bytes]
+    ) -> Counter[str]:
+        """Write a batch with tokens, and return its outcomes."""
+        metas = {name: each.meta for name, each in found.items()}
         done, outcomes = self._splicer.with_tokens(batch, metas)
-        self.outcomes.update(
-            [
-                outcome or self._found[one.name].reason
-                for one, outcome in zip(batch, outcomes, strict=True)
-                if one.body
-            ]
-        )
         lines = zip((one.line for one in batch), done, strict=True)
-        self._target.write(b"".join(itertools.chain.from_iterable(lines)))
-        if self._target.tell() > _LARGEST_BODY:
+        target.write(b"".join(itertools.chain.from_iterable(lines)))
+        if target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
+        return Counter(
+            outcome or found[one.name].reason
+            for one, outcome in zip(batch, outcomes, strict=True)
+            if one.body
+        )
+
+
+def _next_batch(actions: Iterator[Source]) -> list[Source]:
+    """Return the next actions, none at the end. One more would be held between two turns."""
+    batch: list[Source] = []
+    size = 0
+    for action in actions:
+        batch.append(action)
+        size += len(action.line) + len(action.body)
+        if size >= _BATCH_BYTES or len(batch) == _BATCH_ACTIONS:
+            break
+    return batch
 
 
 async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
@@ -192,10 +188,6 @@ async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
     file.seek(0)
     while piece := file.read(_PIECE):
         yield piece
-
-
-async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    return work(*arguments)
 
 
 def _target(line: bytes, default: str | None) -> tuple[str | None, bool] | None:
