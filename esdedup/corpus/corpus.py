@@ -235,16 +235,20 @@ def sketch_into(
     id_field: str | None = None,
     workers: int = 1,
     on_read: Callable[[int], None],
+    earlier: tuple[Iterable[bytes], Sequence[int]] = ((), ()),
 ) -> None:
     """Write the sketches of files into the folder, unless an earlier run has done so.
 
     names: of the files; `chunks` are theirs. workers: number of processes. on_read: called with the
-    number of records so far.
+    number of records so far. earlier: of shares that come before, the lines of records as bytes,
+    and the number of them of each file.
     """
     if folder.state() is not None:
         return
     counts = dict.fromkeys(names, 0)
     with folder.writing("records") as out:
+        for each in earlier[0]:
+            out.write(each)
 
         def on_chunk(read: ReadChunk) -> None:
             out.write(read.lines.tobytes())
@@ -254,7 +258,7 @@ def sketch_into(
 
         how: dict[str, Any] = {"id_field": id_field, "workers": workers}
         read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
-    folder.save_state({"counts": [*counts.values()]})
+    folder.save_state({"counts": [*earlier[1], *counts.values()]})
 
 
 def find_removed(

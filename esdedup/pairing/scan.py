@@ -73,6 +73,18 @@ class Part:
     keys: Strings = Strings.of_bytes(())  # noqa: RUF009
     words: I64 | None = None
 
+    def picked(self, rows: I64) -> Part:
+        """Return some documents."""
+        return Part(
+            self.ids.picked(rows),
+            self.digests[rows],
+            self.filled[rows],
+            self.values[rows],
+            None if self.texts is None else self.texts.picked(rows),
+            self.keys.picked(rows) if len(self.keys) else self.keys,
+            None if self.words is None else self.words[rows],
+        )
+
 
 @dataclass(frozen=True)
 class ScanColumns:
@@ -130,10 +142,11 @@ class FolderTexts:
         starts, sizes = self.offsets[places], self.sizes(rows[order])
         texts = Strings(np.empty(int(sizes.sum()), np.uint8), offsets_of(sizes))
         shares = np.searchsorted(places, self.ends + np.arange(self.ends.size))
-        for number, (first, end) in enumerate(itertools.pairwise(shares.tolist()), 1):
+        ranges = itertools.pairwise(shares.tolist())
+        for share, (first, end) in zip(self.folder.shares(), ranges, strict=True):
             if first < end:
                 parts = zip(starts[first:end].tolist(), sizes[first:end].tolist(), strict=True)
-                read = self.folder.texts_at(number, parts)
+                read = self.folder.texts_at(share, parts)
                 texts.raw[slice(*texts.offsets[[first, end]])] = np.frombuffer(read, np.uint8)
         position = np.empty_like(order)
         position[order] = np.arange(order.size)
@@ -158,12 +171,14 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
 class WorkFolder:
     """A folder that holds the columns of one run.
 
-    claimed: the folder holds the work of this run, and not of another.
+    claimed: the folder holds the work of this run, and not of another. before: files of shares of
+    another folder, which precede its own.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.claimed = False
+        self.before: Sequence[Path] = ()
 
     @staticmethod
     @contextmanager
@@ -256,7 +271,7 @@ class WorkFolder:
         """Read the documents that came after their share was read, by an earlier run."""
         known = [np.empty(0, np.uint64)]
         with _naming(self.path):
-            for path in self._shares():
+            for path in self.shares():
                 known.append(xxh3(_loaded_ids(path), 0))
         present = Strings.joined([_ids(batch) for batch in [[], *store.scan([], reading.meta)]])
         new = np.flatnonzero(~np.isin(xxh3(present, 0), np.concatenate(known)))
@@ -265,7 +280,7 @@ class WorkFolder:
         some = (new[at : at + _HELD_AT_ONCE] for at in range(0, new.size, _HELD_AT_ONCE))
         held = (store.hold([*present.picked(rows)], reading.paths) for rows in some)
         batches = ([one.document for one in each] for each in held)
-        self.write_share(len(self._shares()) + 1, _parts(store, reading, batches, lambda _: None))
+        self.write_share(len(self.shares()) + 1, _parts(store, reading, batches, lambda _: None))
 
     def write_share(self, number: int, parts: Iterable[Part]) -> None:
         """Write the documents of a share, from 1, whole or not at all; at least one part."""
@@ -273,7 +288,7 @@ class WorkFolder:
         nothing = np.empty(0, np.int64)
         lengths = [nothing]
         with _naming(self.path):
-            with written_whole(self._texts(number)) as out:
+            with written_whole(_texts_of(self._share(number))) as out:
                 for part in parts:
                     if part.texts is not None:
                         out.write(part.texts.raw.data)
@@ -302,7 +317,7 @@ class WorkFolder:
         Numbered documents all stay. Raises UsageError if the keep rule names a field that no
         document has.
         """
-        paths = self._shares()
+        paths = self.shares()
         with _naming(self.path):
             of_shares = [self._arrays(path, "keys", "key_offsets", "filled") for path in paths]
             keys = Strings.joined([Strings(*each[:2]) for each in of_shares])
@@ -338,7 +353,7 @@ class WorkFolder:
         place[order] = np.arange(rows)
         most = max(1, reading.memory // (32 + 2 * values.itemsize * reading.width))
         for low in range(0, rows, most):
-            for path, (start, end) in zip(self._shares(), itertools.pairwise(ends), strict=True):
+            for path, (start, end) in zip(self.shares(), itertools.pairwise(ends), strict=True):
                 kept = (place[start:end] >= low) & (place[start:end] < low + most)
                 if kept.any():
                     here = place[start:end][kept]
@@ -354,7 +369,7 @@ class WorkFolder:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""
         found, start = [""] * documents.size, 0
         with _naming(self.path):
-            for path in self._shares():
+            for path in self.shares():
                 ids = _loaded_ids(path)
                 here = np.flatnonzero((documents >= start) & (documents < start + len(ids)))
                 for at, row in zip(here.tolist(), (documents[here] - start).tolist(), strict=True):
@@ -365,24 +380,32 @@ class WorkFolder:
     def text_sizes(self) -> Iterator[I64]:
         """Yield the bytes and the words of the texts of each share, shape (2, n)."""
         with _naming(self.path):
-            for path in self._shares():
+            for path in self.shares():
                 offsets, words = self._arrays(path, "text_offsets", "words")
                 yield np.stack([np.diff(offsets), words])
 
-    def texts_at(self, number: int, parts: Iterable[tuple[int, int]]) -> bytes:
+    def part(self, share: Path) -> Part:
+        """Return the documents of a share."""
+        with _naming(self.path), _loaded(share) as of:
+            ids, keys = Strings(of["ids"], of["id_offsets"]), Strings(of["keys"], of["key_offsets"])
+            texts = Strings(np.fromfile(_texts_of(share), np.uint8), of["text_offsets"])
+            values = of["values"].T
+            return Part(ids, of["digests"], of["filled"], values, texts, keys, of["words"])
+
+    def texts_at(self, share: Path, parts: Iterable[tuple[int, int]]) -> bytes:
         """Return texts of a share, joined. parts: (position, bytes) of each, ascending."""
-        with _naming(self.path), self._texts(number).open("rb") as file:
+        with _naming(self.path), _texts_of(share).open("rb") as file:
             return b"".join([file.read(size) for at, size in parts if file.seek(at) >= 0])
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self, name: str = _STATE) -> dict[str, Any] | None:
         """Return what `save_state` saved last, None at first."""
-        file = self.path / _STATE
+        file = self.path / name
         with _naming(self.path):
             return json.loads(file.read_bytes()) if file.exists() else None
 
-    def save_state(self, state: dict[str, Any]) -> dict[str, Any]:
+    def save_state(self, state: dict[str, Any], name: str = _STATE) -> dict[str, Any]:
         """Save how far the job is, as JSON, and return it."""
-        with self.writing(_STATE) as out:
+        with self.writing(name) as out:
             out.write(json.dumps(state).encode())
         return state
 
@@ -403,11 +426,10 @@ class WorkFolder:
     def _share(self, number: int) -> Path:
         return self.path / f"share-{number:04d}.npz"
 
-    def _shares(self) -> list[Path]:
-        return sorted(self.path.glob("share-*.npz"), key=lambda file: int(file.stem[6:]))
-
-    def _texts(self, number: int) -> Path:
-        return self.path / f"texts-{number:04d}"
+    def shares(self) -> list[Path]:
+        """Return the files of the shares, in the order of the documents."""
+        own = sorted(self.path.glob("share-*.npz"), key=lambda file: int(file.stem[6:]))
+        return [*self.before, *own]
 
     def claim(self, job: Mapping[str, Any], shares: int, again: bool = False) -> int:
         """Claim the folder for a job, and return its number of shares: `shares` for a new one.
@@ -450,6 +472,10 @@ class WorkFolder:
             for file in [*self.path.iterdir()]:
                 if _OURS.fullmatch(file.name) and not file.name.startswith(_LOCK):
                     file.unlink()
+
+
+def _texts_of(share: Path) -> Path:
+    return share.with_name(f"texts-{share.stem[6:]}")
 
 
 @contextmanager

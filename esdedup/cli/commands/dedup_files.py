@@ -28,6 +28,7 @@ from esdedup.corpus.corpus import (
     report_of,
     sketch_into,
 )
+from esdedup.corpus.kept import SKETCHES, KeptSketches
 from esdedup.corpus.shards import Shards, is_one_file
 from esdedup.corpus.tasks import Stage, Task
 from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
@@ -51,8 +52,8 @@ class CorpusOptions:
     )
     against: list[str] | None = setting(
         None,
-        "Also remove what is near these files, a local index (.db), or an index of --url; may be"
-        " repeated.",
+        "Also remove what is near these files, a local index (.db), an index of --url, or"
+        " .sketches; may be repeated.",
         metavar="FILES",
     )
     contained: float | None = setting(
@@ -61,7 +62,9 @@ class CorpusOptions:
     mask: bool = setting(
         False, "With --contained, cut what is held from the texts, and keep the rest.", rare=True
     )
-    update: bool = setting(False, "Add what stays to the index of --against.", rare=True)
+    update: bool = setting(
+        False, "Add what stays to the index or sketches of --against.", rare=True
+    )
     removed: str | None = setting(
         None,
         "List of what is removed: .jsonl, .jsonl.zst, .parquet or .arrow.",
@@ -134,7 +137,7 @@ def dedup_files(
             refused = ["contained", "mask", "update", "removed", "workers", "max_memory"]
             options.refuse(refused, "can't be combined with --engine spark")
             others = corpus.against or []
-            if index := next((each for each in others if each.endswith(".db")), None):
+            if index := next((each for each in others if each.endswith((".db", SKETCHES))), None):
                 raise UsageError(f"--against {index}: --engine spark compares with files only")
             # Checks the names of the fields.
             of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
@@ -142,10 +145,12 @@ def dedup_files(
             how |= {"against": others, "dead_letter": letters, "grouping": grouping}
             report = dedup(None, arguments, out, **how)
         else:
-            others, indices = _against(corpus, of, target, opened)
+            others, indices, sketches = _against(corpus, of, target, opened)
             if corpus.contained is not None:
                 refused = [*settings_of(Grouping), "bits", "passages", "update", "max_memory"]
                 options.refuse(refused, "can't be combined with --contained")
+                if sketches:
+                    raise UsageError(f"--against {sketches[0]}: --contained requires files")
                 if not others and not indices:
                     raise UsageError("--contained requires --against")
                 # Only words are needed.
@@ -156,7 +161,8 @@ def dedup_files(
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
             if corpus.mask:
                 shards.check_changeable("--mask")
-            report = _without_documents(shards, indices, of, corpus, grouping, reading, letters)
+            every = shards, indices, sketches, of, corpus, grouping, reading, letters
+            report = _without_documents(*every, opened)
     if report is None:
         return
     if isinstance(report, CorpusReport):
@@ -171,20 +177,31 @@ def dedup_files(
 def _without_documents(
     shards: Shards,
     indices: list[Index],
+    sketches: list[str],
     of: FileOptions,
     corpus: CorpusOptions,
     grouping: Grouping,
     reading: Reading,
     letters: DeadLetterFile,
+    opened: ExitStack,
 ) -> CorpusReport | None:
     """Write files again without the documents that duplicate others; None for one task of many."""
-    if corpus.update and len(indices) != 1:
-        raise UsageError("--update requires one index in --against")
+    if corpus.update and len(indices) + len(sketches) != 1:
+        raise UsageError("--update requires one index, or one folder of sketches, in --against")
+    if len(sketches) > 1:
+        raise UsageError(f"--against {sketches[1]}: name one folder of sketches")
     files, others, text_fields = shards.files, shards.others, reading.meta.text_fields
     scheme, listed = reading.meta.scheme.id, corpus.removed
     job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
     job["contained"], job["mask"] = corpus.contained, corpus.mask
-    names = [*(each.store.where for each in indices), *map(name_of, others + files)]
+    kept = None
+    if sketches and corpus.task is None:
+        made = {"scheme": scheme, "keep": job["keep"], "exact": job["exact"]}
+        made["text field"], run = [*text_fields], {**job, **shards.job}
+        kept = opened.enter_context(KeptSketches.at(sketches[0], made, run, corpus.update))
+        job[f"state of {sketches[0]}"] = kept.state
+    before = [] if kept is None else kept.names
+    names = [*before, *(each.store.where for each in indices), *map(name_of, others + files)]
     earlier, columns = len(names) - len(files), grouping.keep.paths([])
     if listed is None and (out := shards.out) is not None and out != STDIN:
         listed = out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
@@ -204,7 +221,9 @@ def _without_documents(
         from_indices = (chunks_of(each, text_fields[0]) for each in indices)
         how: dict[str, Any] = {"id_field": of.id_field, "workers": of.workers}
         chunks = chain.from_iterable(chain(from_indices, from_files))
-        own_names = names if own.stop is None else names[own]
+        own_names = names[len(before) :] if own.stop is None else names[own]
+        if kept is not None:
+            how["earlier"] = kept.lines, kept.counts
         sketch_into(folder, reading, own_names, chunks, letters, on_read=progress.show, **how)
 
     def find(folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
@@ -221,13 +240,14 @@ def _without_documents(
             progress.step("Writing", done, total)
 
     if corpus.task is not None:
-        if indices:
+        if indices or sketches:
             raise UsageError("--against: --task compares with files only")
         assert listed is not None
         steps = sketch_records, find, write
         return _one_task(shards, corpus, job, listed, *steps)
     total = total_bytes(others + files)
     with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
+        folder.before = [] if kept is None else kept.shares
         sketch_records(folder, progress, slice(0, None))
         found, report = find(folder, progress)
         if shards.out is None:
@@ -236,7 +256,9 @@ def _without_documents(
         shards.copy_about()
         if listed is not None:
             write_table(listed, found)
-        if corpus.update:
+        if kept is not None and corpus.update:
+            message(f"{count(kept.add(found, folder), 'document')} added to {sketches[0]}")
+        elif corpus.update:
             index = indices[0]
             written = [each for each in dict.fromkeys(shards.targets) if look_up(each)]
             chunks = of.chunks(written, text_fields, lambda _: None)
@@ -349,10 +371,13 @@ def _without_units(
 
 def _against(
     corpus: CorpusOptions, of: FileOptions, target: Target, opened: ExitStack
-) -> tuple[list[str], list[Index]]:
-    """Return the files and the indices to compare with."""
-    files, indices = [], []
+) -> tuple[list[str], list[Index], list[str]]:
+    """Return the files, the indices, and the folders of sketches to compare with."""
+    files, indices, sketches = [], [], []
     for each in corpus.against or []:
+        if each.rstrip("/").endswith(SKETCHES):
+            sketches.append(each)
+            continue
         is_db = each.endswith(".db")
         if is_db and not corpus.update and not Path(each).exists():
             raise UsageError(f"--against {each}: there is no such file")
@@ -366,7 +391,7 @@ def _against(
         indices.append(opened.enter_context(open(where, name, text_field=text_field)))
         if corpus.update and not corpus.dry_run:
             indices[-1].create()
-    return of.named(files) if files else [], indices
+    return of.named(files) if files else [], indices, sketches
 
 
 @contextmanager

@@ -1,0 +1,195 @@
+"""`dedup --against NAME.sketches --update`: files are compared with those of former runs."""
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esdedup.corpus.kept import KeptSketches
+from esdedup.corpus.shards import Shards
+from tests.corpus.test_dedup_files import removed_in
+from tests.faults.test_dedup_files import contents
+from tests.helpers.commands import Ran, run_command, words, write_lines
+from tests.helpers.processes import await_true, start_command
+
+KEPT = Path("all.sketches")
+
+
+def months(count: int, records: int = 150) -> None:
+    """Write the files of some months, of which each repeats some of the earlier ones."""
+    rng = random.Random(3)
+    for month in range(count):
+        texts = [f"{words(rng.randrange(2 * records), 30)} {n % 4}" for n in range(records)]
+        lines: list[Any] = [
+            {"id": f"{month}-{n}", "text": each, "quality": n % 7} for n, each in enumerate(texts)
+        ]
+        half = records // 2
+        Path(f"{month}").mkdir()
+        write_lines(Path(f"{month}/a.jsonl"), [*lines[:half], "no record"])
+        write_lines(Path(f"{month}/b.jsonl"), lines[half:])
+
+
+def dedup(month: int, *options: str, out: str = "out") -> Ran:
+    return run_command("dedup", f"{month}", "-o", f"{out}{month}", "--json", *options)
+
+
+@pytest.mark.parametrize("options", [[], ["--keep", "highest:quality"], ["--exact"]])
+def test_each_month_is_compared_with_all_before(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 40)
+    months(4)
+    before: list[str] = []
+    for month in range(4):
+        against = [option for out in before for option in ("--against", out)]
+        whole = dedup(month, *against, *options, out="whole")
+        found = dedup(month, "--against", str(KEPT), "--update", *options)
+        assert (whole.status, found.status) == (1, 1)
+        # Only the places of former documents are those in the files that were read.
+        same = ("documents", "kept", "removed", "against", "failed", "groups", "bytes_removed")
+        assert [found.json[0][key] for key in same] == [whole.json[0][key] for key in same]
+        lists = [removed_in(Path(f"{out}{month}/_removed.jsonl.zst")) for out in ("whole", "out")]
+        keys = ("file", "line", "id", "original_id", "similarity")
+        rows = [[[row[key] for key in keys] for row in each] for each in lists]
+        assert rows[0] == rows[1]
+        for name in ("a.jsonl", "b.jsonl"):
+            made, expected = (Path(f"{out}{month}", name).read_bytes() for out in ("out", "whole"))
+            assert made == expected
+        before.append(f"whole{month}")
+    assert found.json[0]["against"] > 30
+    # An original is named by the file and the line where it was.
+    row = next(row for row in lists[1] if row["original_file"] == "0/a.jsonl")
+    with Path("0/a.jsonl").open() as file:
+        assert json.loads(file.readlines()[row["original_line"] - 1])["id"] == row["original_id"]
+    # Former files are not read, and without --update nothing is added.
+    for month in range(3):
+        shutil.rmtree(f"{month}")
+    held = contents(KEPT)
+    again = run_command("dedup", "out1", "-o", "x", "--against", str(KEPT), *options, "--json")
+    assert (again.json[0]["kept"], again.status) == (0, 0)
+    assert contents(KEPT) == held
+
+
+def test_a_run_that_is_killed_adds_all_or_nothing(request: pytest.FixtureRequest) -> None:
+    months(2, 600)
+    assert dedup(0, "--against", str(KEPT), "--update").status == 1
+    before = contents(KEPT)
+    shutil.copytree(KEPT, "kept")
+    command = ["dedup", "1", "-o", "out1", "--against", str(KEPT), "--update"]
+    assert run_command(*command).status == 1
+    whole, after = contents(Path("out1")), contents(KEPT)
+    states = {name: raw for name, raw in before.items() if name != "runs.json"}
+    killed, runs = 0, {before["runs.json"], after["runs.json"]}
+    rng, kills = random.Random(5), 20 if request.config.getoption("--all") else 4
+    for _ in range(kills):
+        shutil.rmtree(KEPT)
+        shutil.copytree("kept", KEPT)
+        shutil.rmtree("out1")
+        limit = rng.randrange(1, 14)
+        process = start_command(*command, stderr=subprocess.DEVNULL)
+        await_true(
+            "files are written",
+            lambda: process.poll() is not None or _files() > limit,  # noqa: B023
+            every=0.0005,
+        )
+        process.kill()
+        killed += process.wait() < 0
+        held = contents(KEPT)
+        assert held["runs.json"] in runs
+        assert {name: held[name] for name in states} == states
+        if process.returncode < 0:
+            run_command(*command)
+        assert contents(Path("out1")) == whole
+        assert contents(KEPT) == after
+        assert not Path("out1.work").exists()
+    assert killed
+
+
+def _files() -> int:
+    folders = filter(Path.exists, map(Path, ("out1", "out1.work")))
+    return sum(1 for folder in folders for _ in folder.iterdir()) + len([*KEPT.iterdir()]) - 4
+
+
+@pytest.mark.parametrize("step", ["before", "after"])
+def test_a_killed_run_resumes_at_each_side_of_the_list(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    months(2)
+    command = ["dedup", "1", "-o", "out1", "--against", str(KEPT), "--update"]
+    assert dedup(0, "--against", str(KEPT), "--update").status == 1
+    add = KeptSketches.add
+
+    def killed(kept: KeptSketches, *arguments: Any) -> None:
+        if step == "after":
+            add(kept, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeptSketches, "add", killed)
+        assert run_command(*command).status == 130
+    runs = json.loads((KEPT / "runs.json").read_bytes())["runs"]
+    assert len(runs) == (1 if step == "before" else 2)
+    kept = int(Path("out1/a.jsonl").read_text().count("\n"))
+    done = run_command(*command, "--json")
+    assert done.status == 1
+    runs = json.loads((KEPT / "runs.json").read_bytes())["runs"]
+    assert [each["files"] for each in runs] == [
+        ["0/a.jsonl", "0/b.jsonl"],
+        ["1/a.jsonl", "1/b.jsonl"],
+    ]
+    assert (runs[1]["counts"][0], sum(runs[1]["counts"])) == (kept, done.json[0]["kept"])
+    # Another run meanwhile: the decisions do not hold any more.
+    with monkeypatch.context() as patched:
+        patched.setattr(Shards, "copy_about", lambda _: killed(None))  # type: ignore[arg-type]
+        step = "before"
+        write_lines(Path("2.jsonl"), [{"text": words(9_000)}])
+        late = ["dedup", "2.jsonl", "-o", "out2", "--against", str(KEPT), "--update"]
+        assert run_command(*late).status == 130
+    write_lines(Path("3.jsonl"), [{"text": words(9_000)}])
+    assert (
+        run_command("dedup", "3.jsonl", "-o", "o3", "--against", str(KEPT), "--update").status == 0
+    )
+    changed = run_command(*late)
+    assert (changed.status, f"another state of {KEPT}" in changed.err) == (2, True)
+
+
+def test_other_sketches_are_refused() -> None:
+    months(1)
+    update = ["--against", str(KEPT), "--update"]
+    absent = dedup(0, "--against", str(KEPT))
+    assert (absent.status, "there is no such folder: --update creates it" in absent.err) == (
+        2,
+        True,
+    )
+    assert not KEPT.exists()
+    assert dedup(0, *update, out="out").status == 1
+    held = contents(KEPT)
+    for options, said in (
+        (["-t", "0.5", *update], "it has sketches of another scheme"),
+        (["--keep", "last", *update], "sketches of another keep (first, not last)"),
+        (["--exact", *update], "sketches of another exact (False, not True)"),
+        (["--text-field", "id", *update], "sketches of another text field"),
+        ([*update, "--against", "b.sketches"], "--update requires one index, or one folder"),
+        (["--task", "1/2", "--against", str(KEPT)], "--task compares with files only"),
+        (["--contained", "0.8", "--against", str(KEPT)], "--contained requires files"),
+        (["--engine", "spark", "--against", str(KEPT)], "--engine spark compares with files only"),
+        (["--against", "s3://bucket/a.sketches"], "no folder of sketches on this machine"),
+        (["--against", "file.sketches", "--update"], "no folder of sketches on this machine"),
+        (["--against", "full.sketches", "--update"], "no folder of sketches on this machine"),
+    ):
+        Path("file.sketches").touch()
+        Path("full.sketches").mkdir(exist_ok=True)
+        Path("full.sketches/mine.txt").touch()
+        done = dedup(0, *options, out="other")
+        assert (done.status, said in done.err) == (2, True), done.err
+    with KeptSketches.at(str(KEPT), {}, {}, False):
+        busy = dedup(0, *update, out="other")
+    assert (busy.status, "another run is using" in busy.err) == (1, True)
+    dry = run_command("dedup", "0", "--dry-run", "--json", "--against", "b.sketches", "--update")
+    assert (dry.status, Path("b.sketches").exists()) == (1, False)
+    assert contents(KEPT) == held
+    assert not [*Path().glob("other*")]
