@@ -64,6 +64,8 @@ def hot_buckets(
     check_list("sketches", sketches)
     check_type("count", count, "int | None")
     check_type("over", over, "int")
+    if count is not None and count < 1:
+        raise UsageError(f"count {count}: use at least 1")
     named = [meta.scheme.sketch(name) for name in sketches] or meta.scheme.sketches
     if not (wanted := [each for each in named if each.stoppable]):
         raise UsageError(f"no bucket of {', '.join(each.name for each in named)} is ever hot")

@@ -41,6 +41,7 @@ def index() -> Any:
         ("ids: give a list", lambda index: index.delete(None)),
         ("tokens: give a list", lambda index: index.stop("abc")),
         ("sketches: give a list", lambda index: index.hot_buckets(sketches="minhash")),
+        ("count -1: use at least 1", lambda index: index.hot_buckets(-1)),
         ("documents: give a list", lambda index: index.add({"text": "x"})),
         ("documents: give a list", lambda index: index.update("a text")),
         ("'drop': use ", lambda index: index.add([], on_duplicate="drop")),
