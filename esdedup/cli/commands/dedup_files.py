@@ -291,6 +291,13 @@ def _one_task(
         # Others may write already, or have done so.
         if task.lacks("group") and not task.is_done():
             raise
+
+    def wait_for(before: Stage) -> None:
+        if stage is None and (lacking := task.lacks(before)):
+            named = ", ".join(map(str, lacking[:20])) + ", ..." * (len(lacking) > 20)
+            message(f"Task {task.number} of {task.of} waits for the stage {before!r} of {named}")
+        task.wait(before, waits=stage is None)
+
     # Another process may do the same task.
     with task.alone(f"lock-{task.number}", 0):
         with task.alone():
@@ -308,7 +315,7 @@ def _one_task(
                         sketch_records(folder, progress, own)
                         task.put("sketch", folder.files(), folder.state())
                 if (stage is None and task.number == 1) or stage == "group":
-                    task.wait("sketch", waits=stage is None)
+                    wait_for("sketch")
                     if task.lacks("group"):
                         with WorkFolder.temporary() as folder:
                             task.gather(folder)
@@ -319,7 +326,7 @@ def _one_task(
                             task.put("group", files, folder.state())
                 if stage in ("sketch", "group"):
                     return None
-                task.wait("group", waits=stage is None)
+                wait_for("group")
                 with WorkFolder.temporary() as folder:
                     task.fetch(["records", "decisions"], folder.path)
                     found, _ = find(folder, progress)
