@@ -83,14 +83,15 @@ class Query:
     """A text to find similar documents of.
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too. originals: leave out documents that are marked as duplicates. Raises
-    UsageError for other types.
+    a document must match too. originals: leave out documents that are marked as duplicates.
+    marked: return digests and marks too. Raises UsageError for other types.
     """
 
     text: str
     exclude: str | None = None
     filters: Sequence[Mapping[str, Any]] = ()
     originals: bool = False
+    marked: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -102,7 +103,7 @@ class CandidateQuery:
 
     key: the field of the tokens, or "wordless" to look for the digest of a text without words.
     groups: lists of tokens, one for each band or segment, of which a document holds any.
-    exclude, filters, originals: as in `Query`. field: the object field that holds the tokens;
+    exclude, filters, originals, marked: as in `Query`. field: the object field that holds tokens;
     marks_in: that which holds the marks.
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
@@ -118,6 +119,7 @@ class CandidateQuery:
     least: int = 1
     stopped: int = 0
     originals: bool = False
+    marked: bool = False
     leads: bool = False
     kept: bool = False
     marks_in: str = FIELD

@@ -168,7 +168,8 @@ class _Arrivals:
         texts = [*filter(None, self.contents.values())]
         chosen = self.meta.scheme.chosen(self.policy.limits)
         sketches = sketch(texts, self.meta.scheme.only(chosen))
-        wanted = equal_text_queries(self.meta, chosen, sketches, [Query(text) for text in texts])
+        queries = [Query(text, marked=True) for text in texts]
+        wanted = equal_text_queries(self.meta, chosen, sketches, queries)
         for first in range(0, len(wanted), QUERIES_AT_ONCE):
             some = wanted[first : first + QUERIES_AT_ONCE]
             for found in self.run.store.candidates(some, self.policy.candidates):
@@ -253,8 +254,8 @@ class _Arrivals:
     def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:
         """Return the stored documents similar to the texts, and whether some may be missing."""
         asked = [text for text in {self.digests[row]: None for row in rows} if text in self.peers]
-        originals = self.policy.groups
-        queries = [Query(self.contents[text], originals=originals) for text in asked]
+        wanted = partial(Query, originals=self.policy.groups, marked=True)
+        queries = [wanted(self.contents[text]) for text in asked]
         near = {}
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
         for text, result in zip(asked, results, strict=True):

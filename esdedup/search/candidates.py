@@ -91,6 +91,7 @@ def _queries(
             meta.field,
             query.filters,
             originals=query.originals,
+            marked=query.marked,
             leads=leads,
             kept=kept,
             marks_in=meta.marks_field,

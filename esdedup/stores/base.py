@@ -117,8 +117,8 @@ class Store(Protocol):
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query at most `limit` documents that share most groups.
 
-        They have no tokens, but their segments if these were requested. Documents that share fewer
-        groups than the query's `least` are left out.
+        They have no tokens, but their segments, digests and marks if these were requested.
+        Documents that share fewer groups than the query's `least` are left out.
         """
 
     def scan(

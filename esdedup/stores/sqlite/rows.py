@@ -104,20 +104,25 @@ class Rows:
             found.append(Document(row.id, source if paths is None else only(source, paths)))
         return found
 
-    def documents(self, rows: Sequence[Columns], kept: str = "") -> list[Document]:
-        """Return documents without their lists of tokens, except one."""
-        found, sources = [], _sources(rows)
+    def documents(
+        self, rows: Sequence[tuple[Any, ...]], kept: str = "", *, marked: bool = True
+    ) -> list[Document]:
+        """Return documents without their lists of tokens, except one.
+
+        rows: the values of `Columns`, or without `marked` only ids and sources.
+        """
+        sources = _sources(rows)
         # Most sources have no fields of ours.
-        clean = not any(name.startswith(FIELD) for name in set[str]().union(*sources))
-        for row, source, ours in zip(rows, sources, self.ours(rows, (kept,)), strict=True):
-            fields = source if clean else without_tokens(source, kept)
+        if any(name.startswith(FIELD) for name in set[str]().union(*sources)):
+            sources = [without_tokens(each, kept) for each in sources]
+        columns = [*map(Columns._make, rows)] if marked else []
+        for row, source, ours in zip(columns, sources, self.ours(columns, (kept,)), strict=False):
             # Of packed tokens no other list was unpacked.
             if isinstance(row.tokens, str):
                 ours = without_tokens({FIELD: ours}, kept)[FIELD]
             if ours:
-                fields[FIELD] = ours
-            found.append(Document(row.id, fields))
-        return found
+                source[FIELD] = ours
+        return [Document(row[0], source) for row, source in zip(rows, sources, strict=True)]
 
     def columns(self, documents: Sequence[Document | Encoded]) -> list[Columns]:
         """Return the columns of documents. Raises RecordError if one can't be stored."""
@@ -178,9 +183,9 @@ class Rows:
         return [next(columns) if row is None else row for row in made]
 
 
-def _sources(rows: Sequence[Columns]) -> list[dict[str, Any]]:
+def _sources(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     # One call takes half of the time of a call for each row.
-    sources: list[dict[str, Any]] = json.loads(f"[{','.join([row.source for row in rows])}]")
+    sources: list[dict[str, Any]] = json.loads(f"[{','.join([row[1] for row in rows])}]")
     return sources
 
 

@@ -150,7 +150,7 @@ class LocalStore:
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         with self._reading() as tables:
-            read = tables.rows.documents([Columns(*row) for row in tables.by_id(COLUMNS, ids)])
+            read = tables.rows.documents([*tables.by_id(COLUMNS, ids)])
         if paths is not None:
             read = [Document(each.id, only(each.source, paths)) for each in read]
         found = {each.id: each for each in read}

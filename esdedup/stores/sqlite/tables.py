@@ -147,14 +147,14 @@ class Tables:
 
     def _by_number(
         self, numbers: Sequence[int], selected: str = COLUMNS, where: str = "", *values: Any
-    ) -> dict[int, Columns]:
-        """Return the documents that exist, by number. where: parameters from ?2 on are values."""
+    ) -> dict[int, tuple[Any, ...]]:
+        """Return the rows of documents by number. where: parameters from ?2 on are values."""
         rows = self.db.execute(
             f"SELECT {self.documents}.number, {selected} FROM {self.marked}"
             f" WHERE {self.documents}.number IN {_GIVEN} {where}",
             (json.dumps(numbers), *values),
         )
-        return {number: Columns._make(row) for number, *row in rows}
+        return {row[0]: row[1:] for row in rows}
 
     def sample(self, selected: str, meta: IndexMeta, count: int, seed: int) -> list[Columns]:
         """Return at most `count` random documents of a scheme. selected: of `columns_for`."""
@@ -166,7 +166,7 @@ class Tables:
         for first in range(0, len(numbers), _VARIABLES):
             some = numbers[first : first + _VARIABLES]
             known = self._by_number(some, selected, f"AND {scheme} = ?2", meta.scheme.id)
-            found += [known[number] for number in some if number in known]
+            found += [Columns(*known[number]) for number in some if number in known]
             if len(found) >= count:
                 break
         return found[:count]
@@ -314,13 +314,14 @@ class Tables:
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
         answers = []
-        for (name, kept, marks_in), alike in itertools.groupby(queries, _form):
+        for (name, kept, marks_in, marked), alike in itertools.groupby(queries, _form):
             some = [*alike]
             best = [*self._best(name, some, marks_in, limit)]
             # Queries of similar texts find the same documents.
             chosen = {number for numbers, _, _ in best for number in numbers}
-            stored = self._by_number(sorted(chosen))
-            every = self.rows.documents([*stored.values()], kept)
+            selected = COLUMNS if marked else "id, source"
+            stored = self._by_number(sorted(chosen), selected)
+            every = self.rows.documents([*stored.values()], kept, marked=marked)
             documents = dict(zip(stored, every, strict=True))
             for numbers, met, truncated in best:
                 answers.append(Candidates([documents[each] for each in numbers], met, truncated))
@@ -400,10 +401,10 @@ def listed_as(field: str, key: str) -> str:
     return key if field == FIELD else f"{field}.{key}"
 
 
-def _form(query: CandidateQuery) -> tuple[str, str, str]:
-    """Return the list that a query looks into, the tokens to return, and the field of marks."""
-    kept = query.key if query.kept else ""
-    return listed_as(query.field, query.key), kept, query.marks_in
+def _form(query: CandidateQuery) -> tuple[str, str, str, bool]:
+    """Return the list to look into, the tokens to return, the field of marks, and if to read it."""
+    kept, marked = query.key if query.kept else "", query.kept or query.marked
+    return listed_as(query.field, query.key), kept, query.marks_in, marked
 
 
 def _strings(value: Any) -> set[str]:
