@@ -12,10 +12,12 @@ Left: documents that stay and resemble an earlier one that stays.
     text-dedup           its command of MinHash with 2 processes, which writes one dataset of Arrow
     datatrove            its pipeline of MinHash with 2 processes: signatures, buckets, cluster,
                          filter
+    semhash              its deduplication by embeddings: static vectors of 256 numbers a word
+                         (wordllama), whose mean is compared by cosine similarity, from 0.9 on
 
-The bands of all are as wide: 25 of 6 rows, which let a pair at 0.8 share one with a probability of
-0.9995. Only esdedup verifies candidates. Seconds, processor seconds and the peak memory of the
-largest process are those of the whole command.
+The bands of the others are as wide: 25 of 6 rows, which let a pair at 0.8 share one with a
+probability of 0.9995. Only esdedup verifies candidates. Seconds, processor seconds and the peak
+memory of the largest process are those of the whole command.
 """
 
 import argparse
@@ -41,11 +43,14 @@ from esdedup.sketch.sketch import shingle_sets
 
 INSIDE = Path(__file__).parent / "inside" / "peer_corpus.py"
 SHARDS = 4
+LANGUAGES = {"english": "eng_Latn", "chinese": "cmn_Hani"}
+"""What datatrove splits texts into words by."""
 NAMES = {
     "esdedup": "esdedup",
     "esdedup-2": "esdedup, 2 workers",
     "text-dedup": "text-dedup, 2 processes",
     "datatrove": "datatrove, 2 processes",
+    "semhash": "SemHash, by embeddings",
 }
 
 Job = Callable[[Path, Path], Figures]
@@ -72,20 +77,26 @@ def by_text_dedup(shards: Path, out: Path) -> Figures:
     return figures
 
 
-def by_datatrove(shards: Path, out: Path) -> Figures:
+def by_datatrove(shards: Path, out: Path, language: str) -> Figures:
     command = [environments.python_of("datatrove"), str(INSIDE), "datatrove"]
-    figures = run([*command, str(shards), str(out), "2"], out.with_name("said"))
+    figures = run([*command, str(shards), str(out), "2", language], out.with_name("said"))
     # Its processes are not started by the command, and are not counted.
     return {"seconds": figures["seconds"]}
 
 
-def jobs() -> dict[str, Job]:
+def by_semhash(shards: Path, out: Path) -> Figures:
+    command = [environments.python_of("semhash"), str(INSIDE), "semhash", str(shards), str(out)]
+    return run(command, out.with_name("said"), OFFLINE)
+
+
+def jobs(language: str) -> dict[str, Job]:
     """Return the jobs by name."""
     return {
         "esdedup": functools.partial(by_esdedup, workers=1),
         "esdedup-2": functools.partial(by_esdedup, workers=2),
         "text-dedup": by_text_dedup,
-        "datatrove": by_datatrove,
+        "datatrove": functools.partial(by_datatrove, language=LANGUAGES[language]),
+        "semhash": by_semhash,
     }
 
 
@@ -133,8 +144,8 @@ def measure(options: argparse.Namespace) -> Iterator[Figures]:
     make = planted if options.language == "english" else chinese_groups
     texts, groups = make(options.documents)
     near = neighbours(texts, groups)
-    only = options.only.split(",") if options.only else [*jobs()]
-    found: dict[str, list[Figures]] = {name: [] for name in jobs() if name in only}
+    only = options.only.split(",") if options.only else [*NAMES]
+    found: dict[str, list[Figures]] = {name: [] for name in jobs(options.language) if name in only}
     with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
         shards = Path(made) / "shards"
         shards.mkdir()
@@ -145,7 +156,7 @@ def measure(options: argparse.Namespace) -> Iterator[Figures]:
         for number in range(options.rounds):
             for name in found:
                 with tempfile.TemporaryDirectory(dir=made) as room:
-                    figures = jobs()[name](shards, Path(room) / "out")
+                    figures = jobs(options.language)[name](shards, Path(room) / "out")
                     kept = kept_in(Path(room) / "out")
                 removed = {*range(len(texts))} - kept
                 figures["removed"] = len(removed)
@@ -178,12 +189,12 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help="jobs, with commas between")
-    parser.add_argument("--language", choices=("english", "chinese"), default="english")
+    parser.add_argument("--language", choices=[*LANGUAGES], default="english")
     parser.add_argument("--name", default="corpus", help="of the results")
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
     results = [*measure(options)]
-    versions = environments.versions_of("text-dedup")
+    versions = environments.versions_of("text-dedup") | environments.versions_of("semhash")
     versions["datatrove"] = environments.versions_of("datatrove")["datatrove"]
     described = [{"documents": options.documents, "language": options.language}]
     print(measuring.save(options.name, results, described, versions, options.folder))

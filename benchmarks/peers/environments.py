@@ -22,9 +22,11 @@ PACKAGES = {
     "lance": ("pylance==14.0.2",),
     # Apart, because it holds many packages back.
     "text-dedup": ("text-dedup==0.4.0",),
+    "semhash": ("semhash==0.5.0", "wordllama==0.4.0.post1"),
     # xxhash 4 refuses the strings that it hashes.
     "datatrove": (
         "datatrove[io]==0.10.1",
+        "jieba==0.42.1",
         "nltk==3.10.4",
         "regex==2026.11.19",
         "spacy==3.8.18",

@@ -99,8 +99,8 @@ class Task:
             if not waits:
                 some = ", ".join(map(str, lacking[:20])) + (" ..." if len(lacking) > 20 else "")
                 raise StoreError(
-                    f"{len(lacking):,} of {self.of:,} tasks have not finished the stage {stage!r}:"
-                    f" run them (again), then this: {some}"
+                    f"the stage {stage!r} is not finished: run it, then this, for {len(lacking):,}"
+                    f" of {self.of:,} tasks: {some}"
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_WAIT)

@@ -1,12 +1,17 @@
 """`dedup FILES --task`: many processes share one run, and write what one process writes."""
 
+import json
 import random
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import esdedup
 from esdedup.corpus.tasks import Task
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import run_command, words, write_lines
@@ -89,9 +94,9 @@ def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None
     for task in (1, 2, 4, 5, 6, 8):
         assert run_command(*command(task, "--stage", "sketch")).status == 0
     early = run_command(*command(1, "--stage", "group"))
-    assert (early.status, "then this: 3, 7" in early.err) == (1, True)
+    assert (early.status, "2 of 8 tasks: 3, 7" in early.err) == (1, True)
     early = run_command(*command(1, "--stage", "write"))
-    assert (early.status, "1 of 8 tasks" in early.err) == (1, True)
+    assert (early.status, "1 of 8 tasks: 1" in early.err) == (1, True)
     assert not Path("out").exists()
     other = run_command(*command(3, "-t", "0.5"))
     assert (other.status, "a run with another threshold" in other.err) == (2, True)
@@ -164,3 +169,39 @@ def test_fields_are_checked_as_one_process_does() -> None:
         assert run_command("dedup", "in", "-o", "out", *task).status == 0
         missing = run_command("dedup", "in", "-o", "other", *task, "--text-field", "title")
         assert (missing.status, "none of the first" in missing.err.lower()) == (2, True)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=40),
+    st.integers(1, 4),
+    st.sampled_from([{}, {"method": "components"}, {"keep": "longest"}, {"exact": True}]),
+)
+def test_files_frames_and_tasks_find_the_same_groups(
+    made: list[tuple[int, int]], tasks: int, options: dict[str, Any]
+) -> None:
+    """Texts of few topics, of which several differ by some words, in several files."""
+    shutil.rmtree("same", ignore_errors=True)
+    Path("same/in").mkdir(parents=True)
+    texts = [" ".join(words(topic, 24).split()[edits:]) for topic, edits in made]
+    rows = [{"id": f"{number:02}", "text": text} for number, text in enumerate(texts)]
+    for at in range(3):
+        some = rows[at * len(rows) // 3 : (at + 1) * len(rows) // 3]
+        write_lines(Path(f"same/in/{at}.jsonl"), some)
+    found = esdedup.dedup(rows, **options).groups
+    place = [rows[int(number)]["id"] for number in found.ids]
+    heads = found.representative.tolist()
+    expected = {place[row]: place[heads[row]] for row in found.duplicate_rows.tolist()}
+    typed = ["--exact"] if "exact" in options else [f"--{k}={v}" for k, v in options.items()]
+    command = ["dedup", "same/in", *typed, "--removed"]
+    for number in range(tasks, 0, -1):
+        stages = ["--task", f"{number}/{tasks}", "--stage", "sketch"]
+        assert run_command(*command, "same/t.jsonl", "-o", "same/t", *stages).status == 0
+    for number, stage in ((1, "group"), *((number + 1, "write") for number in range(tasks))):
+        stages = ["--task", f"{number}/{tasks}", "--stage", stage]
+        assert run_command(*command, "same/t.jsonl", "-o", "same/t", *stages).status == 0
+    assert run_command(*command, "same/w.jsonl", "-o", "same/w").status == 0
+    for way in ("w", "t"):
+        lines = Path(f"same/{way}.jsonl").read_text("utf-8").splitlines()
+        listed = {each["id"]: each["original_id"] for each in map(json.loads, lines)}
+        assert listed == expected

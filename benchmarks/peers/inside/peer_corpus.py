@@ -1,18 +1,22 @@
 """Peers of corpus.py, in environments of their own.
 
-    python inside/peer_corpus.py datatrove SHARDS OUT WORKERS
+    python inside/peer_corpus.py datatrove SHARDS OUT WORKERS LANGUAGE
+    python inside/peer_corpus.py semhash SHARDS OUT
     python inside/peer_corpus.py read-text-dedup OUT KEPT
 
-datatrove: its pipeline of MinHash, on this machine, shards to shards. read-text-dedup: write the
-ids that its command kept, one a line.
+datatrove: its pipeline of MinHash, on this machine, shards to shards. semhash: its deduplication by
+embeddings, shards to shards, with its own threshold and the model that the package wordllama holds.
+read-text-dedup: write the ids that its command kept, one a line.
 """
 
+import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 
-def by_datatrove(shards: str, out: str, workers: str) -> None:
+def by_datatrove(shards: str, out: str, workers: str, language: str) -> None:
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.dedup import (
         MinhashDedupBuckets,
@@ -27,8 +31,9 @@ def by_datatrove(shards: str, out: str, workers: str) -> None:
     # As wide as esdedup's bands: 1 - (1 - 0.8 ** 6) ** 25 = 0.9995.
     config = MinhashConfig(n_grams=3, num_buckets=25, hashes_per_bucket=6)
     tasks, work = len([*Path(shards).iterdir()]), f"{out}.work"
+    signatures = MinhashDedupSignature(f"{work}/sigs", config, language=language)
     stages = [
-        (tasks, [JsonlReader(shards), MinhashDedupSignature(f"{work}/sigs", config)]),
+        (tasks, [JsonlReader(shards), signatures]),
         (25, [MinhashDedupBuckets(f"{work}/sigs", f"{work}/buckets", config=config)]),
         (1, [MinhashDedupCluster(f"{work}/buckets", f"{work}/remove", config=config)]),
         (
@@ -49,6 +54,30 @@ def by_datatrove(shards: str, out: str, workers: str) -> None:
         ).run()
 
 
+def by_semhash(shards: str, out: str) -> None:
+    import wordllama
+    from semhash import SemHash
+
+    # The package looks for its tokenizer under another name than it has.
+    cache = Path(f"{out}.cache")
+    shutil.copytree(Path(wordllama.__file__).parent / "tokenizers", cache / "tokenizers")
+    model = wordllama.WordLlama.load(cache_dir=cache, disable_download=True)
+
+    class Encoder:
+        def encode(self, sentences: list[str], **_: object) -> object:
+            return model.embed([*sentences])
+
+    files = sorted(Path(shards).iterdir())
+    lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
+    found = SemHash.from_records([*map(json.loads, lines)], ["text"], Encoder())
+    kept = {each["id"] for each in found.self_deduplicate().selected}
+    Path(out).mkdir()
+    for file in files:
+        every = file.read_text("utf-8").splitlines(keepends=True)
+        staying = (line for line in every if json.loads(line)["id"] in kept)
+        Path(out, file.name).write_text("".join(staying), "utf-8")
+
+
 def read_text_dedup(out: str, kept: str) -> None:
     from datasets import load_from_disk
 
@@ -59,6 +88,7 @@ def read_text_dedup(out: str, kept: str) -> None:
 if __name__ == "__main__":
     calls: dict[str, Callable[..., None]] = {
         "datatrove": by_datatrove,
+        "semhash": by_semhash,
         "read-text-dedup": read_text_dedup,
     }
     calls[sys.argv[1]](*sys.argv[2:])
