@@ -45,12 +45,6 @@ class Columns(NamedTuple):
     distance: Any = None
 
     @property
-    def marks(self) -> dict[str, Any]:
-        """Return the marks that have a value."""
-        every = zip(MARKS, self[3:], strict=True)
-        return {name: value for name, value in every if value is not None}
-
-    @property
     def version(self) -> str:
         """A hash, so that a document that was changed back counts as unchanged."""
         text = f"{self.source}\0{self.tokens!r}\0{self[3:]!r}"
@@ -75,7 +69,10 @@ class Rows:
         found = []
         for row in rows:
             ours = next(fields) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
-            found.append(ours if row[3:] == NO_MARKS else ours | row.marks)
+            if row[3:] != NO_MARKS:
+                marks = zip(MARKS, row[3:], strict=True)
+                ours |= {name: value for name, value in marks if value is not None}
+            found.append(ours)
         return found
 
     def _fields(

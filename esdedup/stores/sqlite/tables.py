@@ -18,13 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.models import (
-    FIELD,
-    MARKS,
-    CandidateQuery,
-    Candidates,
-    tokens_in,
-)
+from esdedup.models import FIELD, MARKS, CandidateQuery, Candidates, tokens_in
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.packed import DIGEST_BYTES, records
 from esdedup.sketch.sketch import written_digests
