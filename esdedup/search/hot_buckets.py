@@ -50,11 +50,7 @@ class HotBuckets:
 
 
 def hot_buckets(
-    store: Store,
-    meta: IndexMeta,
-    count: int | None,
-    over: int,
-    sketches: Sequence[str],
+    store: Store, meta: IndexMeta, count: int | None, over: int, sketches: Sequence[str]
 ) -> HotBuckets:
     """Return the largest buckets, as `Index.hot_buckets`.
 

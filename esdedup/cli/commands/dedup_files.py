@@ -354,10 +354,7 @@ def _one_task(
 
 
 def _without_units(
-    shards: Shards,
-    of: FileOptions,
-    corpus: CorpusOptions,
-    letters: DeadLetterFile,
+    shards: Shards, of: FileOptions, corpus: CorpusOptions, letters: DeadLetterFile
 ) -> UnitReport:
     """Write files again without the paragraphs or lines that came before."""
     shards.check_changeable("--unit")
