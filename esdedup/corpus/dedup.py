@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from esdedup.models import Document
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
-from esdedup.pairing.scan import ScanColumns, WorkFolder, sketched
+from esdedup.pairing.scan import Part, ScanColumns, WorkFolder, sketched
 from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.records.documents import id_at
 from esdedup.sketch.limits import Limits
@@ -30,7 +31,8 @@ from esdedup.text.arrays import I64
 
 _BINS = 10
 _TAKEN = "iloc", "lazy", "take", "to_list", "tolist"
-"""Attributes of frames and columns that are used as they are; other streams become tables."""
+"""Attributes of frames and columns, which are in memory; other objects with Arrow's C stream are
+read once, batch by batch."""
 
 
 class Duplicate(NamedTuple):
@@ -147,7 +149,8 @@ def dedup(
     """
     grouping = from_settings(Grouping, options, grouping)
     reading = reading_of(grouping, scheme, names_of(text))
-    records, columns = _read(records, text, None, reading)
+    records, parsed = _parsed(records, text, None, reading)
+    columns = _columns(parsed, reading)
     return Deduplicated(records, _groups(columns, reading, grouping), columns, reading)
 
 
@@ -172,8 +175,8 @@ def pairs(
     limits = from_settings(Limits, options, limits, "pairs")
     grouping = Grouping(limits=limits)
     reading = replace(reading_of(grouping, scheme, names_of(text)), keep=KeepRule())
-    _, columns = _read(records, text, id, reading)
     with WorkFolder.temporary() as folder:
+        columns = _scanned(records, text, id, reading, folder)
         return pairs_among(columns, reading, limits, folder.path, lambda *_: None)
 
 
@@ -193,21 +196,59 @@ def group(
     """
     grouping = from_settings(Grouping, options, grouping)
     reading = reading_of(grouping, scheme, names_of(text))
-    _, columns = _read(records, text, id, reading)
-    return _groups(columns, reading, grouping)
+    with WorkFolder.temporary() as folder:
+        columns = _scanned(records, text, id, reading, folder)
+        return groups_among(columns, reading, grouping, folder.path, lambda *_: None)
 
 
-def _read(
-    records: Any, text: TextFields, id: str | None, reading: Reading
-) -> tuple[Any, ScanColumns]:
-    """Return the records as something that `_taken` accepts, and their texts and tokens."""
+class _Parsed(NamedTuple):
+    """The texts of records, their ids if these are of a field, and their keys of the keep rule."""
+
+    texts: list[str]
+    ids: list[str] | None
+    keys: Strings
+
+
+def _scanned(
+    records: Any, text: TextFields, id: str | None, reading: Reading, folder: WorkFolder
+) -> ScanColumns:
+    """Return the texts and tokens of records. Those of a stream are kept in the folder."""
+    if not _is_stream(records):
+        return _columns(_parsed(records, text, id, reading)[1], reading)
+    reader = require_pyarrow().RecordBatchReader.from_stream(records)
+
+    def parts() -> Iterator[Part]:
+        start = 0
+        for batch in itertools.chain([reader.schema.empty_table()], reader):
+            _, (texts, ids, keys) = _parsed(batch, text, id, reading, start)
+            yield sketched(Strings.of(ids or []), texts, reading, keys)
+            start += len(texts)
+
+    folder.write_shares(parts())
+    return folder.columns(replace(reading, numbered=id is None))
+
+
+def _is_stream(records: Any) -> bool:
+    taken = any(hasattr(type(records), name) for name in _TAKEN)
+    return hasattr(records, "__arrow_c_stream__") and not taken
+
+
+def _parsed(
+    records: Any, text: TextFields, id: str | None, reading: Reading, start: int = 0
+) -> tuple[Any, _Parsed]:
+    """Return the records as something that `_taken` accepts, and their texts, ids and keys.
+
+    start: the position of the first one.
+    """
     names, of_id = names_of(text), [] if id is None else [id]
     records, sources = _sources(records, [*names, *of_id, *reading.keep.paths([])], names[0])
-    texts = [_text(source, reading.meta.text_fields, row) for row, source in enumerate(sources)]
+    fields, rows = reading.meta.text_fields, [*enumerate(sources, start)]
+    texts = [_text(source, fields, row) for row, source in rows]
     if sources and not any(has_field(source, name) for source in sources for name in names):
         raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
-    ids = None if id is None else [_id(source, id, row) for row, source in enumerate(sources)]
-    return records, _columns(texts, reading, sources, ids)
+    documents = (Document(str(row), source) for row, source in rows)
+    ids = None if id is None else [_id(source, id, row) for row, source in rows]
+    return records, _Parsed(texts, ids, reading.keep.keys(documents, fields))
 
 
 def _sources(
@@ -216,9 +257,7 @@ def _sources(
     """Return the records as something that `_taken` accepts, and some fields of each."""
     if hasattr(records, "__arrow_c_array__") and not hasattr(records, "__getitem__"):
         records = require_pyarrow().record_batch(records)
-    elif hasattr(records, "__arrow_c_stream__") and not any(
-        hasattr(type(records), name) for name in _TAKEN
-    ):
+    elif _is_stream(records):
         records = require_pyarrow().table(records)
     of_frame = hasattr(records, "iloc") or not hasattr(records, "column_names")
     found = getattr(records, "columns" if of_frame else "column_names", None)
@@ -279,15 +318,9 @@ def _id(source: Mapping[str, Any], field: str, row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
-def _columns(
-    texts: list[str],
-    reading: Reading,
-    sources: Sequence[Mapping[str, Any]],
-    ids: Sequence[str] | None,
-) -> ScanColumns:
+def _columns(parsed: _Parsed, reading: Reading) -> ScanColumns:
     """Return the documents in their order of precedence; of those of one id the last one stays."""
-    documents = (Document(str(row), source) for row, source in enumerate(sources))
-    keys = reading.keep.keys(documents, reading.meta.text_fields)
+    texts, ids, keys = parsed
     rows = np.arange(len(texts))
     if ids is not None:
         by_id, first = natural_order(Strings.of(ids))

@@ -4,7 +4,7 @@ Texts and tokens are kept in the files of a work folder, and not in memory.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from esdedup.ingest.parallel import in_order
 from esdedup.models import Document, natural
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
-from esdedup.pairing.scan import DOCUMENTS_A_SHARE, OnStep, Part, ScanColumns, WorkFolder, sketched
+from esdedup.pairing.scan import OnStep, Part, ScanColumns, WorkFolder, sketched
 from esdedup.pairing.strings import Strings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds, items_of
@@ -25,9 +25,6 @@ from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
-
-_BYTES_A_SHARE = 64 << 20
-"""Texts of a share, which is in memory until it is written."""
 
 
 class ReadChunk(NamedTuple):
@@ -73,21 +70,17 @@ def read_into(
     workers: int = 1,
 ) -> None:
     """Write the documents of chunks to the shares of a folder. workers: number of processes."""
-    shares, waiting = 0, [sketched(Strings.of([]), [], reading)]
-    with closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as parts:
-        for read in parts:
-            for record in read.bad:
-                dead_letter(record)
-            waiting.append(read.part)
-            documents = sum(len(part.ids) for part in waiting)
-            texts = sum(part.texts.raw.size for part in waiting if part.texts is not None)
-            if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
-                shares += 1
-                folder.write_share(shares, waiting)
-                waiting = []
-            on_chunk(read)
-    if waiting:
-        folder.write_share(shares + 1, waiting)
+
+    def parts() -> Iterator[Part]:
+        yield sketched(Strings.of([]), [], reading)
+        with closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as found:
+            for read in found:
+                for record in read.bad:
+                    dead_letter(record)
+                yield read.part
+                on_chunk(read)
+
+    folder.write_shares(parts())
 
 
 def pairs_in_files(

@@ -44,6 +44,8 @@ _OURS = re.compile(
 JUDGEMENTS = "set of judgements"
 """The parameter of a job that holds the digest of the judgements."""
 DOCUMENTS_A_SHARE = 100_000
+_BYTES_A_SHARE = 64 << 20
+"""Texts of a share, which is in memory until it is written."""
 _MOST_SHARES = 1024
 _HELD_AT_ONCE = 1_000
 
@@ -281,6 +283,20 @@ class WorkFolder:
         held = (store.hold([*present.picked(rows)], reading.paths) for rows in some)
         batches = ([one.document for one in each] for each in held)
         self.write_share(len(self.shares()) + 1, _parts(store, reading, batches, lambda _: None))
+
+    def write_shares(self, parts: Iterable[Part]) -> None:
+        """Write documents with texts, at least one part of them, to as many shares as needed."""
+        number, waiting = 0, list[Part]()
+        for part in parts:
+            waiting.append(part)
+            documents = sum(each.filled.size for each in waiting)
+            texts = sum(each.texts.raw.size for each in waiting if each.texts is not None)
+            if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
+                number += 1
+                self.write_share(number, waiting)
+                waiting = []
+        if waiting:
+            self.write_share(number + 1, waiting)
 
     def write_share(self, number: int, parts: Iterable[Part]) -> None:
         """Write the documents of a share, from 1, whole or not at all; at least one part."""

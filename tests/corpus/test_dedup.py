@@ -1,5 +1,6 @@
 """`esdedup.dedup`: records of any kind in memory, without an index."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,33 @@ def test_records_of_each_kind_are_those_of_an_index(kind: str) -> None:
         elif kind != "generator":
             assert type(found.kept) is type(found.removed) is type(records)
         assert repr(found) == f"<Deduplicated: {len(kept)} kept, {len(expected)} removed of 92>"
+
+
+@pytest.mark.parametrize("id", [None, "n"])
+@pytest.mark.parametrize("keep", ["first", "longest"])
+def test_streams_are_read_once_and_not_kept(
+    id: str | None, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 70)
+    pa = require_pyarrow()
+    rows = [each | {"n": f"{row % 80}", "more": "x" * 20_000} for row, each in enumerate(RECORDS)]
+    table = pa.Table.from_pylist(rows)
+    whole, most = pa.total_allocated_bytes(), 0
+
+    def batches() -> Iterator[Any]:
+        nonlocal most
+        for start in range(0, len(rows), 10):
+            most = max(most, pa.total_allocated_bytes() - whole)
+            yield pa.RecordBatch.from_pylist(rows[start : start + 10], table.schema)
+
+    reader = pa.RecordBatchReader.from_batches(table.schema, batches())
+    found = esdedup.group(reader, "body", id=id, threshold=0.7, keep=keep)
+    assert most < 3 * 10 * 21_000
+    same = esdedup.group(table, "body", id=id, threshold=0.7, keep=keep)
+    assert found.to_arrow() == same.to_arrow()
+    assert found.duplicates > 20
+    pairs = esdedup.pairs(table.to_reader(10), "body", id=id, threshold=0.7)
+    assert pairs.to_arrow() == esdedup.pairs(table, "body", id=id, threshold=0.7).to_arrow()
 
 
 def test_a_higher_threshold_is_the_result_of_a_new_call() -> None:

@@ -72,7 +72,7 @@ def by_groups(every: list[str], **options: Any) -> set[int]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_what_stays_is_as_it_came(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 50)
+    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 50)
     files = shards()
     before = lines_in(files)
     done = run_command("dedup", "in", "-o", "out", "--workers", workers, "--json")
@@ -121,7 +121,7 @@ def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
 def test_the_result_does_not_depend_on_memory(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 50)
+    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 50)
     monkeypatch.setattr("esdedup.corpus.corpus._BYTES", 0)
     files = [Path("out", *file.parts[1:]) for file in shards()]
     files.append(Path("out/_removed.jsonl.zst"))

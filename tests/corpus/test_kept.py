@@ -41,7 +41,7 @@ def dedup(month: int, *options: str, out: str = "out") -> Ran:
 def test_each_month_is_compared_with_all_before(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 40)
+    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 40)
     months(4)
     before: list[str] = []
     for month in range(4):
