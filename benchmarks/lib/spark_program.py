@@ -17,7 +17,7 @@ from esdedup.spark import groups
 def main(source: str, out: str, threshold: str, method: Method) -> None:
     spark = SparkSession.builder.getOrCreate()
     frame = spark.read.parquet(source).select("id", "text")
-    groups(frame, threshold=float(threshold), method=method).write.parquet(out)
+    groups(frame, threshold=float(threshold), method=method).table.write.parquet(out)
     spark.stop()
 
 

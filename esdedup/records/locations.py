@@ -100,6 +100,16 @@ def listed(address: str, is_folder: bool) -> list[str]:
         ]
 
 
+def remove_all(path: str) -> None:
+    """Remove a folder with all that it holds. Raises OSError or UsageError if that fails."""
+    if not is_address(path):
+        shutil.rmtree(path)
+        return
+    with _reported(path):
+        system, place = _system(path)
+        system.rm(place, recursive=True)
+
+
 def open_file(path: str, in_order: bool = True) -> BinaryIO:
     """Open a file to read. Raises UsageError if that fails; reading raises OSError.
 

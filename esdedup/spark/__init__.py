@@ -6,13 +6,16 @@ try:
     # PySpark requires pandas for mapInArrow.
     import pandas as _  # noqa: F401
 
-    from esdedup.spark.clean import dedup
+    from esdedup.spark.clean import dedup_files
     from esdedup.spark.cluster import read_index, write_groups
-    from esdedup.spark.groups import groups
-    from esdedup.spark.pairs import SparkReport, report_of, similar_pairs
+    from esdedup.spark.groups import dedup, groups
+    from esdedup.spark.pairs import SparkReport, SparkResult, similar_pairs
 except ModuleNotFoundError as error:
-    raise MissingExtra(f"Spark needs {error.name}: pip install 'esdedup[spark]'") from error
+    raise MissingExtra(
+        f"Spark needs {error.name}: pip install 'esdedup[spark]', and the pyspark of your cluster"
+    ) from error
 
 __all__ = [
-    "SparkReport", "dedup", "groups", "read_index", "report_of", "similar_pairs", "write_groups",
+    "SparkReport", "SparkResult", "dedup", "dedup_files", "groups", "read_index", "similar_pairs",
+    "write_groups",
 ]  # fmt: skip

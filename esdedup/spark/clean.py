@@ -89,7 +89,7 @@ class _Tasks:
 
 
 @accepts(Grouping)
-def dedup(
+def dedup_files(
     spark: SparkSession | None,
     inputs: Sequence[str],
     out: str | None,
@@ -137,7 +137,7 @@ def dedup(
         job = [grouping.to_json(), reading.meta.scheme.id, others, shards.job]
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
-    with _naming(), JobTables.of(spark, work and _address(work), "removed", name) as tables:
+    with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
         if out is not None and tables.saved("shards") is None:
             shards.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
@@ -165,7 +165,7 @@ def dedup(
         (total,) = by_file.agg(F.sum("failed").alias("failed"), *sums).collect()
         counts: dict[str, Any] = {name: value or 0 for name, value in total.asDict().items()}
         earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
-        report = CorpusReport(
+        return CorpusReport(
             documents=counts["kept"] + counts["removed"],
             **counts,
             against=removed.join(earlier, "head").count(),
@@ -173,8 +173,6 @@ def dedup(
             recall=found.recall,
             capped=found.capped,
         )
-        tables.remove("")
-    return report
 
 
 def _figures() -> list[Column]:

@@ -24,7 +24,7 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.marks import DOCUMENTS_AT_ONCE, NO_MARKS, Wanted, require_settled, write_marks
 from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.spark.pairs import of_index
-from esdedup.spark.tables import Batches, mapped
+from esdedup.spark.tables import Batches, is_remote, mapped
 from esdedup.stores import Cluster, stored_meta
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
@@ -76,7 +76,8 @@ def read_index(
         meta = stored_meta(store)
         if slices is None:
             wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
-            slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
+            cores = 1 if is_remote(spark) else spark.sparkContext.defaultParallelism
+            slices = min(MOST_SLICES, max(cores, wanted))
         Share(1, slices)
         point = store.open_point(keep_alive)
     schema = StructType().add("id", "string", False)
@@ -110,7 +111,7 @@ def write_groups(
     is changing its scheme, and the errors of the store; Spark raises its own for those of tasks.
     """
     if missing := [name for name in _GROUPED if name not in df.columns]:
-        raise UsageError(f"there is no column {missing[0]!r}: pass the result of groups")
+        raise UsageError(f"there is no column {missing[0]!r}: pass the table of groups")
     connection = _connection(target, credentials)
     wanted = df.select(*_GROUPED)
     if collapse_ready:

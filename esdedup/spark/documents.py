@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Literal
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -82,41 +84,68 @@ class Documents:
         """
         wanted, texts = wanted.join(self.table.select("number", "row"), "number"), self.texts
         if few:
-            return wanted.hint("broadcast").join(texts, "row").drop("row")
-        # One bit for each document says whether its text is needed.
-        block, at = F.bitmap_bucket_number("row").alias("block"), F.bitmap_bit_position("row")
-        bits = wanted.groupBy(block).agg(F.bitmap_construct_agg(at).alias("bits"))
-        texts = texts.withColumns({"block": block, "at": at}).join(bits.hint("broadcast"), "block")
-        byte = "int(conv(hex(substring(bits, int(at div 8) + 1, 1)), 16, 10))"
-        needed = texts.where(f"{byte} & shiftleft(1, int(at % 8)) != 0")
-        return wanted.join(needed.select("row", "text"), "row").drop("row")
+            return F.broadcast(wanted).join(texts, "row").drop("row")
+        texts = chosen(texts, wanted, "row", "left_semi")
+        return wanted.join(texts, "row").drop("row")
+
+
+def chosen(
+    table: DataFrame, rows: DataFrame, row: str, how: Literal["left_semi", "left_anti"]
+) -> DataFrame:
+    """Return the rows of a table that are among `rows`, or are not; none of them is shuffled.
+
+    row: a column of both (bigint, not negative). Each executor holds one bit for each value.
+    """
+    at, block = F.bitmap_bit_position(row), F.bitmap_bucket_number(row).alias("block of esdedup")
+    bits = rows.groupBy(block).agg(F.bitmap_construct_agg(at).alias("bits of esdedup"))
+    at_sql = f"bitmap_bit_position(`{row}`)"
+    byte = f"int(conv(hex(substring(`bits of esdedup`, int({at_sql} div 8) + 1, 1)), 16, 10))"
+    held = F.expr(f"{byte} & shiftleft(1, int({at_sql} % 8)) != 0")
+    same = F.expr(f"bitmap_bucket_number(`{row}`) = `block of esdedup`")
+    return table.join(F.broadcast(bits), same & held, how)
 
 
 def numbered(
-    df: DataFrame, reading: Reading, tables: JobTables, id_field: str, text_fields: Sequence[str]
+    df: DataFrame, reading: Reading, tables: JobTables, id: str, texts: Sequence[str]
 ) -> Documents:
     """Sketch documents and number them. Raises UsageError for columns that can't be used."""
     keep = reading.keep
     # A sketch reads values of any type, or strings.
     any_type = reading.sketch is not None and reading.sketch.reads_values
-    _check_columns(df, id_field, text_fields, keep, any_type)
+    if not isinstance(field_of(df, id).dataType, (T.StringType, T.IntegralType)):
+        raise UsageError(f"column {id!r}: use ids that are strings or whole numbers")
+    for name in texts:
+        kind = whole = field_of(df, name).dataType
+        kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
+        if not (any_type or isinstance(kind, T.StringType)):
+            raise UsageError(f"column {name!r} is {whole.simpleString()}: use strings")
     # mapInArrow accepts no names with dots.
-    own = {"id": id_field, **{f"text {at}": name for at, name in enumerate(text_fields)}}
+    own = {"id": id, **{f"text {at}": name for at, name in enumerate(texts)}}
+    columns = [_column(df, name).alias(to) for to, name in own.items()]
     if keep.field is not None:
-        own["keep"] = keep.field
-    chosen = [_column(df, name).alias(to) for to, name in own.items()]
+        column = _column(df, keep.field)
+        if isinstance(field_of(df, keep.field).dataType, T.TimestampType):
+            # Texts of times do not sort by time.
+            column = F.unix_micros(column)
+        columns.append(column.alias("keep"))
     meta = replace(reading.meta, text_fields=(*(name for name in own if name.startswith("text")),))
     named = replace(reading, meta=meta, keep=replace(keep, field=keep.field and "keep"))
-    rows = mapped(df.select(*chosen), partial(_sketched, named), from_arrow_schema(SKETCHED))
+    rows = mapped(df.select(*columns), partial(_sketched, named), from_arrow_schema(SKETCHED))
     return in_precedence(rows, keep, tables)
 
 
+def field_of(df: DataFrame, name: str) -> T.StructField:
+    """Return the field of a column, also a nested one. Raises UsageError if there is none."""
+    try:
+        return df.select(_column(df, name)).schema[0]
+    except PySparkException as error:
+        columns = ", ".join(df.columns)
+        raise UsageError(f"there is no column {name!r}; there are: {columns}") from error
+
+
 def _column(df: DataFrame, name: str) -> Column:
-    """Return a column. Times become numbers, since their texts do not sort by time."""
-    column = df[f"`{name.replace('`', '``')}`"]
-    return (
-        F.unix_micros(column) if isinstance(df.schema[name].dataType, T.TimestampType) else column
-    )
+    """Return a column by its name; a name with dots is of a column, or else of a nested field."""
+    return F.col(f"`{name.replace('`', '``')}`" if name in df.columns else name)
 
 
 def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Documents:
@@ -145,22 +174,6 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Doc
     counts = {"documents": count, "left_out": rows_read - found, "repeated": found - count}
     counts["without_words"] = without_words
     return Documents(usable, sketches.select("row", "text"), copies, whole, counts, size or 0)
-
-
-def _check_columns(
-    df: DataFrame, id_field: str, text_fields: Sequence[str], keep: KeepRule, any_type: bool
-) -> None:
-    kinds = {field.name: field.dataType for field in df.schema}
-    for name in [id_field, *text_fields, *([keep.field] if keep.field else [])]:
-        if name not in kinds:
-            raise UsageError(f"there is no column {name!r}; there are: {', '.join(kinds)}")
-    if not isinstance(kinds[id_field], (T.StringType, T.IntegralType)):
-        raise UsageError(f"column {id_field!r}: use ids that are strings or whole numbers")
-    for name in text_fields:
-        kind = kinds[name]
-        kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
-        if not (any_type or isinstance(kind, T.StringType)):
-            raise UsageError(f"column {name!r} is {kinds[name].simpleString()}: use strings")
 
 
 def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:

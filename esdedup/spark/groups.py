@@ -1,4 +1,4 @@
-"""Finds the groups of similar documents of a DataFrame, as `esdedup group` finds them."""
+"""Groups the similar documents of a DataFrame, as `esdedup group` does, or removes duplicates."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,14 +19,15 @@ from esdedup.pairing.union_find import follow, join, singletons
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
-from esdedup.spark.documents import Documents, numbered
+from esdedup.spark.documents import Documents, chosen, numbered
 from esdedup.spark.pairs import (
     SparkReport,
+    SparkResult,
     compare,
     index_of,
     measured,
     reading_of,
-    with_report,
+    warn,
 )
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
@@ -34,48 +35,86 @@ from esdedup.text.arrays import renumbered
 
 _JOINED = "number bigint, head bigint, similarity double"
 _END = (1 << 63) - 1
+_VERTICES_A_ROW = 1 << 17
+_ROW = "row of esdedup"
 
 
 @accepts(Grouping)
 def groups(
     df: DataFrame,
+    text: TextFields = "text",
     *,
+    id: str = "id",
     scheme: Scheme | IndexMeta | None = None,
-    id_field: str = "id",
-    text_field: TextFields = "text",
     work: str | None = None,
     grouping: Grouping | None = None,
     **options: Any,
-) -> DataFrame:
-    """Return the documents with their groups.
+) -> SparkResult:
+    """Run a job that finds the groups of documents.
 
     grouping: how to group, in place of options. options: the settings of `esdedup.Grouping` and its
     `Limits` by name; the field of a keep rule is a column of `df`. Others: as of `similar_pairs`.
 
-    Returns a row for each document: id, digest, group, original (string), similarity (double). The
-    group is the id of its representative, null for a document that is alone. A duplicate also has
-    that id as its original, and the similarity to it, or, by a sketch of fingerprints, the distance
-    (int). Losses raise warnings.
+    The table has a row for each document: id, digest, group, original (string), similarity
+    (double). The group is the id of its representative, null for a document that is alone. A
+    duplicate also has that id as its original, and the similarity to it, or, by a sketch of
+    fingerprints, the distance (int). Losses raise warnings.
 
     Raises UsageError for wrong arguments.
     """
-    grouping = from_settings(Grouping, options, grouping)
+    grouping, names = from_settings(Grouping, options, grouping), names_of(text)
+    reading = _reading(df, names, scheme, grouping)
+    with JobTables.of(df.sparkSession, work, "groups") as tables:
+        documents = numbered(df, reading, tables, id, names)
+        members, report = members_of(documents, reading, grouping, tables)
+        found = _groups(documents, members, reading, tables)
+    warn(report, grouping.limits)
+    return SparkResult(found, report, tables.folder)
+
+
+@accepts(Grouping)
+def dedup(
+    df: DataFrame,
+    text: TextFields = "text",
+    *,
+    scheme: Scheme | IndexMeta | None = None,
+    work: str | None = None,
+    grouping: Grouping | None = None,
+    **options: Any,
+) -> SparkResult:
+    """Run a job that removes the rows that duplicate others.
+
+    Each row is a document of its own, in the order in which Spark reads them; one without a text
+    duplicates no other. Others: as of `groups`.
+
+    The table has the rows that stay, in any order, with the columns of `df`.
+    """
+    grouping, names = from_settings(Grouping, options, grouping), names_of(text)
+    reading = _reading(df, names, scheme, grouping)
+    with JobTables.of(df.sparkSession, work, "kept") as tables:
+        rows = tables.kept("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
+        documents = numbered(rows, reading, tables, _ROW, names)
+        members, report = members_of(documents, reading, grouping, tables)
+        of = documents.table.select("number", F.col("id").cast("bigint").alias(_ROW))
+        kept = chosen(rows, members.join(of, "number"), _ROW, "left_anti").drop(_ROW)
+        found = tables.kept("kept", kept)
+    warn(report, grouping.limits, of_rows=False)
+    return SparkResult(found, report, tables.folder)
+
+
+def _reading(
+    df: DataFrame, names: Sequence[str], scheme: Scheme | IndexMeta | None, grouping: Grouping
+) -> Reading:
+    """Return how the documents of a DataFrame are compared to group them."""
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
-    names = names_of(text_field)
     scheme = scheme or index_of(df, names)
     if grouping.exact:
         meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
         cheap = meta.scheme.only(meta.scheme.sketches[0])
-        reading = Reading(meta, None, grouping.keep, sketching=cheap)
-    else:
-        reading = reading_of(scheme, grouping.limits, grouping.keep)
-        reading = replace(reading, keep=grouping.of(reading.metric).keep)
-    with JobTables.of(df.sparkSession, work, "groups") as tables:
-        documents = numbered(df, reading, tables, id_field, names)
-        members, report = members_of(documents, reading, grouping, tables)
-        found = _groups(documents, members, reading, tables)
-    return with_report(found, report, grouping.limits)
+        return Reading(meta, None, grouping.keep, sketching=cheap)
+    reading = reading_of(scheme, grouping.limits, grouping.keep)
+    return replace(reading, keep=grouping.of(reading.metric).keep)
 
 
 def members_of(
@@ -135,14 +174,37 @@ def _led(edges: Callable[..., DataFrame], begins: Sequence[int], tables: JobTabl
 
 
 def _components(edges: DataFrame) -> DataFrame:
-    """Return the vertices of edges with the smallest of their component."""
-    found = edges.select("left", "right").toArrow()
-    left, right = (found.column(name).to_numpy() for name in ("left", "right"))
+    """Return the vertices of edges with the smallest of their component.
+
+    The driver holds all edges.
+    """
+    packed = mapped(edges.select("left", "right"), _packed, "left binary, right binary").collect()
+    left, right = (np.frombuffer(b"".join(row[at] for row in packed), np.int64) for at in range(2))
     vertices, one, other = renumbered(left, right)
     partition = singletons(vertices.size)
     join(partition, one, other)
-    table = pa.table({"number": vertices, "root": vertices[partition]})
-    return edges.sparkSession.createDataFrame(table)
+    both = vertices, vertices[partition]
+    rows = [
+        tuple(each[at : at + _VERTICES_A_ROW].tobytes() for each in both)
+        for at in range(0, vertices.size, _VERTICES_A_ROW)
+    ]
+    table = edges.sparkSession.createDataFrame(rows, "number binary, root binary")
+    return mapped(table, _unpacked, "number bigint, root bigint")
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Yield the numbers of each batch as one row, as no version of Spark collects numbers well."""
+    for batch in batches:
+        columns = {name: [batch.column(name).to_numpy().tobytes()] for name in batch.schema.names}
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Yield the numbers of rows of `_packed`."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            columns = {name: np.frombuffer(value, np.int64) for name, value in row.items()}
+            yield pa.RecordBatch.from_pydict(columns)
 
 
 def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:

@@ -3,8 +3,8 @@
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,12 +25,13 @@ from esdedup.spark.candidates import (
     sharing,
     verified,
 )
-from esdedup.spark.documents import Documents, numbered
-from esdedup.spark.tables import JobTables
+from esdedup.spark.documents import Documents, field_of, numbered
+from esdedup.spark.tables import JobTables, remove_folder
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
 
 _KEY = "esdedup"
+"""The metadata of a column of texts that has the scheme of its index."""
 _SAMPLED = 256
 """If pairs are many, one document in 256 is compared first, to estimate their number."""
 
@@ -39,10 +40,11 @@ _SAMPLED = 256
 class SparkReport:
     """The counts of a job.
 
-    documents: that were compared. left_out: rows without an id or a text. repeated: rows with an id
-    of another row, which stays. without_words: documents that are only compared for equality.
-    capped: buckets of which not all pairs were compared. recall: the expected share found of the
-    pairs at the threshold, None if buckets are stopped or truncated. basis: of the comparison.
+    documents: that were compared. left_out: rows without an id or a text, which `dedup` keeps.
+    repeated: rows with an id of another row, which stays. without_words: documents that are only
+    compared for equality. capped: buckets of which not all pairs were compared. recall: the
+    expected share found of the pairs at the threshold, None if buckets are stopped or truncated.
+    basis: of the comparison.
     """
 
     documents: int
@@ -54,41 +56,62 @@ class SparkReport:
     basis: Basis
 
 
+@dataclass(frozen=True)
+class SparkResult:
+    """What a job computed, in a folder of its own.
+
+    table: reads from the folder. folder: a path or a URI, until `close`, or the end of a `with`.
+    """
+
+    table: DataFrame
+    report: SparkReport
+    folder: str
+
+    def close(self) -> None:
+        """Remove the folder, from which the table can't be read any more."""
+        remove_folder(self.table.sparkSession, self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 @accepts(Limits, "pairs")
 def similar_pairs(
     df: DataFrame,
+    text: TextFields = "text",
     *,
+    id: str = "id",
     scheme: Scheme | IndexMeta | None = None,
-    id_field: str = "id",
-    text_field: TextFields = "text",
     work: str | None = None,
     limits: Limits | None = None,
     **options: Any,
-) -> DataFrame:
-    """Return all pairs of similar documents, each once, as `esdedup pairs` finds them.
+) -> SparkResult:
+    """Run a job that finds all pairs of similar documents, each once, as `esdedup pairs` does.
 
-    df: a row for each document: an id (string or whole number) and one or more columns of text
-    (strings, or arrays of them).
+    df: a row for each document. text: the column or columns of the text (strings, or arrays of
+    them), also nested, such as "doc.body". id: the column of the ids (strings or whole numbers).
     scheme: a Scheme is used unchanged; for an IndexMeta documents are compared as those of its
     index. None uses the index that `read_index` read, or else as many bands as the recall needs.
     limits: how to compare, in place of options. options: the settings of `Limits` by name.
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
-    folder, or on one machine for a temporary one. The result reads from a folder in it, which you
-    can remove afterwards. Memory does not grow with the pairs; if they are many, a warning
-    estimates their number before they are computed.
+    folder, or on one machine for a temporary one. Memory does not grow with the pairs; if they are
+    many, a warning estimates their number before they are computed.
 
-    Returns left, right (string), similarity (double), equal (boolean: the texts are equal). By a
-    sketch of fingerprints, distance (int) is in place of the similarity. A document whose text
-    several earlier ones have is paired with the first of them only. `report_of` returns the counts;
-    losses raise warnings.
+    The table has the columns left, right (string), similarity (double), equal (boolean: the texts
+    are equal). By a sketch of fingerprints, distance (int) is in place of the similarity. A
+    document whose text several earlier ones have is paired with the first of them only. Losses
+    raise warnings.
 
     Raises UsageError for wrong arguments.
     """
     limits = from_settings(Limits, options, limits, "pairs")
-    names = names_of(text_field)
+    names = names_of(text)
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
-        documents = numbered(df, reading, tables, id_field, names)
+        documents = numbered(df, reading, tables, id, names)
         edges, placed, report = compare(documents, reading, limits, tables)
         if placed.meetings > placed.few:
             some = edges("sample", "true", f"pmod(xxhash64(number), {_SAMPLED}) = 0").count()
@@ -107,7 +130,8 @@ def similar_pairs(
             found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
         found = found.select("left", "right", *measured(reading), "equal")
         found = tables.kept("pairs", found)
-    return with_report(found, report, limits)
+    warn(report, limits)
+    return SparkResult(found, report, tables.folder)
 
 
 def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
@@ -118,8 +142,8 @@ def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
 def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
     """Return the index whose scheme the column of texts carries, or None."""
     (first, *more) = text_fields
-    held = [field.metadata.get(_KEY) for field in df.schema if field.name == first and not more]
-    return IndexMeta.from_json(json.loads(held[0])) if held and held[0] else None
+    held = None if more else field_of(df, first).metadata.get(_KEY)
+    return IndexMeta.from_json(json.loads(held)) if held else None
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
@@ -176,9 +200,9 @@ def measured(reading: Reading) -> list[Column]:
     return [(-F.col("similarity")).cast("int").alias("distance")]
 
 
-def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame:
-    """Return a result with its report in it. Warns of losses."""
-    left_out, repeated = report.left_out, report.repeated
+def warn(report: SparkReport, limits: Limits, *, of_rows: bool = True) -> None:
+    """Warn of what a job has lost. of_rows: the rows that are left out, too."""
+    left_out, repeated = report.left_out * of_rows, report.repeated
     for loss in (
         *missing_pairs(report.recall, report.capped, limits),
         left_out and f"{left_out:,} rows without an id or a text are left out",
@@ -186,22 +210,4 @@ def with_report(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame
         and f"{repeated:,} rows have an id that another row has, which stays: use unique ids",
     ):
         if loss:
-            warnings.warn(loss, stacklevel=3)
-    (measure,) = {"similarity", "distance"} & {*df.columns}
-    return df.withMetadata(measure, {_KEY: asdict(report)})
-
-
-def report_of(df: DataFrame) -> SparkReport:
-    """Return the counts of the job that computed a result of `similar_pairs` or `groups`.
-
-    They are in the metadata of its column `similarity`, which Parquet keeps.
-
-    Raises UsageError if it has none.
-    """
-    (own,) = [
-        each.metadata.get(_KEY) for each in df.schema if each.name in ("similarity", "distance")
-    ] or [None]
-    if own is None:
-        raise UsageError("this DataFrame has no report: use a result of similar_pairs or groups")
-    parts = {"capped": Capped(**own["capped"]), "basis": Basis(**own["basis"])}
-    return SparkReport(**{**own, **parts})
+            warnings.warn(loss, stacklevel=4)

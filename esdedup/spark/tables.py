@@ -10,6 +10,7 @@ import atexit
 import shutil
 import tempfile
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,12 +18,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.records.locations import look_up, remove_all
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -32,17 +32,18 @@ class JobTables:
     """The tables of one job.
 
     folder: its own, a path or URI of the cluster's file system. result: the name of the only table
-    that stays.
+    that stays, if any. resumes: the folder may have tables of an earlier run.
     """
 
     spark: SparkSession
     folder: str
-    result: str
+    result: str | None
+    resumes: bool
 
     @staticmethod
     @contextmanager
     def of(
-        spark: SparkSession, work: str | None, result: str, name: str | None = None
+        spark: SparkSession, work: str | None, result: str | None, name: str | None = None
     ) -> Iterator[JobTables]:
         """Yield the tables of a job, in a new folder within `work`, removed if the job fails.
 
@@ -50,10 +51,9 @@ class JobTables:
         machine. name: of the folder, from which the same job resumes if it fails. Raises UsageError
         if there is no folder.
         """
-        try:
-            parent = work or spark.sparkContext.getCheckpointDir()
-        except PySparkException as error:
-            raise UsageError("Spark Connect can't do this: use a session of its own") from error
+        parent = work
+        if parent is None and not is_remote(spark):
+            parent = spark.sparkContext.getCheckpointDir()
         if parent is None and not (spark.conf.get("spark.master", "") or "").startswith("local"):
             raise UsageError(
                 "name a folder for intermediate tables that all executors reach, such as"
@@ -64,15 +64,15 @@ class JobTables:
             atexit.register(shutil.rmtree, made, ignore_errors=True)
             parent = Path(made).as_uri()
         folder = f"{parent.rstrip('/')}/{name or f'esdedup-{uuid.uuid4().hex}'}"
-        tables = JobTables(spark, folder, result)
+        tables = JobTables(spark, folder, result, name is not None)
         try:
             yield tables
         except BaseException:
             if name is None:
-                with suppress(PySparkException, Py4JError):
+                with suppress(Exception):
                     tables.remove("")
             raise
-        tables.remove("tables")
+        tables.remove("tables" if result else "")
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
         """Write a table, unless an earlier run has written it, and return it as read from there."""
@@ -82,23 +82,46 @@ class JobTables:
 
     def saved(self, name: str) -> DataFrame | None:
         """Return a table that is written as a whole, or else None."""
-        fs, marker = self._file(f"{self._path(name)}/_SUCCESS")
-        return self.spark.read.parquet(self._path(name)) if fs.exists(marker) else None
+        marker, written = f"{self._path(name)}/_SUCCESS", False
+        if self.resumes and is_remote(self.spark):
+            with suppress(OSError, EsdedupError):
+                written = look_up(marker.removeprefix("file://")) is not None
+        elif self.resumes:
+            fs, path = _hadoop(self.spark, marker)
+            written = fs.exists(path)
+        return self.spark.read.parquet(self._path(name)) if written else None
 
     def remove(self, name: str) -> None:
         """Remove a table, such as "tables/NAME", or a folder of them."""
-        fs, path = self._file(f"{self.folder}/{name}")
-        fs.delete(path, True)
+        remove_folder(self.spark, f"{self.folder}/{name}")
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name if name == self.result else f'tables/{name}'}"
 
-    def _file(self, name: str) -> tuple[Any, Any]:
-        """Return the file system of a file, and its path there."""
-        jvm = self.spark.sparkContext._jvm
-        assert jvm is not None
-        path = jvm.org.apache.hadoop.fs.Path(name)
-        return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()), path
+
+def is_remote(spark: SparkSession) -> bool:
+    """Return whether a session is of Spark Connect, which has no JVM here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def remove_folder(spark: SparkSession, folder: str) -> None:
+    """Remove a folder. Warns if Spark Connect can't, because only the executors reach it."""
+    if not is_remote(spark):
+        fs, path = _hadoop(spark, folder)
+        fs.delete(path, True)
+        return
+    try:
+        remove_all(folder.removeprefix("file://"))
+    except (OSError, EsdedupError) as error:
+        warnings.warn(f"remove {folder} yourself: Spark Connect can't: {error}", stacklevel=3)
+
+
+def _hadoop(spark: SparkSession, name: str) -> tuple[Any, Any]:
+    """Return the file system of a file, and its path there."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    path = jvm.org.apache.hadoop.fs.Path(name)
+    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
 
 
 def mapped(

@@ -132,7 +132,7 @@ def test_odd_records_of_each_reader(name: str) -> None:
 def test_odd_records_on_spark(java: None) -> None:
     from pyspark.sql import SparkSession
 
-    from esdedup.spark import report_of, similar_pairs
+    from esdedup.spark import similar_pairs
 
     spark = SparkSession.builder.master("local[2]").getOrCreate()
     try:
@@ -147,7 +147,7 @@ def test_odd_records_on_spark(java: None) -> None:
                 pairs = similar_pairs(
                     spark.createDataFrame(pa.Table.from_pylist(rows)), threshold=0.8
                 )
-            found, report = ids_of(pairs.collect()), report_of(pairs)
+            found, report = ids_of(pairs.table.collect()), pairs.report
             assert found == wanted or found in ({("r", "r1")}, {("r", "r2")})
             assert (report.left_out, report.repeated) == (left_out, repeated)
     finally:

@@ -19,7 +19,11 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
         patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("spark-work")))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        # Halves the processor time of the JVM, which compiles code for each query.
+        java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         settings = {
+            "spark.driver.extraJavaOptions": java_options,
+            "spark.executor.extraJavaOptions": java_options,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.bindAddress": "127.0.0.1",

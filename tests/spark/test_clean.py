@@ -142,14 +142,14 @@ def test_a_run_that_fails_resumes(
     Path("in").mkdir()
     inputs = lines(tmp_path / "in")
     bad: list[BadRecord] = []
-    whole = esdedup.spark.dedup(spark, inputs, "whole", dead_letter=bad.append)
+    whole = esdedup.spark.dedup_files(spark, inputs, "whole", dead_letter=bad.append)
     assert len(bad) == whole.failed == 3
     # A folder where one file is written fails its tasks.
     Path("out/.10.jsonl.tmp").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"out/10\.jsonl"):
-        esdedup.spark.dedup(spark, inputs, "out")
+        esdedup.spark.dedup_files(spark, inputs, "out")
     with pytest.raises(UsageError, match="exists: name another"):
-        esdedup.spark.dedup(spark, inputs, "out", threshold=0.7)
+        esdedup.spark.dedup_files(spark, inputs, "out", threshold=0.7)
     shutil.rmtree("out/.10.jsonl.tmp")
     written: list[str] = []
 
@@ -158,7 +158,7 @@ def test_a_run_that_fails_resumes(
         self.format("parquet").save(path)
 
     monkeypatch.setattr(DataFrameWriter, "parquet", noting)
-    assert esdedup.spark.dedup(spark, inputs, "out") == whole
+    assert esdedup.spark.dedup_files(spark, inputs, "out") == whole
     # All tables but the last were there.
     assert written == ["_removed.parquet"]
     assert contents(Path("out")) == contents(Path("whole"))

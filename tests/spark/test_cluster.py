@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import esdedup
-from esdedup.spark import groups, report_of
+from esdedup.spark import groups
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.store import ClusterStore
@@ -111,14 +111,14 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, url: str, name: 
         )
         local = index.groups(threshold=0.7, keep="last:n")
         df = read_index(spark, url, name, fields=["n"])
-        df = groups(df.withColumn("n", df["n"].cast("int")), threshold=0.7, keep="last:n")
-        assert write_groups(df, url, name).written == 100
+        found = groups(df.withColumn("n", df["n"].cast("int")), threshold=0.7, keep="last:n")
+        assert write_groups(found.table, url, name).written == 100
         report = index.group(threshold=0.7, keep="last:n")
         index.judge("0", "40", "different")
         with pytest.raises(esdedup.UsageError, match="has judgements"):
-            write_groups(df, url, name)
+            write_groups(found.table, url, name)
     assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)
-    assert report_of(df).basis == local.basis
+    assert found.report.basis == local.basis
 
 
 def test_a_point_in_time_that_is_gone(

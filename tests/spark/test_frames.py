@@ -19,7 +19,7 @@ from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.files import chunks_in
-from esdedup.spark import candidates, groups, pairs, report_of, similar_pairs
+from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
 from esdedup.stores.mapping import IndexMeta
 
 # One process starts Spark.
@@ -72,8 +72,8 @@ def marks(found: Groups) -> dict[str, tuple[Any, ...]]:
     return made
 
 
-def marks_of(found: DataFrame) -> dict[str, tuple[Any, ...]]:
-    rows = found.select("id", "digest", "group", "original", "similarity").collect()
+def marks_of(found: SparkResult) -> dict[str, tuple[Any, ...]]:
+    rows = found.table.select("id", "digest", "group", "original", "similarity").collect()
     assert len({row.id for row in rows}) == len(rows)
     return {row.id: tuple(row)[1:] for row in rows}
 
@@ -121,7 +121,7 @@ def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_p
         ):
             found = groups(frame(spark, rows), scheme=index.meta, **options)  # type: ignore[arg-type]
         assert marks_of(found) == marks(local)
-        assert report_of(found).capped == local.capped
+        assert found.report.capped == local.capped
 
 
 BOILERPLATE = (
@@ -152,12 +152,12 @@ def test_large_buckets_are_paired_in_slices(
     ):
         found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
-    assert rounded(found.collect()) == rounded(map(vars, local))
+    assert rounded(found.table.collect()) == rounded(map(vars, local))
     assert len(local) > 20_000
     (said,) = (str(each.message) for each in told if "pairs are similar" in str(each.message))
     estimate = int(said.split()[1].replace(",", ""))
     assert estimate == pytest.approx(len(local) - local.copies, rel=0.3)
-    report = report_of(found)
+    report = found.report
     assert (report.documents, report.capped) == (len(rows), local.capped)
     assert (report.basis, report.recall) == (local.basis, local.recall)
 
@@ -211,18 +211,18 @@ def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) ->
         "2 rows without an id or a text are left out",
         "1 rows have an id that another row has, which stays",
     ]
-    pairs = {(row.left, row.right, row.equal) for row in found.collect()}
+    pairs = {(row.left, row.right, row.equal) for row in found.table.collect()}
     assert ("4", "5", True) in pairs
     assert pairs <= {("4", "5", True), ("1", "2", True)}
-    # The report stays with what is written.
-    found.write.parquet(str(tmp_path / "pairs"))
-    report = report_of(spark.read.parquet(str(tmp_path / "pairs")))
-    assert report == report_of(found)
+    report = found.report
     counts = report.documents, report.left_out, report.repeated, report.without_words
     assert counts == (5, 2, 1, 1)
     # Only the result is left in the folder.
     (folder,) = (tmp_path / "work").iterdir()
     assert [each.name for each in folder.iterdir()] == ["pairs"]
+    assert found.folder == str(folder)
+    found.close()
+    assert not folder.exists()
 
 
 def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
@@ -230,15 +230,14 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         pa.table({"id": ["a"], "text": ["b"], "size": [1.5], "date": [None]})
     )
     wrong: list[tuple[Callable[[], Any], str]] = [
-        (lambda: similar_pairs(df, text_field="body"), "no column 'body'; there are: id, text"),
-        (lambda: similar_pairs(df, id_field="size"), "column 'size': use ids"),
-        (lambda: similar_pairs(df, text_field="size"), "column 'size' is double: use strings"),
+        (lambda: similar_pairs(df, "body"), "no column 'body'; there are: id, text"),
+        (lambda: similar_pairs(df, id="size"), "column 'size': use ids"),
+        (lambda: similar_pairs(df, "size"), "column 'size' is double: use strings"),
         (lambda: similar_pairs(df, threshold=2.0), "threshold 2.0"),
         (lambda: groups(df, keep="newest:day"), "no column 'day'"),
         (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
         (lambda: groups(df, method="chain"), "method 'chain'"),
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
-        (lambda: report_of(df), "has no report"),
     ]
     for call, said in wrong:
         with pytest.raises(UsageError, match=said):
@@ -253,9 +252,9 @@ def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
     options: Any = {"scheme": Scheme([esdedup.Passages(3, 4)]), "cover": 0.4, "words": 9}
     local = esdedup.pairs(texts, **options)
     found = similar_pairs(frame(spark, rows), **options)
-    assert rounded(found.collect()) == rounded(map(vars, local))
+    assert rounded(found.table.collect()) == rounded(map(vars, local))
     assert len(local) > 100
-    assert (report_of(found).recall, report_of(found).capped) == (1.0, local.capped)
+    assert (found.report.recall, found.report.capped) == (1.0, local.capped)
     for method in ("leader", "components"):
         grouped = groups(frame(spark, rows), method=method, **options)
         of_one = marks(esdedup.group(texts, method=method, **options))
@@ -283,8 +282,8 @@ def test_fingerprints_are_compared_by_distance(
     rows = [{"id": f"d{row:03}", "code": value} for row, value in enumerate(written)]
     options: Any = {"scheme": Scheme([esdedup.Bits(size, distance, encoding)])}
     df = frame(spark, rows)
-    found = similar_pairs(df, text_field="code", **options)
-    assert report_of(found).recall == 1.0
+    found = similar_pairs(df, "code", **options)
+    assert found.report.recall == 1.0
     near = {
         (rows[a]["id"], rows[b]["id"]): (codes[a] ^ codes[b]).bit_count()
         for a in range(len(codes))
@@ -298,11 +297,32 @@ def test_fingerprints_are_compared_by_distance(
         and (apart == 0 or {*ids} <= {*first.values()})
         and (apart or ids[0] in first.values())
     }
-    assert {(row["left"], row["right"]): row["distance"] for row in found.collect()} == wanted
-    grouped = groups(df, text_field="code", **options)
+    assert {(row["left"], row["right"]): row["distance"] for row in found.table.collect()} == wanted
+    grouped = groups(df, "code", **options)
     done = esdedup.dedup(rows, "code", **options)
-    spark_groups = {row["id"]: (row["original"], row["distance"]) for row in grouped.collect()
+    spark_groups = {row["id"]: (row["original"], row["distance"]) for row in grouped.table.collect()
                     if row["original"]}  # fmt: skip
     assert spark_groups == {
         rows[each.row]["id"]: (rows[each.original]["id"], each.distance) for each in done.duplicates
     }
+
+
+def test_rows_that_stay_keep_their_columns(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [*planted(200)[0], "", "", "🎉", "🎉"]
+    rows = [
+        {"Doc": {"Body": text or None, "n": n}, "size": n * 37 % 211, "bits": "x", "a.b": n}
+        for n, text in enumerate(texts)
+    ]
+    df = frame(spark, rows, 1)
+    with dedup(df, "doc.body", keep="highest:SIZE", work=str(tmp_path / "work")) as found:
+        assert (found.table.schema, found.report.left_out) == (df.schema, 2)
+        kept = [row.asDict(recursive=True) for row in found.table.collect()]
+    local = esdedup.dedup([{**row["Doc"], **row} for row in rows], "Body", keep="highest:size")  # type: ignore[dict-item]
+    of_local = {row["n"] for row in local.kept}
+    assert {row["a.b"] for row in kept} == of_local
+    assert len(kept) == len(of_local) < len(rows)
+    assert all(row == rows[row["a.b"]] for row in kept)
+    assert [*(tmp_path / "work").iterdir()] == []
+    usable = df.where("doc.body is not null")
+    with similar_pairs(usable, "DOC.body", id="a.b") as similar:
+        assert similar.table.count() > 10

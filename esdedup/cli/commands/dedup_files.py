@@ -132,7 +132,7 @@ def dedup_files(
             report = _without_units(shards_of(others=[]), of, corpus, letters)
             more["memory"] = 16 * report.different
         elif corpus.engine == "spark":
-            from esdedup.spark import dedup
+            from esdedup.spark import dedup_files as on_spark
 
             refused = ["contained", "mask", "update", "removed", "workers", "max_memory"]
             options.refuse(refused, "can't be combined with --engine spark")
@@ -143,7 +143,7 @@ def dedup_files(
             of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
             how |= {"text_field": text_fields, "scheme": scheme, "work": corpus.work}
             how |= {"against": others, "dead_letter": letters, "grouping": grouping}
-            report = dedup(None, arguments, out, **how)
+            report = on_spark(None, arguments, out, **how)
         else:
             others, indices, sketches = _against(corpus, of, target, opened)
             if corpus.contained is not None:
