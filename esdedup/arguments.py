@@ -74,7 +74,7 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
 
 @functools.cache
 def _literal_fields(kind: Any) -> list[tuple[str, tuple[Any, ...]]]:
-    """The fields of a dataclass that hold one of some values, with these."""
+    """Return the fields of a dataclass whose type is a Literal, each with its values."""
     found = get_type_hints(kind)
     return [(name, get_args(one)) for name, one in found.items() if get_origin(one) is Literal]
 

@@ -14,8 +14,8 @@ tasks        `dedup --task K/8 --stage STAGE`, two at a time
 spark        `dedup --engine spark`, local[2]: one JVM with two tasks at a time
 
 CPU seconds are of all processes. Memory is the peak of all that run at a time, in which a page that
-several share counts once. Shuffled bytes are from Spark's event log. Groups are told to be the same
-if all files that are written are.
+several share counts once. Shuffled bytes are from Spark's event log. The program ends with an error
+if two ways write different files.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def texts_of(corpus: str, short: int) -> Iterable[str]:
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """Return what is run for each way. folder: with the files, in `in`."""
+    """Return the command of each way. folder: with the files, in `in`."""
     dedup = [*ESDEDUP, "dedup", str(folder / "in"), "-o"]
     shared = f"{' '.join(dedup)} {folder}/tasks --task {{}}/{TASKS} --stage"
     every = f"seq {TASKS} | xargs -P 2 -I {{}} {shared}"

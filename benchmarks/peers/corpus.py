@@ -44,7 +44,7 @@ from esdedup.sketch.sketch import shingle_sets
 INSIDE = Path(__file__).parent / "inside" / "peer_corpus.py"
 SHARDS = 4
 LANGUAGES = {"english": "eng_Latn", "chinese": "cmn_Hani"}
-"""What datatrove splits texts into words by."""
+"""The languages for which datatrove splits texts into words."""
 NAMES = {
     "esdedup": "esdedup",
     "esdedup-2": "esdedup, 2 workers",

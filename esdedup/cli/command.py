@@ -36,9 +36,9 @@ _OTHER_NAMES = {
 
 
 class _Params:
-    """The options of a command, which typer parses only if they need to be.
+    """Lets typer parse only the options that need it.
 
-    For that it imports pydantic, which takes a quarter of the time of a search.
+    To parse one it imports pydantic, which takes a quarter of the time of a search.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:

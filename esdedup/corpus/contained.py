@@ -127,7 +127,7 @@ def find_held(
 
 
 def without_held(texts: FolderTexts, held: F64) -> tuple[I64, Strings]:
-    """Cut from documents what they hold. held: as `find_held` returns it.
+    """Cut the items that documents hold from their texts. held: as `find_held` returns it.
 
     Return the documents that have more than that, ascending, and the rest of their texts.
     """

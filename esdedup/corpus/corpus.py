@@ -111,7 +111,7 @@ class Removed(Tabular):
     original: the document that each one duplicates, itself for one that stays, shape (documents,).
     value: similarity or distance to it, shape (documents,). held: what `find_held` returns, if one
     holds the other; the original is then the document of which it holds the largest share. masked,
-    rest: what `without_held` returns, of documents that stay without what they hold.
+    rest: as `without_held` returns them, of documents that stay without the items they held.
     """
 
     corpus: Corpus

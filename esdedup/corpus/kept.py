@@ -16,13 +16,13 @@ import numpy as np
 from esdedup.corpus.corpus import Removed
 from esdedup.corpus.shards import digest_of
 from esdedup.exceptions import UsageError
-from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.scan import WorkFolder, difference
 from esdedup.records.locations import is_address
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import offsets_of
 
 SKETCHES = ".sketches"
-"""The ending of such a folder."""
+"""The name of a folder of sketches ends in this."""
 _RUNS, _LOCK = "runs.json", "lock"
 
 
@@ -48,7 +48,7 @@ class KeptSketches:
     ) -> Iterator["KeptSketches"]:
         """Open a folder for one run at a time. made: how this run sketches. job: its parameters.
 
-        Raises UsageError if it is no such folder, or was made in another way; StoreUnavailable if
+        Raises UsageError for another folder, and for one of other options; StoreUnavailable if
         another run is using it.
         """
         folder, digest = WorkFolder(Path(name)), digest_of(job)
@@ -61,12 +61,11 @@ class KeptSketches:
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with held_alone(folder.path / _LOCK, "wait for it"):
             held = folder.state(_RUNS) or {"made": made, "runs": []}
-            for key, value in made.items():
-                if (other := held["made"].get(key)) != value:
-                    raise UsageError(
-                        f"--against {name}: it has sketches of another {key} ({other}, not"
-                        f" {value}): use the options of the earlier runs, or name another folder"
-                    )
+            if differing := difference(held["made"], made):
+                raise UsageError(
+                    f"--against {name}: it has sketches of {differing}: use the options of the"
+                    " earlier runs, or name another folder"
+                )
             runs, is_added = held["runs"], bool(held["runs"]) and held["runs"][-1]["job"] == digest
             try:
                 yield KeptSketches(folder, made, runs[:-1] if is_added else runs, digest, is_added)
@@ -78,27 +77,27 @@ class KeptSketches:
 
     @property
     def state(self) -> str:
-        """Text that changes with the documents."""
+        """Return text that changes with the documents."""
         return digest_of(self.runs)
 
     @property
     def shares(self) -> list[Path]:
-        """The files of the shares, without those of a run that was killed."""
+        """Return the files of the shares, without those of a run that was killed."""
         return self.folder.shares()[: sum(each["shares"] for each in self.runs)]
 
     @property
     def names(self) -> list[str]:
-        """The names of all files, as they were read."""
+        """Return the names of all files, as they were read."""
         return [*chain.from_iterable(each["files"] for each in self.runs)]
 
     @property
     def counts(self) -> list[int]:
-        """The number of documents of each file."""
+        """Return the number of documents of each file."""
         return [*chain.from_iterable(each["counts"] for each in self.runs)]
 
     @property
     def lines(self) -> Iterator[bytes]:
-        """The lines of all documents, of each run as bytes of int64."""
+        """Yield the lines of all documents, of each run as bytes of int64."""
         return ((self.folder.path / f"records-{n:04d}").read_bytes() for n in range(len(self.runs)))
 
     def add(self, found: Removed, run: WorkFolder) -> int:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.scan import WorkFolder, difference
 from esdedup.records.locations import (
     folder_of,
     is_address,
@@ -71,16 +71,14 @@ class Task:
         job, place = json.loads(json.dumps({**job, "tasks": self.of})), f"{self.place}/{_JOB}"
         if look_up(place, refresh=True) is None:
             self._put(_JOB, json.dumps(job).encode())
-        held = json.loads(self._got(_JOB))
-        for name in job:
-            if held.get(name) != job[name]:
-                raise UsageError(
-                    f"{self.place} belongs to a run with another {name} ({held.get(name)}, not"
-                    f" {job[name]}): finish that, remove the folder, or name another one (--work)"
-                )
+        if differing := difference(json.loads(self._got(_JOB)), job):
+            raise UsageError(
+                f"{self.place} belongs to a run with {differing}: finish that, remove the folder,"
+                " or name another one (--work)"
+            )
 
     def own(self, files: Sequence[str]) -> slice:
-        """Return the range of the files that this task reads: as many bytes as those of others."""
+        """Return the range of the files that this task sketches. All have about as many bytes."""
         found = map(look_up, files)
         ends = np.cumsum([1 + (each.size or 0 if each else 0) for each in found])
         bounds = [each * int(ends[-1]) // self.of for each in (self.number - 1, self.number)]
@@ -92,18 +90,24 @@ class Task:
         tasks, found = [1] if stage == "group" else range(1, self.of + 1), self._names()
         return [each for each in tasks if f"{stage}-{each}/{_STATE}" not in found]
 
-    def wait(self, stage: Stage, waits: bool) -> None:
-        """Wait until all tasks have finished a stage. waits: if False, raise StoreError instead."""
+    def wait(self, stage: Stage, say: Callable[[str], None] | None) -> None:
+        """Wait until all tasks have finished a stage.
+
+        say: called with a sentence about those that have not; None to raise StoreError instead.
+        """
         pause = 0.1
-        while lacking := self.lacks(stage):
-            if not waits:
-                some = ", ".join(map(str, lacking[:20])) + (" ..." if len(lacking) > 20 else "")
+        if lacking := self.lacks(stage):
+            some = ", ".join(map(str, lacking[:20])) + ", ..." * (len(lacking) > 20)
+            if say is None:
                 raise StoreError(
                     f"the stage {stage!r} is not finished: run it, then this, for {len(lacking):,}"
                     f" of {self.of:,} tasks: {some}"
                 )
+            say(f"Task {self.number} of {self.of} waits for the stage {stage!r} of {some}")
+        while lacking:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_WAIT)
+            lacking = self.lacks(stage)
 
     def put(self, stage: Stage, files: Iterable[Path], state: Mapping[str, Any] | None) -> None:
         """Put files into the folder of all tasks, then the state, with which the stage is done."""
@@ -130,7 +134,7 @@ class Task:
         folder.save_state({"counts": counts})
 
     def fetch(self, names: Iterable[str], folder: Path) -> None:
-        """Get some of what the first task has put, and its state."""
+        """Get some files of the first task, and its state."""
         for name in (*names, _STATE):
             self._get(f"group-1/{name}", folder / name)
 
@@ -142,12 +146,12 @@ class Task:
         """Mark the run as complete, so that a repeated task knows it, and remove all else."""
         self._put(_DONE, b"{}")
         for name in sorted({name.partition("/")[0] for name in self._names()} - {_JOB, _DONE}):
-            remove(f"{self.place}/{name}")
+            remove(f"{self.place}/{name}", missing_ok=True)
 
     def _names(self) -> set[str]:
         """Return the files in the folder."""
         if not is_address(self.place):
-            # Another task may remove a folder meanwhile.
+            # Another task may remove a folder at the same time.
             every = ((folder, each) for folder, _, files in os.walk(self.place) for each in files)
             return {Path(*each).relative_to(self.place).as_posix() for each in every}
         return {each.removeprefix(f"{self.place}/") for each in listed(self.place, True)}

@@ -186,14 +186,14 @@ class Groups(Tabular):
 
     @cached_property
     def heads(self) -> I64:
-        """The rows of the representatives of groups of two or more, the largest group first."""
+        """Return the rows of the heads of groups of two or more, the largest group first."""
         counts = np.bincount(self.representative)
         heads = np.flatnonzero(counts > 1)
         return heads[np.argsort(-counts[heads], kind="stable")]
 
     @property
     def sizes(self) -> I64:
-        """The number of documents of each group, in the order of `heads`."""
+        """Return the number of documents of each group, in the order of `heads`."""
         return np.bincount(self.representative)[self.heads]
 
     @property

@@ -286,15 +286,15 @@ class WorkFolder:
 
     def write_shares(self, parts: Iterable[Part]) -> None:
         """Write documents with texts, at least one part of them, to as many shares as needed."""
-        number, waiting = 0, list[Part]()
+        number, waiting, documents, texts = 0, list[Part](), 0, 0
         for part in parts:
             waiting.append(part)
-            documents = sum(each.filled.size for each in waiting)
-            texts = sum(each.texts.raw.size for each in waiting if each.texts is not None)
+            documents += part.filled.size
+            texts += 0 if part.texts is None else part.texts.raw.size
             if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
                 number += 1
                 self.write_share(number, waiting)
-                waiting = []
+                waiting, documents, texts = [], 0, 0
         if waiting:
             self.write_share(number + 1, waiting)
 
@@ -468,16 +468,14 @@ class WorkFolder:
                 f"{file} can't be read, or esdedup did not write it: remove the folder, or name"
                 " another one (--work)"
             ) from error
-        for name, value in job.items():
-            if held.get(name) != value:
-                if again and "list of files" in held:
-                    (self.path / _JOB).unlink()
-                    return self.claim(job, shares)
-                raise UsageError(
-                    f"{self.path} belongs to an unfinished run with another {name}"
-                    f" ({held.get(name)}, not {value}): finish that, remove the folder, or name"
-                    " another one (--work)"
-                )
+        if differing := difference(held, job):
+            if again and "list of files" in held:
+                (self.path / _JOB).unlink()
+                return self.claim(job, shares)
+            raise UsageError(
+                f"{self.path} belongs to an unfinished run with {differing}: finish that, remove"
+                " the folder, or name another one (--work)"
+            )
         self.claimed = True
         return shares
 
@@ -492,6 +490,14 @@ class WorkFolder:
 
 def _texts_of(share: Path) -> Path:
     return share.with_name(f"texts-{share.stem[6:]}")
+
+
+def difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Return the first of some wanted parameters that differs from those held, as words."""
+    for name, value in wanted.items():
+        if held.get(name) != value:
+            return f"another {name} ({held.get(name)}, not {value})"
+    return None
 
 
 @contextmanager

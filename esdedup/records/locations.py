@@ -100,14 +100,25 @@ def listed(address: str, is_folder: bool) -> list[str]:
         ]
 
 
-def remove_all(path: str) -> None:
-    """Remove a folder with all that it holds. Raises OSError or UsageError if that fails."""
-    if not is_address(path):
-        shutil.rmtree(path)
+def remove(path: str, *, missing_ok: bool = False) -> None:
+    """Remove a file, or a folder with all that it holds. Raises StoreError if that fails.
+
+    missing_ok: return if there is none, or if another process removes it at the same time.
+    """
+    gone = [FileNotFoundError] if missing_ok else []
+    if is_address(path):
+        with _reported(path, StoreError), suppress(*gone):
+            system, place = _system(path)
+            system.rm(place, recursive=True)
         return
-    with _reported(path):
-        system, place = _system(path)
-        system.rm(place, recursive=True)
+    try:
+        with suppress(*gone):
+            if Path(path).is_file():
+                Path(path).unlink()
+            else:
+                shutil.rmtree(path)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
 
 
 def open_file(path: str, in_order: bool = True) -> BinaryIO:
@@ -157,24 +168,6 @@ def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[I
             system.put_file(str(whole), beside)
             if beside != place:
                 system.mv(beside, place)
-
-
-def remove(folder: str) -> None:
-    """Remove a folder and all in it, or a file. Raises StoreError if it can't be removed."""
-    try:
-        if not is_address(folder):
-            if Path(folder).is_file():
-                Path(folder).unlink()
-            else:
-                shutil.rmtree(folder)
-            return
-        with _reported(folder, StoreError), suppress(FileNotFoundError):
-            system, place = _system(folder)
-            system.rm(place, recursive=True)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"{folder}: {error.strerror or error}") from error
 
 
 class _Content(io.RawIOBase):

@@ -58,7 +58,7 @@ class SparkReport:
 
 @dataclass(frozen=True)
 class SparkResult:
-    """What a job computed, in a folder of its own.
+    """The result of a job, in a folder of its own.
 
     table: reads from the folder. folder: a path or a URI, until `close`, or the end of a `with`.
     """

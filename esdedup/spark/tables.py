@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.records.locations import look_up, remove_all
+from esdedup.records.locations import look_up, remove
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -111,8 +111,8 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
         fs.delete(path, True)
         return
     try:
-        remove_all(folder.removeprefix("file://"))
-    except (OSError, EsdedupError) as error:
+        remove(folder.removeprefix("file://"))
+    except EsdedupError as error:
         warnings.warn(f"remove {folder} yourself: Spark Connect can't: {error}", stacklevel=3)
 
 

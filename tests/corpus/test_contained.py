@@ -197,7 +197,7 @@ def test_texts_are_masked_in_every_format() -> None:
     assert Path("out-b/b.txt").read_bytes() == f"{rest[0]}\r\n{rest[1]}\r\n".encode()
     table = pyarrow.parquet.read_table("out-c/c.parquet")
     assert table.to_pydict() == {"text": rest, "n": [1, 2]}
-    # A list is no text that could be changed.
+    # The text of a list can't be changed.
     write_lines(Path("list.jsonl"), [{"text": [texts[0]]}])
     pyarrow.parquet.write_table(pyarrow.table({"text": [[texts[0]]]}), "list.parquet")
     for file, said in (("list.jsonl", "line 1: it has no string 'text'"), ("list.parquet", "text")):

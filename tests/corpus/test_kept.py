@@ -142,7 +142,7 @@ def test_a_killed_run_resumes_at_each_side_of_the_list(
         ["1/a.jsonl", "1/b.jsonl"],
     ]
     assert (runs[1]["counts"][0], sum(runs[1]["counts"])) == (kept, done.json[0]["kept"])
-    # Another run meanwhile: the decisions do not hold any more.
+    # Another run came between: the decisions are out of date.
     with monkeypatch.context() as patched:
         patched.setattr(Shards, "copy_about", lambda _: killed(None))  # type: ignore[arg-type]
         step = "before"

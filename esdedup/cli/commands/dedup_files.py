@@ -40,7 +40,7 @@ from esdedup.records.locations import is_address, look_up, open_file, written
 from esdedup.records.streams import STDIN, name_of
 
 LISTED = "/_removed.jsonl.zst"
-"""The list of what is removed, in the folder of the output."""
+"""The list of the removed documents, in the folder of the output."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CorpusOptions:
         None, "Remove what holds this share of one of --against.", min=0.01, max=1.0, rare=True
     )
     mask: bool = setting(
-        False, "With --contained, cut what is held from the texts, and keep the rest.", rare=True
+        False, "With --contained, cut the items from the texts, and keep the records.", rare=True
     )
     update: bool = setting(
         False, "Add what stays to the index or sketches of --against.", rare=True
@@ -292,12 +292,7 @@ def _one_task(
         if task.lacks("group") and not task.is_done():
             raise
 
-    def wait_for(before: Stage) -> None:
-        if stage is None and (lacking := task.lacks(before)):
-            named = ", ".join(map(str, lacking[:20])) + ", ..." * (len(lacking) > 20)
-            message(f"Task {task.number} of {task.of} waits for the stage {before!r} of {named}")
-        task.wait(before, waits=stage is None)
-
+    say = message if stage is None else None
     # Another process may do the same task.
     with task.alone(f"lock-{task.number}", 0):
         with task.alone():
@@ -315,7 +310,7 @@ def _one_task(
                         sketch_records(folder, progress, own)
                         task.put("sketch", folder.files(), folder.state())
                 if (stage is None and task.number == 1) or stage == "group":
-                    wait_for("sketch")
+                    task.wait("sketch", say)
                     if task.lacks("group"):
                         with WorkFolder.temporary() as folder:
                             task.gather(folder)
@@ -326,7 +321,7 @@ def _one_task(
                             task.put("group", files, folder.state())
                 if stage in ("sketch", "group"):
                     return None
-                wait_for("group")
+                task.wait("group", say)
                 with WorkFolder.temporary() as folder:
                     task.fetch(["records", "decisions"], folder.path)
                     found, _ = find(folder, progress)

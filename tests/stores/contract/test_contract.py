@@ -222,7 +222,7 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
     found = ask(store, replace(wanted, marked=True))
     for each in (*store.get(["1"]), found.documents[0]):
         assert each.tokens == kept
-    # A store may leave out what was not requested.
+    # A store may leave out fields that were not requested.
     assert ask(store, wanted).documents[0].tokens.items() <= kept.items()
     paths = [f"{FIELD}.{name}" for name in made.tokens]
     (stored,) = scanned(store, *paths)
