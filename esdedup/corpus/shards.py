@@ -17,7 +17,7 @@ import xxhash
 
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
-from esdedup.records.locations import folder_of, is_address, look_up, open_file, stamp, written
+from esdedup.records.locations import content_of, folder_of, is_address, look_up, stamp, written
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN, name_of
@@ -143,8 +143,7 @@ class Shards:
                 described = f"{folder}/{name}"
                 is_within = f"{target}/".startswith(folder_of(f"{self.out}/any") + "/")
                 if is_within and look_up(described) is not None:
-                    with open_file(described) as file:
-                        about = file.read()
+                    about = content_of(described)
                     if name == "state.json":
                         # The library keeps results of functions under this name.
                         state = json.loads(about)

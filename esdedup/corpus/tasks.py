@@ -8,7 +8,6 @@ counts once its `state.json` is there, so that a task can be killed and repeated
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +20,13 @@ import numpy as np
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.pairing.scan import WorkFolder, difference
 from esdedup.records.locations import (
+    content_of,
+    copy,
+    created,
     folder_of,
     is_address,
     listed,
     look_up,
-    open_file,
     remove,
     written,
 )
@@ -68,9 +69,8 @@ class Task:
 
     def claim(self, job: Mapping[str, Any]) -> None:
         """Claim the folder for a run. Raises UsageError if it belongs to one that differs."""
-        job, place = json.loads(json.dumps({**job, "tasks": self.of})), f"{self.place}/{_JOB}"
-        if look_up(place, refresh=True) is None:
-            self._put(_JOB, json.dumps(job).encode())
+        job = json.loads(json.dumps({**job, "tasks": self.of}))
+        created(self._at(_JOB), json.dumps(job).encode())
         if differing := difference(json.loads(self._got(_JOB)), job):
             raise UsageError(
                 f"{self.place} belongs to a run with {differing}: finish that, remove the folder,"
@@ -112,9 +112,7 @@ class Task:
     def put(self, stage: Stage, files: Iterable[Path], state: Mapping[str, Any] | None) -> None:
         """Put files into the folder of all tasks, then the state, with which the stage is done."""
         for file in files:
-            to = self._at(f"{stage}-{self.number}/{file.name}")
-            with file.open("rb") as content, written(to) as out:
-                shutil.copyfileobj(content, out)
+            copy(str(file), self._at(f"{stage}-{self.number}/{file.name}"))
         self._put(f"{stage}-{self.number}/{_STATE}", json.dumps(state).encode())
 
     def gather(self, folder: WorkFolder) -> None:
@@ -168,14 +166,12 @@ class Task:
             out.write(content)
 
     def _got(self, name: str) -> bytes:
-        with open_file(f"{self.place}/{name}") as file:
-            return file.read()
+        return content_of(f"{self.place}/{name}")
 
     def _get(self, name: str, to: Path) -> None:
         """Copy a file; one on this machine is linked."""
         path = f"{self.place}/{name}"
-        if not is_address(path):
+        if is_address(path):
+            copy(path, str(to))
+        else:
             to.symlink_to(Path(path).absolute())
-            return
-        with open_file(path) as file, to.open("wb") as out:
-            shutil.copyfileobj(file, out)

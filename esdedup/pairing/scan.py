@@ -27,6 +27,7 @@ from esdedup.models import Document, Share, value_in
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import before_others
 from esdedup.pairing.strings import Numbers, Strings, natural_order
+from esdedup.records.locations import folder_of, open_file
 from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
@@ -48,6 +49,8 @@ _BYTES_A_SHARE = 64 << 20
 """Texts of a share, which is in memory until it is written."""
 _MOST_SHARES = 1024
 _HELD_AT_ONCE = 1_000
+_TEXTS_AHEAD = 1 << 20
+"""Bytes of texts at an address that one request fetches, which takes about as long as to wait."""
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
@@ -173,14 +176,14 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
 class WorkFolder:
     """A folder that holds the columns of one run.
 
-    claimed: the folder holds the work of this run, and not of another. before: files of shares of
-    another folder, which precede its own.
+    claimed: the folder holds the work of this run, and not of another. before: files of shares that
+    precede its own, each with the path or address at which it is kept beside its texts.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.claimed = False
-        self.before: Sequence[Path] = ()
+        self.before: Mapping[Path, str] = {}
 
     @staticmethod
     @contextmanager
@@ -272,9 +275,7 @@ class WorkFolder:
     def _add_arrivals(self, store: Store, reading: Reading) -> None:
         """Read the documents that came after their share was read, by an earlier run."""
         known = [np.empty(0, np.uint64)]
-        with _naming(self.path):
-            for path in self.shares():
-                known.append(xxh3(_loaded_ids(path), 0))
+        known += [xxh3(self._ids(path), 0) for path in self.shares()]
         present = Strings.joined([_ids(batch) for batch in [[], *store.scan([], reading.meta)]])
         new = np.flatnonzero(~np.isin(xxh3(present, 0), np.concatenate(known)))
         if not new.size:
@@ -303,7 +304,7 @@ class WorkFolder:
         kept: list[Part] = []
         nothing = np.empty(0, np.int64)
         lengths = [nothing]
-        with _naming(self.path):
+        with self._naming():
             with written_whole(_texts_of(self._share(number))) as out:
                 for part in parts:
                     if part.texts is not None:
@@ -334,27 +335,26 @@ class WorkFolder:
         document has.
         """
         paths = self.shares()
-        with _naming(self.path):
-            of_shares = [self._arrays(path, "keys", "key_offsets", "filled") for path in paths]
-            keys = Strings.joined([Strings(*each[:2]) for each in of_shares])
-            ends = offsets_of(np.array([each[2].size for each in of_shares]))
-            ids: Sequence[str]
-            if reading.numbered:
-                order = reading.keep.order(np.arange(ends[-1]), keys)
-                early = order < reading.earlier
-                order = np.concatenate([order[early], order[~early]])
-                order = mapped(self.path, [order])
-                ids = Numbers(order)
-            else:
-                every = Strings.joined([_loaded_ids(path) for path in paths])
-                by_id, first = natural_order(every)
-                last = np.append(first[1:], True)[: first.size]
-                order = reading.keep.order(by_id[last], keys)
-                order = before_others(order, every, reading.first)
-                ids = every.picked(order)
-            offsets = mapped(self.path, (self._arrays(path, "text_offsets")[0] for path in paths))
-            texts = FolderTexts(self, order, ends, offsets)
-            return ScanColumns(ids, *self._ordered(order, ends, reading), texts)
+        of_shares = [self._arrays(path, "keys", "key_offsets", "filled") for path in paths]
+        keys = Strings.joined([Strings(*each[:2]) for each in of_shares])
+        ends = offsets_of(np.array([each[2].size for each in of_shares]))
+        ids: Sequence[str]
+        if reading.numbered:
+            order = reading.keep.order(np.arange(ends[-1]), keys)
+            early = order < reading.earlier
+            order = np.concatenate([order[early], order[~early]])
+            order = mapped(self.path, [order])
+            ids = Numbers(order)
+        else:
+            every = Strings.joined([*map(self._ids, paths)])
+            by_id, first = natural_order(every)
+            last = np.append(first[1:], True)[: first.size]
+            order = reading.keep.order(by_id[last], keys)
+            order = before_others(order, every, reading.first)
+            ids = every.picked(order)
+        offsets = mapped(self.path, (self._arrays(path, "text_offsets")[0] for path in paths))
+        texts = FolderTexts(self, order, ends, offsets)
+        return ScanColumns(ids, *self._ordered(order, ends, reading), texts)
 
     def _ordered(self, order: I64, ends: I64, reading: Reading) -> tuple[U64, Mask, NDArray[Any]]:
         """Return the digests, `filled` and values of rows in an order. ends: of all shares.
@@ -384,25 +384,23 @@ class WorkFolder:
     def ids_of(self, documents: I64) -> list[str]:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""
         found, start = [""] * documents.size, 0
-        with _naming(self.path):
-            for path in self.shares():
-                ids = _loaded_ids(path)
-                here = np.flatnonzero((documents >= start) & (documents < start + len(ids)))
-                for at, row in zip(here.tolist(), (documents[here] - start).tolist(), strict=True):
-                    found[at] = ids[row]
-                start += len(ids)
+        for path in self.shares():
+            ids = self._ids(path)
+            here = np.flatnonzero((documents >= start) & (documents < start + len(ids)))
+            for at, row in zip(here.tolist(), (documents[here] - start).tolist(), strict=True):
+                found[at] = ids[row]
+            start += len(ids)
         return found
 
     def text_sizes(self) -> Iterator[I64]:
         """Yield the bytes and the words of the texts of each share, shape (2, n)."""
-        with _naming(self.path):
-            for path in self.shares():
-                offsets, words = self._arrays(path, "text_offsets", "words")
-                yield np.stack([np.diff(offsets), words])
+        for path in self.shares():
+            offsets, words = self._arrays(path, "text_offsets", "words")
+            yield np.stack([np.diff(offsets), words])
 
     def part(self, share: Path) -> Part:
         """Return the documents of a share."""
-        with _naming(self.path), _loaded(share) as of:
+        with self._loaded(share) as of:
             ids, keys = Strings(of["ids"], of["id_offsets"]), Strings(of["keys"], of["key_offsets"])
             texts = Strings(np.fromfile(_texts_of(share), np.uint8), of["text_offsets"])
             values = of["values"].T
@@ -410,30 +408,63 @@ class WorkFolder:
 
     def texts_at(self, share: Path, parts: Iterable[tuple[int, int]]) -> bytes:
         """Return texts of a share, joined. parts: (position, bytes) of each, ascending."""
-        with _naming(self.path), _texts_of(share).open("rb") as file:
-            return b"".join([file.read(size) for at, size in parts if file.seek(at) >= 0])
+        path, texts = str(_texts_of(share)), list[bytes]()
+        if kept := self.before.get(share):
+            path = f"{folder_of(kept)}/{_texts_of(share).name}"
+        with self._naming(share), open_file(path, _TEXTS_AHEAD) as file:
+            for at, size in parts:
+                file.seek(at)
+                texts.append(file.read(size))
+                if len(texts[-1]) < size:
+                    raise EOFError(f"{path} ends too early")
+        return b"".join(texts)
 
-    def state(self, name: str = _STATE) -> dict[str, Any] | None:
+    def state(self) -> dict[str, Any] | None:
         """Return what `save_state` saved last, None at first."""
-        file = self.path / name
-        with _naming(self.path):
+        file = self.path / _STATE
+        with self._naming():
             return json.loads(file.read_bytes()) if file.exists() else None
 
-    def save_state(self, state: dict[str, Any], name: str = _STATE) -> dict[str, Any]:
+    def save_state(self, state: dict[str, Any]) -> dict[str, Any]:
         """Save how far the job is, as JSON, and return it."""
-        with self.writing(name) as out:
+        with self.writing(_STATE) as out:
             out.write(json.dumps(state).encode())
         return state
 
     @contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
         """Open a file of the folder to write, which gets its name when all of it is written."""
-        with _naming(self.path), written_whole(self.path / name) as out:
+        with self._naming(), written_whole(self.path / name) as out:
             yield out
 
-    def _arrays(self, path: Path, *names: str) -> list[NDArray[Any]]:
-        with _loaded(path) as share:
-            return [share[name] for name in names]
+    @contextmanager
+    def _loaded(self, share: Path) -> Iterator[Any]:
+        with self._naming(share), share.open("rb") as raw, np.load(raw) as arrays:
+            yield arrays
+
+    def _arrays(self, share: Path, *names: str) -> list[NDArray[Any]]:
+        with self._loaded(share) as arrays:
+            return [arrays[name] for name in names]
+
+    def _ids(self, share: Path) -> Strings:
+        return Strings(*self._arrays(share, "ids", "id_offsets"))
+
+    @contextmanager
+    def _naming(self, share: Path | None = None) -> Iterator[None]:
+        """Name the folder, or a share that precedes its own, in errors of reading and writing."""
+        kept = self.before.get(share or self.path)
+        try:
+            yield
+        except EsdedupError:
+            raise
+        except (zipfile.BadZipFile, KeyError, EOFError, ValueError, RuntimeError) as error:
+            mend = (
+                "it is damaged: restore a copy" if kept else "a file is damaged: remove the folder"
+            )
+            raise StoreError(f"{kept or self.path}: {mend} ({error})") from error
+        except OSError as error:
+            name = kept or f"work folder {self.path}"
+            raise StoreError(f"{name}: {error.strerror or error}") from error
 
     def files(self) -> list[Path]:
         """Return the files of all shares, and of the records."""
@@ -456,7 +487,7 @@ class WorkFolder:
         file = self.path / _JOB
         if not file.exists():
             self.remove()  # A kill in `remove` leaves files of a job that is done.
-            with _naming(self.path), written_whole(file) as out:
+            with self._naming(), written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             self.claimed = True
             return shares
@@ -481,7 +512,7 @@ class WorkFolder:
 
     def remove(self) -> None:
         """Remove our files. The folder itself goes at the end, if nothing else is in it."""
-        with _naming(self.path):
+        with self._naming():
             (self.path / _JOB).unlink(missing_ok=True)  # First: the others count only with it.
             for file in [*self.path.iterdir()]:
                 if _OURS.fullmatch(file.name) and not file.name.startswith(_LOCK):
@@ -498,30 +529,6 @@ def difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None
         if held.get(name) != value:
             return f"another {name} ({held.get(name)}, not {value})"
     return None
-
-
-@contextmanager
-def _loaded(file: Path) -> Iterator[Any]:
-    with file.open("rb") as raw, np.load(raw) as arrays:
-        yield arrays
-
-
-def _loaded_ids(file: Path) -> Strings:
-    with _loaded(file) as share:
-        return Strings(share["ids"], share["id_offsets"])
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Name the folder in errors of reading and writing its files."""
-    try:
-        yield
-    except EsdedupError:
-        raise
-    except (zipfile.BadZipFile, KeyError, EOFError, ValueError, RuntimeError) as error:
-        raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
-    except OSError as error:
-        raise StoreError(f"work folder {path}: {error.strerror or error}") from error
 
 
 def _parts(

@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
-from esdedup.records.locations import open_file
+from esdedup.records.locations import AHEAD, open_file
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
 
@@ -192,7 +192,7 @@ def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batc
     """Open a file: return it, its schema, and a function that yields batches and their bytes."""
     damage = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
     # Of Parquet, the columns that are read are apart.
-    with open_file(path, in_order=kind == "arrow") as file:
+    with open_file(path, AHEAD if kind == "arrow" else 0) as file:
         try:
             schema, batches = _parquet(file) if kind == "parquet" else _arrow(file)
             names = schema.names

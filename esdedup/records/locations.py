@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, NamedTuple
 from esdedup.exceptions import EsdedupError, InputError, MissingExtra, StoreError, UsageError
 from esdedup.stores.private_files import written_whole
 
-_AHEAD = 8 << 20
+AHEAD = 8 << 20
 """Bytes of a file at an address that one request fetches, if it is read in order."""
 _WAITS = (0.5, 1, 2, 4)
 """Seconds before a request of HTTP is repeated. The packages for other addresses retry."""
@@ -121,11 +121,11 @@ def remove(path: str, *, missing_ok: bool = False) -> None:
         raise StoreError(f"{path}: {error.strerror or error}") from error
 
 
-def open_file(path: str, in_order: bool = True) -> BinaryIO:
+def open_file(path: str, ahead: int = AHEAD) -> BinaryIO:
     """Open a file to read. Raises UsageError if that fails; reading raises OSError.
 
-    in_order: fetch more of an address than is read. A connection that breaks is retried, and what
-    is missing of the size of the file is an error.
+    ahead: bytes of an address to fetch at least by one request. A connection that breaks is
+    retried, and what is missing of the size of the file is an error.
     """
     if not is_address(path):
         try:
@@ -139,7 +139,7 @@ def open_file(path: str, in_order: bool = True) -> BinaryIO:
             raise UsageError("the server does not report the size of the file: download it first")
     content: Any = _Content(partial(system.cat_file, place), size)
     # The outer one serves `read1`, which reads no more than requested if a buffer is empty.
-    return io.BufferedReader(io.BufferedReader(content, _AHEAD)) if in_order else content
+    return io.BufferedReader(io.BufferedReader(content, ahead)) if ahead else content
 
 
 @contextmanager
@@ -168,6 +168,38 @@ def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[I
             system.put_file(str(whole), beside)
             if beside != place:
                 system.mv(beside, place)
+
+
+def content_of(path: str) -> bytes:
+    """Return the content of a file. Raises UsageError or OSError."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def copy(path: str, to: str) -> None:
+    """Copy a file, which is there when it is whole. Raises UsageError or StoreError."""
+    with open_file(path) as content, written(to) as out, _reported(path, StoreError):
+        shutil.copyfileobj(content, out)
+
+
+def created(path: str, content: bytes) -> bool:
+    """Write a new file, and return True; False if there is one.
+
+    Of several processes only one creates a file of S3, but two might elsewhere.
+    """
+    if look_up(path, refresh=True) is not None:
+        return False
+    if not is_address(path):
+        with written(path) as out:
+            out.write(content)
+        return True
+    with _reported(path, StoreError):
+        system, place = _system(path)
+        try:
+            system.pipe_file(place, content, mode="create")
+        except FileExistsError:
+            return False
+    return True
 
 
 class _Content(io.RawIOBase):

@@ -3,7 +3,9 @@
 import io
 import itertools
 import os
+import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +19,15 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 import esdedup
+from esdedup.corpus.kept import KeptSketches
 from esdedup.records import locations
 from esdedup.records.files import read_records
 from esdedup.records.locations import open_file, stamp
 from esdedup.records.paths import files_named
 from esdedup.tabular import require_pyarrow
-from tests.corpus.test_dedup_files import shards
-from tests.helpers.commands import run_command
+from tests.corpus.test_dedup_files import removed_in, shards
+from tests.corpus.test_kept import dedup, months
+from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.processes import start_command
 
 ERROR = "<Error><Code>{0}</Code><Message>{0}</Message></Error>"
@@ -72,6 +76,20 @@ class Faulty:
             return iter([body[: len(body) // 2]])
 
         self.faults.append(fault)
+
+    def kill(self, process: subprocess.Popen[str], part: str) -> None:
+        """Kill a process when it uploads something, and wait for it."""
+
+        def fault(environ: dict[str, Any], start: Any) -> Answer | None:
+            if environ["REQUEST_METHOD"] == "PUT" and part in environ["PATH_INFO"]:
+                process.kill()
+                start("503 SlowDown", [])
+                return []
+            return None
+
+        self.faults.append(fault)
+        assert process.wait() == -signal.SIGKILL
+        self.faults.remove(fault)
 
 
 class Silent(WSGIRequestHandler):
@@ -168,6 +186,81 @@ def test_tasks_share_their_work_at_an_address(files: list[Path]) -> None:
         assert get(f"s3://bucket/out/{file.relative_to('whole')}") == file.read_bytes()
     kept = fsspec.filesystem("s3").find("bucket/out.work")
     assert names(kept) == ["done.json", "job.json"]
+
+
+def test_sketches_are_kept_at_an_address_as_in_a_folder(
+    server: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 40)
+    months(3)
+    far = ["--against", "s3://bucket/all.sketches/", "--update"]
+    absent = dedup(0, *far[:2])
+    assert (absent.status, "--update creates it" in absent.err) == (2, True)
+    for month in range(3):
+        if month == 1:
+            server.kill(start_command("dedup", "1", "-o", "out1", *far), "all.sketches/0001-")
+            assert not [name for name in sketches() if "run-0001" in name]
+        here = dedup(month, "--against", "all.sketches", "--update", out="here")
+        done = dedup(month, *far)
+        assert (here.status, done.status) == (1, 1)
+        assert done.json == [{**here.json[0], "output": f"out{month}"}]
+        names = ("a.jsonl", "b.jsonl", "_removed.jsonl.zst")
+        for name in names[:2]:
+            assert Path(f"out{month}", name).read_bytes() == Path(f"here{month}", name).read_bytes()
+        lists = [removed_in(Path(f"{out}{month}", names[2])) for out in ("out", "here")]
+        assert lists[0] == lists[1]
+    assert done.json[0]["against"] > 20
+    assert len([name for name in sketches() if "run-" in name]) == 3
+    # A second run of the same files adds nothing, and changes nothing of the first.
+    held = {name: get(f"s3://{name}") for name in sketches()}
+    shutil.rmtree("out0")
+    assert dedup(0, *far).json[0]["kept"] == 0
+    assert held.items() <= {name: get(f"s3://{name}") for name in sketches()}.items()
+
+
+def sketches() -> list[str]:
+    s3 = fsspec.filesystem("s3", skip_instance_cache=True)
+    return [str(name) for name in s3.find("bucket/all.sketches")]
+
+
+def test_only_texts_of_candidates_are_fetched(
+    server: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.pairing.scan._TEXTS_AHEAD", 1 << 12)
+    write_lines(Path("0.jsonl"), [{"text": words(n, 2_000)} for n in range(100)])
+    write_lines(Path("1.jsonl"), [{"text": words(n, 2_000) + " end"} for n in (30, 990)])
+    far = ["--against", "s3://bucket/all.sketches"]
+    assert run_command("dedup", "0.jsonl", "-o", "out0", *far, "--update").status == 0
+    server.sent = 0
+    assert run_command("dedup", "1.jsonl", "-o", "out1", *far, "--json").json[0]["removed"] == 1
+    (texts,) = [name for name in sketches() if "texts" in name]
+    size = fsspec.filesystem("s3").size(texts)
+    assert 0 < server.sent < size / 5
+
+
+def test_of_runs_that_overlap_one_adds_its_documents(
+    server: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        write_lines(Path(f"{number}.jsonl"), [{"text": words(n)} for n in (number, number + 1)])
+    far = ["--against", "s3://bucket/all.sketches", "--update", "--json"]
+    assert run_command("dedup", "0.jsonl", "-o", "out0", *far).status == 0
+    add = KeptSketches.add
+
+    def later(kept: KeptSketches, *arguments: Any) -> int:
+        monkeypatch.setattr(KeptSketches, "add", add)
+        assert run_command("dedup", "1.jsonl", "-o", "out1", *far).status == 0
+        return add(kept, *arguments)
+
+    monkeypatch.setattr(KeptSketches, "add", later)
+    late = run_command("dedup", "2.jsonl", "-o", "out2", *far)
+    assert (late.status, "another run has added documents" in late.err) == (1, True)
+    again = run_command("dedup", "2.jsonl", "-o", "out2", *far)
+    assert (again.status, "another state of s3://bucket/all.sketches" in again.err) == (2, True)
+    shutil.rmtree("out2")
+    shutil.rmtree("out2.work")
+    again = run_command("dedup", "2.jsonl", "-o", "out2", *far)
+    assert (again.json[0]["kept"], again.json[0]["against"]) == (1, 1)
 
 
 def test_each_command_reads_addresses(
@@ -285,17 +378,7 @@ def test_an_upload_that_breaks_off_leaves_no_file(
     Path("large.jsonl").write_text(large, "utf-8")
     command = ["dedup", "large.jsonl", "-o", "s3://bucket/broken", "--exact"]
     if killed:
-        started = start_command(*command)
-
-        def kill(environ: dict[str, Any], start: Any) -> Answer | None:
-            if environ["REQUEST_METHOD"] == "PUT" and "broken" in environ["PATH_INFO"]:
-                os.kill(started.pid, signal.SIGKILL)
-                start("503 SlowDown", [])
-                return []
-            return None
-
-        server.faults.append(kill)
-        assert started.wait() == -signal.SIGKILL
+        server.kill(start_command(*command), "broken")
     else:
         server.fail(100, "PUT", "403 AccessDenied", "partNumber")
         done = run_command(*command)

@@ -68,22 +68,25 @@ def test_each_month_is_compared_with_all_before(
     # Former files are not read, and without --update nothing is added.
     for month in range(3):
         shutil.rmtree(f"{month}")
-    held = contents(KEPT)
+    held = every(KEPT)
     again = run_command("dedup", "out1", "-o", "x", "--against", str(KEPT), *options, "--json")
     assert (again.json[0]["kept"], again.status) == (0, 0)
-    assert contents(KEPT) == held
+    assert every(KEPT) == held
+
+
+def runs_in(folder: Path) -> list[dict[str, Any]]:
+    """Return what describes the runs that have added their documents."""
+    return [json.loads(file.read_bytes()) for file in sorted(folder.glob("run-*.json"))]
 
 
 def test_a_run_that_is_killed_adds_all_or_nothing(request: pytest.FixtureRequest) -> None:
     months(2, 600)
     assert dedup(0, "--against", str(KEPT), "--update").status == 1
-    before = contents(KEPT)
+    before = every(KEPT)
     shutil.copytree(KEPT, "kept")
     command = ["dedup", "1", "-o", "out1", "--against", str(KEPT), "--update"]
     assert run_command(*command).status == 1
-    whole, after = contents(Path("out1")), contents(KEPT)
-    states = {name: raw for name, raw in before.items() if name != "runs.json"}
-    killed, runs = 0, {before["runs.json"], after["runs.json"]}
+    whole, after, killed = contents(Path("out1")), every(KEPT), 0
     rng, kills = random.Random(5), 20 if request.config.getoption("--all") else 4
     for _ in range(kills):
         shutil.rmtree(KEPT)
@@ -98,20 +101,26 @@ def test_a_run_that_is_killed_adds_all_or_nothing(request: pytest.FixtureRequest
         )
         process.kill()
         killed += process.wait() < 0
-        held = contents(KEPT)
-        assert held["runs.json"] in runs
-        assert {name: held[name] for name in states} == states
+        held = every(KEPT)
+        assert before.items() <= held.items()
+        assert "run-0001.json" not in held or held == after
         if process.returncode < 0:
             run_command(*command)
         assert contents(Path("out1")) == whole
-        assert contents(KEPT) == after
+        assert every(KEPT) == after
         assert not Path("out1.work").exists()
     assert killed
 
 
+def every(folder: Path) -> dict[str, bytes]:
+    """Return all files by their paths in a folder."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
 def _files() -> int:
-    folders = filter(Path.exists, map(Path, ("out1", "out1.work")))
-    return sum(1 for folder in folders for _ in folder.iterdir()) + len([*KEPT.iterdir()]) - 4
+    folders = Path("out1"), Path("out1.work"), KEPT
+    return sum(1 for folder in folders for _ in folder.rglob("*")) - 6
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
@@ -131,12 +140,12 @@ def test_a_killed_run_resumes_at_each_side_of_the_list(
     with monkeypatch.context() as patched:
         patched.setattr(KeptSketches, "add", killed)
         assert run_command(*command).status == 130
-    runs = json.loads((KEPT / "runs.json").read_bytes())["runs"]
+    runs = runs_in(KEPT)
     assert len(runs) == (1 if step == "before" else 2)
     kept = int(Path("out1/a.jsonl").read_text().count("\n"))
     done = run_command(*command, "--json")
     assert done.status == 1
-    runs = json.loads((KEPT / "runs.json").read_bytes())["runs"]
+    runs = runs_in(KEPT)
     assert [each["files"] for each in runs] == [
         ["0/a.jsonl", "0/b.jsonl"],
         ["1/a.jsonl", "1/b.jsonl"],
@@ -167,7 +176,7 @@ def test_other_sketches_are_refused() -> None:
     )
     assert not KEPT.exists()
     assert dedup(0, *update, out="out").status == 1
-    held = contents(KEPT)
+    held = every(KEPT)
     for options, said in (
         (["-t", "0.5", *update], "it has sketches of another scheme"),
         (["--keep", "last", *update], "sketches of another keep (first, not last)"),
@@ -177,9 +186,8 @@ def test_other_sketches_are_refused() -> None:
         (["--task", "1/2", "--against", str(KEPT)], "--task compares with files only"),
         (["--contained", "0.8", "--against", str(KEPT)], "--contained requires files"),
         (["--engine", "spark", "--against", str(KEPT)], "--engine spark compares with files only"),
-        (["--against", "s3://bucket/a.sketches"], "no folder of sketches on this machine"),
-        (["--against", "file.sketches", "--update"], "no folder of sketches on this machine"),
-        (["--against", "full.sketches", "--update"], "no folder of sketches on this machine"),
+        (["--against", "file.sketches", "--update"], "it is no folder of sketches"),
+        (["--against", "full.sketches", "--update"], "it is no folder of sketches"),
     ):
         Path("file.sketches").touch()
         Path("full.sketches").mkdir(exist_ok=True)
@@ -191,5 +199,17 @@ def test_other_sketches_are_refused() -> None:
     assert (busy.status, "another run is using" in busy.err) == (1, True)
     dry = run_command("dedup", "0", "--dry-run", "--json", "--against", "b.sketches", "--update")
     assert (dry.status, Path("b.sketches").exists()) == (1, False)
-    assert contents(KEPT) == held
+    assert every(KEPT) == held
     assert not [*Path().glob("other*")]
+
+
+@pytest.mark.parametrize("name", ["share-0001.npz", "texts-0001"])
+def test_a_damaged_share_is_named(name: str) -> None:
+    months(2)
+    assert dedup(0, "--against", str(KEPT), "--update").status == 1
+    (file,) = KEPT.rglob(name)
+    file.write_bytes(file.read_bytes()[:-2_000])
+    done = dedup(1, "--against", str(KEPT))
+    assert (done.status, f"{file.parent}/" in done.err, name in done.err) == (1, True, True)
+    assert "restore a copy" in done.err
+    assert "Traceback" not in done.err

@@ -1,6 +1,5 @@
 """esdedup dedup FILES: write files again without the documents that duplicate others."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -36,7 +35,7 @@ from esdedup.exceptions import EsdedupError, InputError
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.locations import is_address, look_up, open_file, written
+from esdedup.records.locations import copy, is_address, look_up
 from esdedup.records.streams import STDIN, name_of
 
 LISTED = "/_removed.jsonl.zst"
@@ -247,7 +246,7 @@ def _without_documents(
         return _one_task(shards, corpus, job, listed, *steps)
     total = total_bytes(others + files)
     with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
-        folder.before = [] if kept is None else kept.shares
+        folder.before = {} if kept is None else kept.shares(progress.step)
         sketch_records(folder, progress, slice(0, None))
         found, report = find(folder, progress)
         if shards.out is None:
@@ -335,8 +334,7 @@ def _one_task(
                 with WorkFolder.temporary() as folder:
                     task.fetch([table], folder.path)
                     shards.copy_about()
-                    with open_file(str(folder.path / table)) as rows, written(listed) as to:
-                        shutil.copyfileobj(rows, to)
+                    copy(str(folder.path / table), listed)
                     report = report_of(folder.state() or {})
             except EsdedupError:
                 # At an address, two tasks may be the last one.
