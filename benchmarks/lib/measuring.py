@@ -53,14 +53,22 @@ def run(command: Sequence[str], out: Path, environment: Mapping[str, str] | None
 
 _UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 _SMALL = """
-import json, os, sys, time
+import ctypes, json, os, resource, sys, time
 told = int(sys.argv[1])
 os.set_inheritable(told, False)
+if hasattr(libc := ctypes.CDLL(None), "prctl"):
+    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: wait for what the command leaves, and count it
 began = time.perf_counter()
 child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
-_, status, usage = os.wait4(child, 0)
+_, status = os.waitpid(child, 0)
+seconds = time.perf_counter() - began
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
 cpu = usage.ru_utime + usage.ru_stime
-os.write(told, json.dumps([status, time.perf_counter() - began, cpu, usage.ru_maxrss]).encode())
+os.write(told, json.dumps([status, seconds, cpu, usage.ru_maxrss]).encode())
 """
 """A program that starts a command. Linux counts the memory of the process that starts another as
 the peak of that other. So this small program of about 10 MB starts it, and not the process that

@@ -79,9 +79,7 @@ def by_text_dedup(shards: Path, out: Path) -> Figures:
 
 def by_datatrove(shards: Path, out: Path, language: str) -> Figures:
     command = [environments.python_of("datatrove"), str(INSIDE), "datatrove"]
-    figures = run([*command, str(shards), str(out), "2", language], out.with_name("said"))
-    # Its processes are not started by the command, and are not counted.
-    return {"seconds": figures["seconds"]}
+    return run([*command, str(shards), str(out), "2", language], out.with_name("said"))
 
 
 def by_semhash(shards: Path, out: Path) -> Figures:
