@@ -1,6 +1,7 @@
 """Files of documents on the command line: their options, checks, and the dead-letter file."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ FORMATS = (
     "JSON lines or an array, CSV, TSV, plain text with one text a line (also .gz, .zst), Parquet or"
     " Arrow; also folders and patterns of one format. - is standard input."
 )
+_MOST_PROCESSES, _BYTES_OF_PROCESS = 4, 1 << 24
+"""A process starts in 0.2 s, in which another one sketches some 2 MB."""
 _ENOUGH = 1_000
 """Records without a text, after which the name of the field must be wrong."""
 
@@ -48,7 +51,19 @@ class FileOptions(options.SchemeOptions):
         None, "Field with the document's id.", show_default="id, else path:line"
     )
     dead_letter: Path | None = options.dead_letter()
-    workers: int = options.workers()
+    workers: int | None = setting(
+        None,
+        "Processes on this machine.",
+        min=1,
+        show_default=f"one a core for large files, at most {_MOST_PROCESSES}",
+    )
+
+    def processes(self, files: list[str]) -> int:
+        """Return the number of processes that read files."""
+        if self.workers is not None:
+            return self.workers
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        return max(1, min(_MOST_PROCESSES, cores, (total_bytes(files) or 0) // _BYTES_OF_PROCESS))
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
         """Return the files that arguments name. columns: those that each must have, as a table."""

@@ -112,6 +112,8 @@ class Target(_Cluster):
         """The cluster or the file that holds the index; an option counts before a variable."""
         if not (address := self.url or self.cloud_id):
             refuse([each.name for each in fields(_Cluster)], "requires a cluster (--url)")
+            if self.db is None and self.index.endswith(".db"):
+                raise UsageError(f"-i {self.index} names a file: use --db {self.index}")
             return self.db or Path(DEFAULT_FILE)
         if self.db is not None:
             both = ("db", "url" if address == self.url else "cloud_id")

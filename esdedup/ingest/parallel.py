@@ -31,13 +31,13 @@ log = logging.getLogger("esdedup")
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
     """Yield `work(item)` of each item, as `window.in_order`.
 
-    workers: number of processes; 1 is this process. Raises StoreError, too, if a process was killed
-    or can't be started.
+    workers: number of processes; one is this process. Raises StoreError, too, if a process was
+    killed or can't be started.
     """
     if workers == 1:
         yield from map(work, items)
         return
-    with _processes(workers, work) as submit:
+    with _processes(workers - 1, work, here=True) as submit:
         yield from window.in_order(submit, items, lambda: 2 * workers + 1)
 
 
@@ -72,29 +72,36 @@ def in_pieces(
 
 
 @contextmanager
-def _processes(workers: int, work: Callable[[Item], Done]) -> Iterator[Submit[Item, Done]]:
-    """Start processes that call a function. Return a function that submits an item to them."""
+def _processes(
+    workers: int, work: Callable[[Item], Done], *, here: bool = False
+) -> Iterator[Submit[Item, Done]]:
+    """Start processes that call a function. Return a function that submits an item to them.
+
+    here: a thread of this process calls it too, also while the others start.
+    """
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
     processes: list[SpawnProcess] = []
-    pipes: SimpleQueue[Connection] = SimpleQueue()
-    pool = ThreadPoolExecutor(workers)
+    pipes: SimpleQueue[Connection | None] = SimpleQueue()
+    pool = ThreadPoolExecutor(workers + here)
     try:
+        if here:
+            pipes.put(None)
         for _ in range(workers):
             try:
                 with _uninterrupted():
-                    here, there = context.Pipe()
-                    process = context.Process(target=_serve, args=(there, work), daemon=True)
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=_serve, args=(theirs, work), daemon=True)
                     process.start()
                     processes.append(process)
             except OSError as error:
                 raise StoreError(
-                    f"only {len(processes)} of {workers} worker processes can be started:"
+                    f"only {len(processes) + here} of {workers + here} processes can be started:"
                     f" {error.strerror}; use fewer"
                 ) from error
-            there.close()
-            pipes.put(here)
-        yield lambda item: pool.submit(_result, pipes, item)
+            theirs.close()
+            pipes.put(ours)
+        yield lambda item: pool.submit(_result, work, pipes, item)
     finally:
         for process in processes:
             process.terminate()
@@ -103,10 +110,12 @@ def _processes(workers: int, work: Callable[[Item], Done]) -> Iterator[Submit[It
             process.join()
 
 
-def _result(pipes: SimpleQueue[Connection], item: Any) -> Any:
+def _result(work: Callable[[Item], Done], pipes: SimpleQueue[Connection | None], item: Item) -> Any:
     """Send an item to a process that is idle, and return its result, or raise its error."""
     pipe = pipes.get()
     try:
+        if pipe is None:
+            return work(item)
         pipe.send(item)
         result = pipe.recv()
     except (EOFError, OSError) as error:

@@ -15,6 +15,7 @@ import pytest
 
 import esdedup
 import esdedup.records.files
+from esdedup.cli.files import FileOptions
 from tests.helpers.arrivals import family
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import scanned
@@ -64,6 +65,18 @@ def test_they_write_what_one_process_writes(
         assert last.items() <= {id: each["text"] for id, each in documents.items()}.items()
 
 
+def test_large_files_are_read_by_several_processes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    for name, mebibytes in (("small", 1), ("large", 40), ("huge", 4_000)):
+        with (folder / name).open("wb") as file:
+            file.truncate(mebibytes << 20)
+    for names, processes in (("small", 1), ("small large", 2), ("huge", 4), ("-", 1)):
+        assert FileOptions().processes(names.split()) == processes
+    assert FileOptions(workers=6).processes(["small"]) == 6
+
+
 def test_a_killed_worker_ends_a_run_that_the_same_command_completes(folder: Path) -> None:
     records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(24_000)]
     write_lines(folder / "many.jsonl", records)
@@ -88,7 +101,7 @@ def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
     for least, seconds in ((1, 0.0), (2, 0.0), (2, 0.4)):
         with input_without_end(text) as lines:
             options: Any = {"stdin": lines, "stderr": subprocess.PIPE, "start_new_session": True}
-            process = start_command("index", "-", "--workers", "2", **options)
+            process = start_command("index", "-", "--workers", "3", **options)
             await_true("workers", lambda: len(children(process)) >= least)  # noqa: B023
             time.sleep(seconds)
             workers = children(process)
@@ -122,7 +135,7 @@ def test_what_is_wrong_is_said_alike(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "command", "said"),
     [
-        ("-n 24", "index --workers 12", "of 12 worker processes can be started"),
+        ("-n 24", "index --workers 12", "of 12 processes can be started"),
         ("-n 24", "pairs", "Too many open files"),
         ("-f 400", "index --workers 2", ""),
     ],

@@ -202,6 +202,10 @@ def _without_documents(
     before = [] if kept is None else kept.names
     names = [*before, *(each.store.where for each in indices), *map(name_of, others + files)]
     earlier, columns = len(names) - len(files), grouping.keep.paths([])
+    workers = of.processes(others + files)
+    if corpus.task is not None or corpus.contained is not None:
+        # Other tasks may be on this machine; each process holds all items that may be contained.
+        workers = of.workers or 1
     if listed is None and (out := shards.out) is not None and out != STDIN:
         listed = out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
 
@@ -218,7 +222,7 @@ def _without_documents(
             for some in filter(None, (others, files))
         )
         from_indices = (chunks_of(each, text_fields[0]) for each in indices)
-        how: dict[str, Any] = {"id_field": of.id_field, "workers": of.workers}
+        how: dict[str, Any] = {"id_field": of.id_field, "workers": workers}
         chunks = chain.from_iterable(chain(from_indices, from_files))
         own_names = names[len(before) :] if own.stop is None else names[own]
         if kept is not None:
@@ -227,7 +231,7 @@ def _without_documents(
 
     def find(folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
         how: dict[str, Any] = {"contained": corpus.contained, "mask": corpus.mask}
-        how |= {"workers": of.workers, "max_memory": corpus.max_memory, "step": progress.step}
+        how |= {"workers": workers, "max_memory": corpus.max_memory, "step": progress.step}
         return find_removed(folder, reading, grouping, names, earlier, **how)
 
     def write(found: Removed, progress: output.Progress, own: slice) -> None:
@@ -261,7 +265,7 @@ def _without_documents(
             index = indices[0]
             written = [each for each in dict.fromkeys(shards.targets) if look_up(each)]
             chunks = of.chunks(written, text_fields, lambda _: None)
-            added = index.ingest(chunks, letters, workers=of.workers, id_field=of.id_field)
+            added = index.ingest(chunks, letters, workers=workers, id_field=of.id_field)
             index.store.refresh()
             message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
     return report

@@ -90,7 +90,7 @@ def index_command(
             report = opened.ingest(
                 chunks,
                 letters,
-                workers=reading.workers,
+                workers=reading.processes(files),
                 id_field=reading.id_field,
                 on_duplicate=policy,
                 on_batch=on_batch,

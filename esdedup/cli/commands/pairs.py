@@ -90,7 +90,7 @@ def _in_files(
                 limits,
                 folder,
                 id_field=of.id_field,
-                workers=of.workers,
+                workers=of.processes(files),
                 on_read=progress.show,
                 on_step=progress.step,
             )
