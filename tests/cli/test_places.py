@@ -80,16 +80,16 @@ def test_an_option_counts_before_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("ESDEDUP_DB", "mine.db")
     both = run_command("stats")
     assert "ESDEDUP_DB and ESDEDUP_URL name two places" in both.err
-
-
-def test_a_file_in_place_of_an_index_is_an_error(folder: Path) -> None:
-    done = run_command("index", "any.jsonl", "-i", "news.db")
-    assert done.status == 2
-    assert "-i news.db names a file: use --db news.db" in done.err
     assert run_command("stats", "--db", "esdedup.db").json[0]["documents"] == 2
     monkeypatch.delenv("ESDEDUP_URL")
     assert run_command("stats").json[0]["documents"] == 2
     assert NOWHERE in run_command("stats", "--url", NOWHERE).err
+
+
+def test_a_file_in_place_of_an_index_is_an_error() -> None:
+    done = run_command("index", "a.jsonl", "-i", "news.db")
+    assert done.status == 2
+    assert "-i news.db names a file: use --db news.db" in done.err
 
 
 @pytest.mark.parametrize(
