@@ -62,7 +62,9 @@ class FileOptions(options.SchemeOptions):
         """Return the number of processes that read files."""
         if self.workers is not None:
             return self.workers
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        cores = os.cpu_count() or 1
+        if hasattr(os, "sched_getaffinity"):
+            cores = len(os.sched_getaffinity(0))
         return max(1, min(_MOST_PROCESSES, cores, (total_bytes(files) or 0) // _BYTES_OF_PROCESS))
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
