@@ -82,12 +82,19 @@ class _Items:
 
 
 def find_held(
-    texts: FolderTexts, first: int, scheme: Scheme, share: float, workers: int, step: OnStep
+    texts: FolderTexts,
+    first: int,
+    scheme: Scheme,
+    share: float,
+    workers: int,
+    step: OnStep,
+    among: int = 0,
 ) -> tuple[F64, dict[str, int]]:
     """Return which documents hold a share of the words of one of the first ones, and counts.
 
     Of each pair the document, the one it holds, the share, and the first character and the end in
-    the document's text: shape (5, pairs). workers: number of processes.
+    the document's text: shape (5, pairs). workers: number of processes. among: the number of
+    documents of which these are candidates; by default these are all.
     """
     total = texts.order.size
 
@@ -107,7 +114,7 @@ def find_held(
     holders = np.zeros(order.size, np.int64)
     for held in read(first, total, partial(_held, items), "Counting"):
         np.add.at(holders, held, 1)
-    common = holders > max(_FEW, (total - first) // _COMMON)
+    common = holders > max(_FEW, max(among, total - first) // _COMMON)
     # The first of equal shingles has their number.
     rare = ~common[np.searchsorted(items.hashes, items.hashes)]
     rest = replace(items, hashes=items.hashes[rare], places=order[rare], owners=owners[rare])

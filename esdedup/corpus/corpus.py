@@ -1,10 +1,11 @@
-"""Find the records of files that duplicate others, in a work folder.
+"""Find the records of files, or documents of an index, that duplicate others, in a work folder.
 
 Texts and tokens are read into the folder, then the decisions are saved in it, so that a run that is
 killed resumes from the last of these steps.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -21,10 +22,14 @@ from esdedup.pairing.file_pairs import ReadChunk, read_into
 from esdedup.pairing.scan import FolderTexts, OnStep, ScanColumns, WorkFolder
 from esdedup.pairing.strings import Numbers, Strings
 from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.documents import items_of
 from esdedup.records.files import Chunk, Record
 from esdedup.search.buckets import Capped
+from esdedup.search.similar import sharing
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores.fields import text_at
+from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapped import mapped
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
@@ -197,9 +202,9 @@ class CorpusReport:
     documents: those that stay and those that are removed. against: of these, the duplicates of
     documents of the earlier files. failed: records that are no documents. groups: of two or more
     documents, also of the earlier files. bytes_kept, bytes_removed: of texts in UTF-8, as
-    they were read. recall, capped: as of `Groups`. largest: the largest groups. samples: duplicates
-    over the range of similarity, each with the beginning of both texts. contained: the counts of
-    `find_held`.
+    they were read; None of those that stay in an index. recall, capped: as of `Groups`. largest:
+    the largest groups. samples: duplicates over the range of similarity, each with the beginning of
+    both texts. contained: the counts of `find_held`.
     """
 
     documents: int
@@ -208,9 +213,9 @@ class CorpusReport:
     against: int
     failed: int
     groups: int
-    bytes_kept: int
+    bytes_kept: int | None
     bytes_removed: int
-    words_kept: int
+    words_kept: int | None
     words_removed: int
     recall: float | None
     capped: Capped
@@ -270,6 +275,7 @@ def find_removed(
     *,
     contained: float | None = None,
     mask: bool = False,
+    among: int = 0,
     workers: int = 1,
     max_memory: int | None = None,
     step: OnStep,
@@ -278,8 +284,8 @@ def find_removed(
 
     names, earlier: as of `Corpus`. contained: find the later documents that hold this share of an
     earlier one. mask: cut what these hold from their texts, and remove only those that have nothing
-    else. workers: number of processes. max_memory: in bytes; the result does not depend on it.
-    Raises UsageError if the memory is too small for the number of documents.
+    else. among: as of `find_held`. workers: number of processes. max_memory: in bytes; the result
+    does not depend on it. Raises UsageError if the memory is too small for the number of documents.
     """
     state, file = folder.state(), folder.path / "records"
     assert state is not None
@@ -309,7 +315,7 @@ def find_removed(
     else:
         assert isinstance(columns.texts_of, FolderTexts)
         scheme, texts = reading.meta.scheme, columns.texts_of
-        held, counts = find_held(texts, corpus.first, scheme, contained, workers, step)
+        held, counts = find_held(texts, corpus.first, scheme, contained, workers, step, among)
         # Of several the last one stays.
         best = held[:, np.argsort(held[2], kind="stable")]
         original[best[0].astype(np.int64)], value[best[0].astype(np.int64)] = best[1:3]
@@ -323,6 +329,72 @@ def find_removed(
         np.savez(out, original=original, value=value, held=held, **of_rest)
     folder.save_state({**state, "report": asdict(report)})
     return found, report
+
+
+def find_in_index(
+    folder: WorkFolder,
+    index: Index,
+    share: float,
+    names: Sequence[str],
+    chunks: Iterable[Chunk],
+    text_fields: Sequence[str],
+    dead_letter: DeadLetter,
+    id_field: str | None,
+    step: OnStep,
+) -> tuple[Removed, CorpusReport, Groups]:
+    """Find the documents of an index that hold an item. In the groups, each follows its item.
+
+    The index is not read: passages of the items recall the documents to compare. names: of the
+    files of the items; `chunks` are theirs. text_fields: of these. Counts of the report are also
+    candidates: the documents compared; items of which tokens were `stopped`, or candidates
+    `truncated`; and guarantee: by how many words of an item in a row documents are always found, 0
+    if items are stopped or truncated. Raises UsageError for an index without passages.
+    """
+    store, texts, known = index.store, list[str](), set[str]()
+    lost = Counter(stopped=0, truncated=0)
+    name = next((each.name for each in index.scheme.sketches if each.metric == "cover"), None)
+    if name is None:
+        raise UsageError(
+            f"--contained requires passages: index the documents of {store.where} with --passages;"
+            f" in a cluster, run `esdedup switch -i {index.place.index} --passages`"
+        )
+    # Shorter passages are looked up too.
+    grouping = Grouping(limits := Limits(name, cover=share, words=1))
+    meta, documents = index.meta_of(limits), store.statistics(index.meta).sketched
+    scheme = meta.scheme.only(level := meta.scheme.chosen(limits))
+    reading = Reading(IndexMeta(scheme, tuple(text_fields)), level, sketching=scheme, numbered=True)
+
+    def all_chunks() -> Iterator[Chunk]:
+        for chunk in chunks:
+            records = [*chunk.records()]
+            texts.extend(each.text for each in items_of(records, reading.meta, id_field)[0])
+            yield Chunk(partial(list, records))
+        for queries, found in sharing(store, meta, texts, limits):
+            lost["stopped"] += sum(each.stopped > 0 for each in queries)
+            lost["truncated"] += sum(each.truncated for each in found)
+            every = {one.id: one.source for each in found for one in each.documents}
+            new = {id: text_at(every[id], meta.text_fields) for id in every if id not in known}
+            numbered = enumerate(new.items(), len(known) + 1)
+            known.update(new)
+            own = [Record(store.where, at, {text_fields[0]: of[1]}, of[0]) for at, of in numbered]
+            yield Chunk(partial(list, own))
+
+    files = [*names, store.where]
+    how: dict[str, Any] = {"id_field": id_field, "on_read": lambda _: None}
+    sketch_into(folder, reading, files, all_chunks(), dead_letter, **how)
+    found, report = find_removed(
+        folder, reading, grouping, files, len(names), contained=share, among=documents, step=step
+    )
+    lost["guarantee"] = 0 if any(lost.values()) else level.passage
+    counts = {**(report.contained or {}), "candidates": len(known), **lost}
+    report = replace(
+        report, documents=documents, kept=documents - report.removed, recall=None,
+        bytes_kept=None, words_kept=None, contained=counts,
+    )  # fmt: skip
+    ids, digests = folder.ids_of(np.arange(found.value.size)), folder.columns(reading).digests
+    value, judged = np.where(found.duplicates, found.value, np.nan), read_judgements(store, meta)
+    columns = ids, digests, found.original, value, Capped(), None, reading.basis
+    return found, report, Groups(grouping, *columns, judgements=judged, outside=True)
 
 
 def _report(

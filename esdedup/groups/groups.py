@@ -139,7 +139,7 @@ class Groups(Tabular):
     recall: expected share found of the pairs at the threshold; None if buckets are stopped or
     capped, since how many pairs share only these depends on the texts.
     judged: counts of the judgements that were respected when all groups were found. judgements:
-    those that the groups were formed by.
+    those that the groups were formed by. outside: representatives are no documents of the index.
     """
 
     grouping: Grouping
@@ -152,6 +152,7 @@ class Groups(Tabular):
     basis: Basis
     judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
     judgements: Judgements = Judgements()  # noqa: RUF009
+    outside: bool = False
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",

@@ -193,11 +193,13 @@ def created(path: str, content: bytes) -> bool:
         with written(path) as out:
             out.write(content)
         return True
-    with _reported(path, StoreError), suppress(FileExistsError):
+    with _reported(path, StoreError):
         system, place = _system(path)
-        system.pipe_file(place, content, mode="create")
-        return True
-    return False
+        try:
+            system.pipe_file(place, content, mode="create")
+        except FileExistsError:
+            return False
+    return True
 
 
 class _Content(io.RawIOBase):

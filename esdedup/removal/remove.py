@@ -301,6 +301,8 @@ class Dedup:
     def _originals(self, rows: Sequence[int]) -> set[str]:
         """Return the ids of the rows' representatives that have the text that was compared."""
         heads = self.groups.representative[rows].tolist()
+        if self.groups.outside:
+            return {self.groups.ids[head] for head in heads}
         digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
         held = self.store.hold(list(digest_of), [*self.meta.text_fields])
         found = self._digests(held)

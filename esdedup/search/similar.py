@@ -8,7 +8,7 @@ find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,6 +51,25 @@ def similar(
     blocks = (queries[start : start + QUERIES_AT_ONCE] for start in starts)
     answers = store.window.in_order(lambda block: _answers(store, meta, block, limits), blocks)
     return [*itertools.chain.from_iterable(answers)]
+
+
+def sharing(
+    store: Store, meta: IndexMeta, texts: Sequence[str], limits: Limits
+) -> Iterator[tuple[list[CandidateQuery], list[Candidates]]]:
+    """Yield the queries of some texts after others, and their candidates, which are not verified.
+
+    A text without tokens, or of stopped ones only, has no candidates.
+    """
+    level = meta.scheme.chosen(limits)
+
+    def look_up(start: int) -> tuple[list[CandidateQuery], list[Candidates]]:
+        some = texts[start : start + QUERIES_AT_ONCE]
+        sketches = sketch(some, meta.scheme.only(level), limits=limits)
+        every = candidate_queries(meta, level, sketches, [*map(Query, some)])
+        every = without_stopped(meta, every)
+        return every, _candidates(store, [one for one in every if one.groups], limits.candidates)
+
+    return store.window.in_order(look_up, range(0, len(texts), QUERIES_AT_ONCE))
 
 
 @dataclass

@@ -11,19 +11,24 @@ from typer import Exit
 
 from esdedup import Grouping, Index, UsageError
 from esdedup.analysis.templates import template_warnings
-from esdedup.arguments import setting
+from esdedup.arguments import setting, settings_of
 from esdedup.cli import output
-from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files
-from esdedup.cli.files import FORMATS, FileOptions
+from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files, show_report
+from esdedup.cli.files import FORMATS, FileOptions, dead_letters
 from esdedup.cli.options import Target, as_json, refuse, typed, yes
 from esdedup.cli.output import capital, count, message
-from esdedup.groups.groups import joined_though_unlike
+from esdedup.cli.result_files import write_table
+from esdedup.corpus.corpus import find_in_index
+from esdedup.groups.groups import Groups, joined_though_unlike
 from esdedup.models import Failure
+from esdedup.pairing.scan import WorkFolder
+from esdedup.records.streams import name_of
 from esdedup.removal.log import IN_THE_PAST, Action, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 
 _FAILURES_SHOWN = 5
+_OF_ITEMS = {"against", "contained", "removed", "text_field", "format", "encoding", "id_field"}
 
 
 def dedup_command(
@@ -66,7 +71,13 @@ def dedup_command(
         refuse([*place, "db", "apply", "action", "to", "log"], "can't be combined with FILES")
         dedup_files(files, of_files, corpus, grouping, target, as_json)
         return
-    refuse([each.name for each in [*fields(FileOptions), *fields(CorpusOptions)]], "requires FILES")
+    refused = [each.name for each in [*fields(FileOptions), *fields(CorpusOptions)]]
+    if corpus.contained is not None:
+        refuse([*settings_of(Grouping), "k"], "can't be combined with --contained")
+        refused = [name for name in refused if name not in {*_OF_ITEMS, "dead_letter"}]
+        if not corpus.against or action == "mark":
+            raise UsageError("--contained requires --against, and --action delete or move")
+    refuse(refused, "requires FILES")
     if apply and action is None:
         raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
     if not apply and (to or log):
@@ -74,30 +85,24 @@ def dedup_command(
     output.require_answer(yes or not apply, "--apply asks before it changes anything.")
     wanted: Action = action if apply and action is not None else "delete"
     with target.open() as index:
+        held, failed = None, 0
+        if corpus.contained is not None:
+            held, failed = _held(index, of_files, corpus, corpus.contained, as_json)
+            grouping = held.grouping
         output.warn_before(index, grouping.limits)
         with output.Progress() as progress:
-            plan = index.dedup(wanted, to=to, log=log, on_step=progress.step, grouping=grouping)
-        groups, grouping = plan.groups, plan.groups.grouping
-        output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
-        if not as_json:
-            title = capital(index.store.where)
-            output.print_groups(groups, k, "-k N shows more, --json all", title)
-            # The duplicates are seen before they are changed.
-            sys.stdout.flush()
-        elif not apply:
-            measure = "distance" if grouping.by_distance else "similarity"
-            for group in groups:
-                found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
-                output.print_json({"keep": group.representative, "duplicates": found})
-        summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
-        documents = count(len(groups.ids), "document")
-        message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
-        if unlike := int(groups.unlike.sum()):
-            message(f"{unlike:,} of them are {joined_though_unlike(grouping, groups.judged)}")
-        message(*template_warnings(index.store, index.meta_of(grouping.limits), groups))
+            how: dict[str, Any] = {"on_step": progress.step, "grouping": grouping}
+            plan = index.dedup(wanted, to=to, log=log, groups=held, **how)
+        groups = plan.groups
+        if held is None:
+            _show(index, groups, k, as_json, apply)
+        # The duplicates are seen before they are changed.
+        sys.stdout.flush()
         if not apply:
             if groups.duplicates:
                 message("Nothing was changed. To change it: --apply --action delete, mark or move")
+            if failed:
+                raise Exit(1)
             return
         if groups.duplicates:
             into = f" to {to!r}" if to is not None else ""
@@ -124,8 +129,50 @@ def dedup_command(
         _report(index, counts, report.failures, as_json, more, f"all in {done.log}")
     if done.log is not None:
         message(f"To restore them: esdedup undo {done.log}")
-    if report.failures:
+    if report.failures or failed:
         raise Exit(1)
+
+
+def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> None:
+    """Show the duplicates of an index."""
+    grouping = groups.grouping
+    output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
+    if not as_json:
+        title = capital(index.store.where)
+        output.print_groups(groups, k, "-k N shows more, --json all", title)
+    elif not apply:
+        measure = "distance" if grouping.by_distance else "similarity"
+        for group in groups:
+            found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
+            output.print_json({"keep": group.representative, "duplicates": found})
+    summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
+    documents = count(len(groups.ids), "document")
+    message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
+    if unlike := int(groups.unlike.sum()):
+        message(f"{unlike:,} of them are {joined_though_unlike(grouping, groups.judged)}")
+    message(*template_warnings(index.store, index.meta_of(grouping.limits), groups))
+
+
+def _held(
+    index: Index, of: FileOptions, corpus: CorpusOptions, share: float, as_json: bool
+) -> tuple[Groups, int]:
+    """Show the documents of an index that hold items. Return these, and the number of bad items."""
+    files, text_fields = of.named(corpus.against or []), of.text_field or index.meta.text_fields
+    letters = dead_letters(of.dead_letter, index.place.index)
+    with letters, WorkFolder.temporary() as folder:
+        chunks = of.chunks(files, text_fields, lambda _: None, [])
+        items = [*map(name_of, files)], chunks, text_fields, letters, of.id_field
+        with output.Progress() as progress:
+            found, report, groups = find_in_index(folder, index, share, *items, progress.step)
+        if corpus.removed is not None:
+            write_table(corpus.removed, found)
+    show_report(report, None, as_json, {})
+    words = (report.contained or {})["guarantee"]
+    lost = f"fewer than {words}" if words else "any number (items are truncated or stopped) of"
+    message(f"Documents that share {lost} words in a row with an item may be missing")
+    if report.failed:
+        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+    return groups, report.failed
 
 
 def undo_command(

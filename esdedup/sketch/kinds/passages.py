@@ -4,7 +4,7 @@ Schleimer, Wilkerson, Aiken, "Winnowing: local algorithms for document fingerpri
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block, Sketch
@@ -66,7 +66,9 @@ class Passages(Sketch):
         return decode_any(tokens, self.bits)
 
     def query(self, block: Block, limits: Limits) -> tuple[Ragged, None]:
-        return self.values(block), None
+        # A document has one of the runs of a shorter passage by chance, and may have any.
+        shorter = limits.words is not None and limits.words < self.passage
+        return (replace(self, window=1) if shorter else self).values(block), None
 
     def describe(self) -> str:
         return (
