@@ -38,7 +38,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, Documents, in_precedence, sketched_records
 from esdedup.spark.groups import members_of
 from esdedup.spark.pairs import measured
-from esdedup.spark.tables import Batches, JobTables, mapped
+from esdedup.spark.tables import Batches, JobTables, is_remote, mapped, on_hadoop
 from esdedup.stores.mapping import TextFields, names_of
 
 _NEVER = 1 << 62
@@ -137,6 +137,9 @@ def dedup_files(
         job = [grouping.to_json(), reading.meta.scheme.id, others, shards.job]
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
+        if not is_remote(spark):
+            # What is written last fails first.
+            on_hadoop(spark, "exists", _address(out))
     with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
         if out is not None and tables.saved("shards") is None:
             shards.check_absent()

@@ -87,8 +87,7 @@ class JobTables:
             with suppress(OSError, EsdedupError):
                 written = look_up(marker.removeprefix("file://")) is not None
         elif self.resumes:
-            fs, path = _hadoop(self.spark, marker)
-            written = fs.exists(path)
+            written = on_hadoop(self.spark, "exists", marker)
         return self.spark.read.parquet(self._path(name)) if written else None
 
     def remove(self, name: str) -> None:
@@ -107,8 +106,7 @@ def is_remote(spark: SparkSession) -> bool:
 def remove_folder(spark: SparkSession, folder: str) -> None:
     """Remove a folder. Warns if Spark Connect can't, because only the executors reach it."""
     if not is_remote(spark):
-        fs, path = _hadoop(spark, folder)
-        fs.delete(path, True)
+        on_hadoop(spark, "delete", folder, True)
         return
     try:
         remove(folder.removeprefix("file://"))
@@ -116,12 +114,25 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
         warnings.warn(f"remove {folder} yourself: Spark Connect can't: {error}", stacklevel=3)
 
 
-def _hadoop(spark: SparkSession, name: str) -> tuple[Any, Any]:
-    """Return the file system of a file, and its path there."""
+def on_hadoop(spark: SparkSession, method: str, name: str, *more: Any) -> Any:
+    """Call a method of the file system of a file with its path.
+
+    Raises UsageError if Spark can't use the file system.
+    """
+    from py4j.protocol import Py4JJavaError
+
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    path = jvm.org.apache.hadoop.fs.Path(name)
-    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(name)
+        system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        return getattr(system, method)(path, *more)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).splitlines()[0]
+        raise UsageError(
+            f"Spark can't use {name}: {reason}: check the package and the credentials of this file"
+            " system in Spark's settings, or name another folder"
+        ) from error
 
 
 def mapped(

@@ -170,6 +170,7 @@ def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:
     for options, reason in (
         (["-o", "b.jsonl"], "b.jsonl: Spark writes a file for each file: name a folder"),
         (["-o", "-"], "name a folder"),
+        (["-o", "s3://bucket/out"], "Spark can't use s3://bucket/out: org.apache.hadoop.fs.Unsup"),
         (["-o", "out", "--split-templates"], "does not support split templates"),
         (["-o", "out", "--against", "all.db"], "compares with files only"),
         (["-o", "out", "--workers", "2"], "--workers can't be combined with --engine spark"),
