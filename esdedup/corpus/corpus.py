@@ -5,10 +5,12 @@ killed resumes from the last of these steps.
 """
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -171,6 +173,23 @@ class Removed(Tabular):
         own, others = map(self.corpus.places, (documents, self.original[documents]))
         for place, other, value in zip(own, others, self.value[documents].tolist(), strict=True):
             yield *place, *other, *((None, int(value)) if self.by_distance else (value, None))
+
+
+def save_shares(file: Path, shares: Iterable[tuple[Any, ...]]) -> None:
+    """Save some of what `Removed.shares` yields, in 8 bytes a record."""
+    every = [*shares]
+    changed = json.dumps([[*each[3].items()] for each in every]).encode()
+    signed = [np.where(stay, lines, -lines) for lines, stay, *_ in every]
+    with file.open("wb") as out:
+        np.savez(out, np.frombuffer(changed, np.uint8), *signed)
+
+
+def saved_shares(file: Path, text_field: str) -> list[tuple[I64, Mask, str, dict[int, str]]]:
+    """Return what `save_shares` has saved."""
+    with np.load(file) as saved:
+        changed, *every = saved.values()
+    both = zip(every, json.loads(changed.tobytes()), strict=True)
+    return [(np.abs(lines), lines > 0, text_field, dict(each)) for lines, each in both]
 
 
 @dataclass(frozen=True, repr=False)

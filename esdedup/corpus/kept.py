@@ -31,10 +31,10 @@ _LOCK = "lock"
 class KeptSketches:
     """The documents that stayed in former runs.
 
-    place: the path or address of the folder. here: the folder on this machine, a temporary one for
+    place: the path or address of their folder. here: the same, or a temporary folder for those of
     an address. made: how all were sketched. runs: of each its `job`, its `files` with their
-    `counts` of documents, and its number of `shares`. job: of this run; if it has added its
-    documents already, these are not among the others.
+    `counts` of documents, and its `folder` and number of `shares`. job: of this run; if it has
+    added its documents already, these are not among the others.
     """
 
     place: str
@@ -67,8 +67,7 @@ class KeptSketches:
                 if here.exists() or create:
                     here.mkdir(mode=0o700, parents=True, exist_ok=True)
                     opened.enter_context(held_alone(here / _LOCK, "wait for it"))
-                    opened.callback(_remove_unused, here)
-            while look_up(file := _file_of(place, len(runs)), refresh=True):
+            while look_up(file := f"{place}/run-{len(runs):04d}.json", refresh=True):
                 runs.append(json.loads(content_of(file)))
             if not runs and not create:
                 raise UsageError(f"--against {name}: there is no such folder: --update creates it")
@@ -78,8 +77,14 @@ class KeptSketches:
                     " earlier runs, or name another folder"
                 )
             is_added = bool(runs) and runs[-1]["job"] == digest
-            runs = runs[:-1] if is_added else runs
-            yield KeptSketches(place, here, made, runs, digest, is_added)
+            earlier = runs[:-1] if is_added else runs
+            try:
+                yield KeptSketches(place, here, made, earlier, digest, is_added)
+            finally:
+                if [*here.iterdir()] == [here / _LOCK]:
+                    with suppress(OSError):
+                        (here / _LOCK).unlink()
+                        here.rmdir()
 
     @property
     def state(self) -> str:
@@ -89,9 +94,9 @@ class KeptSketches:
     def shares(self, step: OnStep) -> dict[Path, str]:
         """Return the files of the shares on this machine, with their paths or addresses."""
         names = [
-            f"{_folder_of(number, run['job'])}/share-{share:04d}.npz"
-            for number, run in enumerate(self.runs)
-            for share in range(1, run["shares"] + 1)
+            f"{run['folder']}/share-{number + 1:04d}.npz"
+            for run in self.runs
+            for number in range(run["shares"])
         ]
         files = {self.here / name: f"{self.place}/{name}" for name in names}
         for done, (file, kept) in enumerate(files.items(), 1):
@@ -114,8 +119,7 @@ class KeptSketches:
     @property
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of all documents, of each run as bytes of int64."""
-        for number, run in enumerate(self.runs):
-            yield content_of(f"{self.place}/{_folder_of(number, run['job'])}/records")
+        return (content_of(f"{self.place}/{run['folder']}/records") for run in self.runs)
 
     def add(self, found: Removed, run: WorkFolder) -> int:
         """Add the documents of a run that stay, unless it has done so, and return their number.
@@ -127,8 +131,8 @@ class KeptSketches:
         kept = corpus.rows[stay]
         if self.is_added:
             return kept.size
-        # The shares of runs that overlap are in different folders.
-        own = WorkFolder(self.here / _folder_of(len(self.runs), self.job))
+        # Runs that overlap have different folders.
+        own = WorkFolder(self.here / f"{len(self.runs):04d}-{self.job}")
         own.path.mkdir(mode=0o700, exist_ok=True)
         numbers, start = count(1), sum(self.counts)
         for share in run.shares()[len(run.before) :]:
@@ -137,15 +141,15 @@ class KeptSketches:
             start += len(part.ids)
             if rows.size:
                 own.write_share(next(numbers), [part.picked(rows)])
-                self._put(own)
         with own.writing("records") as out:
             out.write(corpus.lines[kept].tobytes())
-        self._put(own)
+        for each in own.path.iterdir() if is_address(self.place) else ():
+            copy(str(each), f"{self.place}/{own.path.name}/{each.name}")
         ends = offsets_of(corpus.counts)[corpus.earlier :]
-        counts = np.diff(np.searchsorted(kept, ends)).tolist()
-        about: dict[str, Any] = {"made": self.made, "job": self.job, "counts": counts}
-        about |= {"files": [*corpus.names[corpus.earlier :]], "shares": next(numbers) - 1}
-        file = _file_of(self.place, len(self.runs))
+        about: dict[str, Any] = {"made": self.made, "job": self.job, "folder": own.path.name}
+        about |= {"files": corpus.names[corpus.earlier :], "shares": next(numbers) - 1}
+        about |= {"counts": np.diff(np.searchsorted(kept, ends)).tolist()}
+        file = f"{self.place}/run-{len(self.runs):04d}.json"
         is_new = created(file, json.dumps(about).encode())
         # A request that is retried finds its own file.
         if not is_new and json.loads(content_of(file))["job"] != self.job:
@@ -154,26 +158,3 @@ class KeptSketches:
                 " output and the work folder, and run this again"
             )
         return kept.size
-
-    def _put(self, own: WorkFolder) -> None:
-        """Move files from this machine to an address."""
-        for file in own.path.iterdir() if is_address(self.place) else ():
-            copy(str(file), f"{self.place}/{own.path.name}/{file.name}")
-            file.unlink()
-
-
-def _file_of(place: str, run: int) -> str:
-    """Return the path of the file that describes a run."""
-    return f"{place}/run-{run:04d}.json"
-
-
-def _folder_of(run: int, job: str) -> str:
-    return f"{run:04d}-{job}"
-
-
-def _remove_unused(folder: Path) -> None:
-    """Remove a folder to which no run has added anything."""
-    if [each.name for each in folder.iterdir()] == [_LOCK]:
-        with suppress(OSError):
-            (folder / _LOCK).unlink()
-            folder.rmdir()

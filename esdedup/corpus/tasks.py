@@ -5,19 +5,20 @@ the duplicates among all; then each task writes its files again. What a task put
 counts once its `state.json` is there, so that a task can be killed and repeated.
 """
 
+import itertools
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.pairing.scan import WorkFolder, difference
 from esdedup.records.locations import (
     content_of,
@@ -34,7 +35,7 @@ from esdedup.stores.sqlite.database import held_alone
 
 Stage = Literal["sketch", "group", "write"]
 _TASK = re.compile(r"(\d{1,6})/(\d{1,6})")
-_STATE, _JOB, _DONE = "state.json", "job.json", "done.json"
+_STATE, _JOB, _DONE, _FAILED = "state.json", "job.json", "done.json", "failed"
 _LOCK = "lock"
 _LONGEST_WAIT = 15.0
 
@@ -77,13 +78,13 @@ class Task:
                 " or name another one (--work)"
             )
 
-    def own(self, files: Sequence[str]) -> slice:
-        """Return the range of the files that this task sketches. All have about as many bytes."""
+    def ranges(self, files: Sequence[str]) -> list[slice]:
+        """Return the range of the files of each task. All have about as many bytes."""
         found = map(look_up, files)
         ends = np.cumsum([1 + (each.size or 0 if each else 0) for each in found])
-        bounds = [each * int(ends[-1]) // self.of for each in (self.number - 1, self.number)]
-        first, end = np.searchsorted(ends, bounds, "right").tolist()
-        return slice(first, end)
+        bounds = [each * int(ends[-1]) // self.of for each in range(self.of + 1)]
+        at = np.searchsorted(ends, bounds, "right").tolist()
+        return [slice(*each) for each in itertools.pairwise(at)]
 
     def lacks(self, stage: Stage) -> list[int]:
         """Return the tasks that have not finished a stage."""
@@ -91,7 +92,7 @@ class Task:
         return [each for each in tasks if f"{stage}-{each}/{_STATE}" not in found]
 
     def wait(self, stage: Stage, say: Callable[[str], None] | None) -> None:
-        """Wait until all tasks have finished a stage.
+        """Wait until all tasks have finished a stage. Raises StoreError if one fails.
 
         say: called with a sentence about those that have not; None to raise StoreError instead.
         """
@@ -107,7 +108,25 @@ class Task:
         while lacking:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_WAIT)
+            # One that failed before, and is repeated at the same time as this, has begun by then.
+            failed = self._names() if pause == _LONGEST_WAIT else ()
+            for each in lacking:
+                if (name := f"{stage}-{each}/{_FAILED}") in failed:
+                    why = self._got(name).decode()
+                    raise StoreError(f"task {each} failed ({why}): repeat it, then this")
             lacking = self.lacks(stage)
+
+    @contextmanager
+    def reporting(self, stage: Stage) -> Iterator[None]:
+        """Report to the tasks that wait for a stage if it fails here, until it is repeated."""
+        mark = f"{stage}-{self.number}/{_FAILED}"
+        remove(self._at(mark), missing_ok=True)
+        try:
+            yield
+        except BaseException as error:
+            with suppress(EsdedupError):
+                self._put(mark, (str(error) or "it was interrupted").encode())
+            raise
 
     def put(self, stage: Stage, files: Iterable[Path], state: Mapping[str, Any] | None) -> None:
         """Put files into the folder of all tasks, then the state, with which the stage is done."""

@@ -193,13 +193,11 @@ def created(path: str, content: bytes) -> bool:
         with written(path) as out:
             out.write(content)
         return True
-    with _reported(path, StoreError):
+    with _reported(path, StoreError), suppress(FileExistsError):
         system, place = _system(path)
-        try:
-            system.pipe_file(place, content, mode="create")
-        except FileExistsError:
-            return False
-    return True
+        system.pipe_file(place, content, mode="create")
+        return True
+    return False
 
 
 class _Content(io.RawIOBase):

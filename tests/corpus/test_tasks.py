@@ -114,6 +114,38 @@ def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None
     assert contents(Path("out")) == whole
 
 
+def fail(*_: Any) -> None:
+    raise esdedup.StoreError("the disk is full")
+
+
+def test_tasks_do_not_wait_for_one_that_failed(
+    whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.corpus.tasks._LONGEST_WAIT", 0.1)
+    for task in range(1, TASKS):
+        assert run_command(*command(task, "--stage", "sketch")).status == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "put", fail)
+        assert run_command(*command(TASKS, "--stage", "sketch")).status == 1
+    # Task 1 waits for the last one, and all others for task 1.
+    for task, failed in ((1, TASKS), (2, 1)):
+        ended = run_command(*command(task))
+        assert (ended.status, f"task {failed} failed (" in ended.err) == (1, True)
+        assert f"task {TASKS} failed (the disk is full): repeat it, then this" in ended.err
+    assert run_command(*command(TASKS, "--stage", "sketch")).status == 0
+    small = run_command(*command(1, "--max-memory", "1MB"))
+    assert (small.status, "documents require" in small.err) == (2, True)
+    ended = run_command(*command(2))
+    assert "task 1 failed (--max-memory" in ended.err
+    assert "repeat it, then this" in ended.err
+    # One that waits while it is repeated is not misled by the earlier failure.
+    monkeypatch.undo()
+    waiting = start_command(*command(2))
+    statuses = [run_command(*command(task)).status for task in (1, *range(3, TASKS + 1))]
+    assert sorted([waiting.wait(), *statuses]) == [0] * (TASKS - 1) + [1]
+    assert contents(Path("out")) == whole
+
+
 def test_what_does_not_fit_is_refused(whole: dict[str, bytes]) -> None:
     for options, said in (
         (["--task", "9/8"], "such as 3/1000"),
@@ -169,6 +201,24 @@ def test_fields_are_checked_as_one_process_does() -> None:
         assert run_command("dedup", "in", "-o", "out", *task).status == 0
         missing = run_command("dedup", "in", "-o", "other", *task, "--text-field", "title")
         assert (missing.status, "none of the first" in missing.err.lower()) == (2, True)
+
+
+def test_tasks_mask_what_one_process_masks() -> None:
+    Path("in").mkdir()
+    write_lines(Path("items.jsonl"), [{"text": words(n, 30)} for n in range(3)])
+    for file in range(3):
+        texts = [
+            f"{words(n, 50)} {words(n % 5, 30)} é {words(n + 99, 9)}" for n in range(file, 20, 3)
+        ]
+        write_lines(Path(f"in/{file}.jsonl"), [{"text": each} for each in texts])
+    mask = ["dedup", "in", "--against", "items.jsonl", "--contained", "0.8", "--mask"]
+    assert run_command(*mask, "-o", "whole").status == 0
+    for stage, tasks in (("sketch", (1, 2)), ("group", (1,)), ("write", (1, 2))):
+        for task in tasks:
+            staged = ["--task", f"{task}/2", "--stage", stage]
+            assert run_command(*mask, "-o", "out", *staged).status == 0
+    assert contents(Path("out")) == contents(Path("whole"))
+    assert contents(Path("out"))["0.jsonl"] != contents(Path("in"))["0.jsonl"]
 
 
 @settings(max_examples=4, deadline=None)

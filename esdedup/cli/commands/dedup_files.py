@@ -1,9 +1,9 @@
 """esdedup dedup FILES: write files again without the documents that duplicate others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from glob import glob
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -25,6 +25,8 @@ from esdedup.corpus.corpus import (
     find_removed,
     reading_of,
     report_of,
+    save_shares,
+    saved_shares,
     sketch_into,
 )
 from esdedup.corpus.kept import SKETCHES, KeptSketches
@@ -33,13 +35,14 @@ from esdedup.corpus.tasks import Stage, Task
 from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
 from esdedup.exceptions import EsdedupError, InputError
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import copy, is_address, look_up
 from esdedup.records.streams import STDIN, name_of
 
 LISTED = "/_removed.jsonl.zst"
 """The list of the removed documents, in the folder of the output."""
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,8 @@ def dedup_files(
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
             if corpus.mask:
                 shards.check_changeable("--mask")
-            every = shards, indices, sketches, of, corpus, grouping, reading, letters
-            report = _without_documents(*every, opened)
+            run = _Run(shards, of, corpus, grouping, reading, letters, indices)
+            report = _without_documents(run, sketches, opened)
     if report is None:
         return
     if isinstance(report, CorpusReport):
@@ -173,115 +176,139 @@ def dedup_files(
         raise Exit(1)
 
 
-def _without_documents(
-    shards: Shards,
-    indices: list[Index],
-    sketches: list[str],
-    of: FileOptions,
-    corpus: CorpusOptions,
-    grouping: Grouping,
-    reading: Reading,
-    letters: DeadLetterFile,
-    opened: ExitStack,
-) -> CorpusReport | None:
+@dataclass(frozen=True)
+class _Run:
+    """A run that writes files again without the documents that duplicate others.
+
+    indices: those that the files are compared with. kept: the sketches of former runs.
+    """
+
+    shards: Shards
+    of: FileOptions
+    corpus: CorpusOptions
+    grouping: Grouping
+    reading: Reading
+    letters: DeadLetterFile
+    indices: list[Index]
+    kept: KeptSketches | None = None
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """The parameters that the run resumes by."""
+        job = {**self.grouping.to_json(), "scheme": self.reading.meta.scheme.id}
+        job |= {name: getattr(self.corpus, name) for name in ("against", "contained", "mask")}
+        if self.kept is not None:
+            job[f"state of {self.kept.place}"] = self.kept.state
+        return {**job, **self.shards.job}
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files that are read, of which the first ones are only compared with."""
+        return self.shards.others + self.shards.files
+
+    @cached_property
+    def workers(self) -> int:
+        """The number of processes."""
+        if self.corpus.task is None and self.corpus.contained is None:
+            return self.of.processes(self.inputs)
+        # Other tasks may be on this machine; each process holds all items that may be contained.
+        return self.of.workers or 1
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all that is compared: kept files, indices, and the files that are read."""
+        kept = [] if self.kept is None else self.kept.names
+        return [*kept, *(each.store.where for each in self.indices), *map(name_of, self.inputs)]
+
+    @property
+    def listed(self) -> str | None:
+        """The file for the list of the removed documents."""
+        out = self.shards.out
+        if self.corpus.removed is not None or out is None or out == STDIN:
+            return self.corpus.removed
+        return out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
+
+    def sketch(self, into: WorkFolder, progress: output.Progress, own: slice = _ALL) -> None:
+        """Write the sketches of the documents into a folder. own: the inputs to read."""
+        mine = {*self.inputs[own]}
+        text_fields, keys = self.reading.meta.text_fields, self.grouping.keep.paths([])
+        chunks = [chunks_of(each, text_fields[0]) for each in self.indices]
+        for whole in filter(None, (self.shards.others, self.shards.files)):
+            some = [each for each in whole if each in mine]
+            chunks.append(self.of.chunks(some, text_fields, progress.advance, keys, whole=whole))
+        how: dict[str, Any] = {"id_field": self.of.id_field, "workers": self.workers}
+        if self.kept is not None:
+            how["earlier"] = self.kept.lines, self.kept.counts
+            own = slice(len(self.kept.names), None)
+        every = into, self.reading, self.names[own], chain.from_iterable(chunks), self.letters
+        sketch_into(*every, on_read=progress.show, **how)
+
+    def find(self, folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
+        """Find the duplicates among the documents of a folder."""
+        how = {name: getattr(self.corpus, name) for name in ("contained", "mask", "max_memory")}
+        how |= {"workers": self.workers, "step": progress.step}
+        every = folder, self.reading, self.grouping, self.names
+        return find_removed(*every, len(self.names) - len(self.shards.files), **how)
+
+    def write(self, shares: Iterable[Any], total: int, step: OnStep, first: int = 0) -> None:
+        """Write the files from number `first` on again. total: number of their records."""
+        done = 0
+        for records in self.shards.write(shares, first):
+            done += records
+            step("Writing", done, total)
+
+    def add(self, found: Removed, folder: WorkFolder) -> None:
+        """Add the documents that stay to the kept sketches, or to the index."""
+        if self.kept is not None:
+            added, name = self.kept.add(found, folder), self.kept.place
+        else:
+            (index,), name = self.indices, self.indices[0].store.where
+            files = [each for each in dict.fromkeys(self.shards.targets) if look_up(each)]
+            chunks = self.of.chunks(files, self.shards.text_fields, lambda _: None)
+            how: dict[str, Any] = {"workers": self.workers, "id_field": self.of.id_field}
+            done = index.ingest(chunks, self.letters, **how)
+            index.store.refresh()
+            added = done.read - done.failed
+        message(f"{count(added, 'document')} added to {name}")
+
+
+def _without_documents(run: _Run, sketches: list[str], opened: ExitStack) -> CorpusReport | None:
     """Write files again without the documents that duplicate others; None for one task of many."""
-    if corpus.update and len(indices) + len(sketches) != 1:
+    corpus, shards = run.corpus, run.shards
+    if corpus.update and len(run.indices) + len(sketches) != 1:
         raise UsageError("--update requires one index, or one folder of sketches, in --against")
     if len(sketches) > 1:
         raise UsageError(f"--against {sketches[1]}: name one folder of sketches")
-    files, others, text_fields = shards.files, shards.others, reading.meta.text_fields
-    scheme, listed = reading.meta.scheme.id, corpus.removed
-    job = {**grouping.to_json(), "scheme": scheme, "against": corpus.against}
-    job["contained"], job["mask"] = corpus.contained, corpus.mask
-    kept = None
-    if sketches and corpus.task is None:
-        made = {"scheme": scheme, "keep": job["keep"], "exact": job["exact"]}
-        made["text field"], run = [*text_fields], {**job, **shards.job}
-        kept = opened.enter_context(KeptSketches.at(sketches[0], made, run, corpus.update))
-        job[f"state of {sketches[0]}"] = kept.state
-    before = [] if kept is None else kept.names
-    names = [*before, *(each.store.where for each in indices), *map(name_of, others + files)]
-    earlier, columns = len(names) - len(files), grouping.keep.paths([])
-    workers = of.processes(others + files)
-    if corpus.task is not None or corpus.contained is not None:
-        # Other tasks may be on this machine; each process holds all items that may be contained.
-        workers = of.workers or 1
-    if listed is None and (out := shards.out) is not None and out != STDIN:
-        listed = out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
-
-    def sketch_records(folder: WorkFolder, progress: output.Progress, own: slice) -> None:
-        mine = {*(others + files)[own]}
-        from_files = (
-            of.chunks(
-                [each for each in some if each in mine],
-                text_fields,
-                progress.advance,
-                columns,
-                whole=some,
-            )
-            for some in filter(None, (others, files))
-        )
-        from_indices = (chunks_of(each, text_fields[0]) for each in indices)
-        how: dict[str, Any] = {"id_field": of.id_field, "workers": workers}
-        chunks = chain.from_iterable(chain(from_indices, from_files))
-        own_names = names[len(before) :] if own.stop is None else names[own]
-        if kept is not None:
-            how["earlier"] = kept.lines, kept.counts
-        sketch_into(folder, reading, own_names, chunks, letters, on_read=progress.show, **how)
-
-    def find(folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
-        how: dict[str, Any] = {"contained": corpus.contained, "mask": corpus.mask}
-        how |= {"workers": workers, "max_memory": corpus.max_memory, "step": progress.step}
-        return find_removed(folder, reading, grouping, names, earlier, **how)
-
-    def write(found: Removed, progress: output.Progress, own: slice) -> None:
-        counts = found.corpus.counts[found.corpus.earlier :][own]
-        done, total = 0, int(counts.sum())
-        shares = islice(found.shares(text_fields[0]), own.start, own.stop)
-        for records in shards.write(shares, own.start):
-            done += records
-            progress.step("Writing", done, total)
-
     if corpus.task is not None:
-        if indices or sketches:
+        if run.indices or sketches:
             raise UsageError("--against: --task compares with files only")
-        assert listed is not None
-        steps = sketch_records, find, write
-        return _one_task(shards, corpus, job, listed, *steps)
-    total = total_bytes(others + files)
-    with _working(shards, corpus, job, "Sketching", total) as (folder, progress):
-        folder.before = {} if kept is None else kept.shares(progress.step)
-        sketch_records(folder, progress, slice(0, None))
-        found, report = find(folder, progress)
+        return _one_task(run)
+    if sketches:
+        made = {name: run.job[name] for name in ("scheme", "keep", "exact")}
+        made["text field"] = [*shards.text_fields]
+        kept = KeptSketches.at(sketches[0], made, run.job, corpus.update)
+        run = replace(run, kept=opened.enter_context(kept))
+    with _working(shards, corpus, run.job, "Sketching", total_bytes(run.inputs)) as working:
+        folder, progress = working
+        folder.before = {} if run.kept is None else run.kept.shares(progress.step)
+        run.sketch(folder, progress)
+        found, report = run.find(folder, progress)
         if shards.out is None:
             return report
-        write(found, progress, slice(0, None))
+        total = int(found.corpus.counts[found.corpus.earlier :].sum())
+        run.write(found.shares(shards.text_fields[0]), total, progress.step)
         shards.copy_about()
-        if listed is not None:
-            write_table(listed, found)
-        if kept is not None and corpus.update:
-            message(f"{count(kept.add(found, folder), 'document')} added to {sketches[0]}")
-        elif corpus.update:
-            index = indices[0]
-            written = [each for each in dict.fromkeys(shards.targets) if look_up(each)]
-            chunks = of.chunks(written, text_fields, lambda _: None)
-            added = index.ingest(chunks, letters, workers=workers, id_field=of.id_field)
-            index.store.refresh()
-            message(f"{count(added.read - added.failed, 'document')} added to {index.store.where}")
+        if run.listed is not None:
+            write_table(run.listed, found)
+        if corpus.update:
+            run.add(found, folder)
     return report
 
 
-def _one_task(
-    shards: Shards,
-    corpus: CorpusOptions,
-    job: dict[str, Any],
-    listed: str,
-    sketch_records: Callable[[WorkFolder, output.Progress, slice], None],
-    find: Callable[[WorkFolder, output.Progress], tuple[Removed, CorpusReport]],
-    write: Callable[[Removed, output.Progress, slice], None],
-) -> CorpusReport | None:
+def _one_task(run: _Run) -> CorpusReport | None:
     """Do one task of many, or one stage of it; the last of all returns the report."""
-    out, stage, every = shards.out, corpus.stage, shards.others + shards.files
+    shards, corpus, stage = run.shards, run.corpus, run.corpus.stage
+    out = shards.out
     assert out is not None
     task = Task.named(corpus.task or "", corpus.work or f"{out.rstrip('/')}.work")
     if is_one_file(out):
@@ -294,59 +321,72 @@ def _one_task(
         # Others may write already, or have done so.
         if task.lacks("group") and not task.is_done():
             raise
-
-    say = message if stage is None else None
     # Another process may do the same task.
     with task.alone(f"lock-{task.number}", 0):
         with task.alone():
-            task.claim({**job, **shards.job})
+            task.claim(run.job)
             is_done, is_left = task.is_done(), task.number in task.lacks("write")
         if is_done and look_up(out) is None:
             raise UsageError(f"the run is complete, but {out} is gone: remove {task.place}")
-        table = f"removed{''.join(PurePath(listed).suffixes)}"
         # Once all tasks have written, another one may remove what this one needs.
         if is_left and not is_done:
-            own = task.own(every)
-            with output.Progress("Sketching", total_bytes(every[own])) as progress:
-                if stage in (None, "sketch") and task.number in task.lacks("sketch"):
-                    with WorkFolder.temporary() as folder:
-                        sketch_records(folder, progress, own)
-                        task.put("sketch", folder.files(), folder.state())
-                if (stage is None and task.number == 1) or stage == "group":
-                    task.wait("sketch", say)
-                    if task.lacks("group"):
-                        with WorkFolder.temporary() as folder:
-                            task.gather(folder)
-                            found, _ = find(folder, progress)
-                            write_table(str(folder.path / table), found)
-                            names = ("records", "decisions", table)
-                            files = [folder.path / name for name in names]
-                            task.put("group", files, folder.state())
-                if stage in ("sketch", "group"):
-                    return None
-                task.wait("group", say)
-                with WorkFolder.temporary() as folder:
-                    task.fetch(["records", "decisions"], folder.path)
-                    found, _ = find(folder, progress)
-                    first, end = (max(0, at - len(shards.others)) for at in (own.start, own.stop))
-                    write(found, progress, slice(first, end))
-                task.put("write", [], {})
-        with task.alone():
-            if not task.is_done() and task.lacks("write"):
+            _do_stages(run, task)
+            if stage in ("sketch", "group"):
                 return None
-            try:
-                with WorkFolder.temporary() as folder:
-                    task.fetch([table], folder.path)
-                    shards.copy_about()
-                    copy(str(folder.path / table), listed)
-                    report = report_of(folder.state() or {})
-            except EsdedupError:
-                # At an address, two tasks may be the last one.
-                if not task.is_done():
-                    raise
-                message("The run is complete already")
-                report = None
-            task.finish()
+        with task.alone():
+            return _complete(run, task) if task.is_done() or not task.lacks("write") else None
+
+
+def _do_stages(run: _Run, task: Task) -> None:
+    """Do one stage of a task, or all, waiting for those of the other tasks."""
+    stage, ranges, text_field = run.corpus.stage, task.ranges(run.inputs), run.shards.text_fields[0]
+    own, others = ranges[task.number - 1], len(run.shards.others)
+    say = message if stage is None else None
+    with output.Progress("Sketching", total_bytes(run.inputs[own])) as progress:
+        if stage in (None, "sketch") and task.number in task.lacks("sketch"):
+            with task.reporting("sketch"), WorkFolder.temporary() as folder:
+                run.sketch(folder, progress, own)
+                task.put("sketch", folder.files(), folder.state())
+        if stage == "group" or (stage is None and task.number == 1):
+            with task.reporting("group"), WorkFolder.temporary() as folder:
+                task.wait("sketch", say)
+                if task.lacks("group"):
+                    task.gather(folder)
+                    found, _ = run.find(folder, progress)
+                    files = [folder.path / PurePath(run.listed or "").name]
+                    write_table(str(files[0]), found)
+                    shares = chain([None] * others, found.shares(text_field))
+                    for each in ranges:
+                        files.append(folder.path / f"write-{len(files)}")
+                        some = islice(shares, each.stop - each.start)
+                        save_shares(files[-1], filter(None, some))
+                    task.put("group", files, folder.state())
+        if stage in (None, "write"):
+            task.wait("group", say)
+            with WorkFolder.temporary() as folder:
+                task.fetch([name := f"write-{task.number}"], folder.path)
+                saved = saved_shares(folder.path / name, text_field)
+            total = sum(lines.size for lines, *_ in saved)
+            run.write(saved, total, progress.step, max(0, own.start - others))
+            task.put("write", [], {})
+
+
+def _complete(run: _Run, task: Task) -> CorpusReport | None:
+    """Write the list once all tasks have written, and return the report."""
+    assert run.listed is not None
+    table, report = PurePath(run.listed).name, None
+    try:
+        with WorkFolder.temporary() as folder:
+            task.fetch([table], folder.path)
+            run.shards.copy_about()
+            copy(str(folder.path / table), run.listed)
+            report = report_of(folder.state() or {})
+    except EsdedupError:
+        # At an address, two tasks may be the last one.
+        if not task.is_done():
+            raise
+        message("The run is complete already")
+    task.finish()
     return report
 
 
@@ -359,7 +399,7 @@ def _without_units(
     of.chunks(shards.files, shards.text_fields, lambda _: None)
     assert corpus.unit is not None
     repeated = RepeatedUnits(corpus.unit, corpus.min_words)
-    job = {"unit": [corpus.unit, corpus.min_words]}
+    job = {"unit": [corpus.unit, corpus.min_words], **shards.job}
     with _working(shards, corpus, job, "Writing", None) as (folder, progress):
         # After a kill, all files are read again, and the missing ones written.
         folder.save_state({"report": None})
@@ -412,7 +452,7 @@ def _working(
         if not (has_results := "report" in (folder.state() or {})):
             shards.check_absent()
         try:
-            folder.claim({**job, **shards.job}, 0, again=not has_results)
+            folder.claim(job, 0, again=not has_results)
             yield folder, progress
         except (UsageError, InputError):
             # The same command can't complete this.
