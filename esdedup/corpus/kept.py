@@ -86,11 +86,6 @@ class KeptSketches:
                         (here / _LOCK).unlink()
                         here.rmdir()
 
-    @property
-    def state(self) -> str:
-        """Return text that changes with the documents."""
-        return digest_of(self.runs)
-
     def shares(self, step: OnStep) -> dict[Path, str]:
         """Return the files of the shares on this machine, with their paths or addresses."""
         names = [
@@ -112,14 +107,10 @@ class KeptSketches:
         return [*chain.from_iterable(each["files"] for each in self.runs)]
 
     @property
-    def counts(self) -> list[int]:
-        """Return the number of documents of each file."""
-        return [*chain.from_iterable(each["counts"] for each in self.runs)]
-
-    @property
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines of all documents, of each run as bytes of int64."""
-        return (content_of(f"{self.place}/{run['folder']}/records") for run in self.runs)
+    def records(self) -> tuple[Iterator[bytes], list[int]]:
+        """Return the lines of all documents, of each run as int64, and the numbers by file."""
+        lines = (content_of(f"{self.place}/{run['folder']}/records") for run in self.runs)
+        return lines, [*chain.from_iterable(each["counts"] for each in self.runs)]
 
     def add(self, found: Removed, run: WorkFolder) -> int:
         """Add the documents of a run that stay, unless it has done so, and return their number.
@@ -134,7 +125,7 @@ class KeptSketches:
         # Runs that overlap have different folders.
         own = WorkFolder(self.here / f"{len(self.runs):04d}-{self.job}")
         own.path.mkdir(mode=0o700, exist_ok=True)
-        numbers, start = count(1), sum(self.counts)
+        numbers, start = count(1), int(corpus.counts[: len(self.names)].sum())
         for share in run.shares()[len(run.before) :]:
             part = run.part(share)
             rows = np.flatnonzero(stay[start : start + len(part.ids)])

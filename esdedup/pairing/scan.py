@@ -50,7 +50,7 @@ _BYTES_A_SHARE = 64 << 20
 _MOST_SHARES = 1024
 _HELD_AT_ONCE = 1_000
 _TEXTS_AHEAD = 1 << 20
-"""Bytes of texts at an address that one request fetches, which takes about as long as to wait."""
+"""Bytes of texts at an address that one request fetches."""
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""

@@ -30,7 +30,7 @@ from esdedup.corpus.corpus import (
     sketch_into,
 )
 from esdedup.corpus.kept import SKETCHES, KeptSketches
-from esdedup.corpus.shards import Shards, is_one_file
+from esdedup.corpus.shards import Shards, digest_of, is_one_file
 from esdedup.corpus.tasks import Stage, Task
 from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
 from esdedup.exceptions import EsdedupError, InputError
@@ -198,7 +198,7 @@ class _Run:
         job = {**self.grouping.to_json(), "scheme": self.reading.meta.scheme.id}
         job |= {name: getattr(self.corpus, name) for name in ("against", "contained", "mask")}
         if self.kept is not None:
-            job[f"state of {self.kept.place}"] = self.kept.state
+            job[f"state of {self.kept.place}"] = digest_of(self.kept.runs)
         return {**job, **self.shards.job}
 
     @property
@@ -238,7 +238,7 @@ class _Run:
             chunks.append(self.of.chunks(some, text_fields, progress.advance, keys, whole=whole))
         how: dict[str, Any] = {"id_field": self.of.id_field, "workers": self.workers}
         if self.kept is not None:
-            how["earlier"] = self.kept.lines, self.kept.counts
+            how["earlier"] = self.kept.records
             own = slice(len(self.kept.names), None)
         every = into, self.reading, self.names[own], chain.from_iterable(chunks), self.letters
         sketch_into(*every, on_read=progress.show, **how)
