@@ -23,7 +23,6 @@ from esdedup.pairing.scan import WorkFolder, difference
 from esdedup.records.locations import (
     content_of,
     copy,
-    created,
     folder_of,
     is_address,
     listed,
@@ -71,7 +70,8 @@ class Task:
     def claim(self, job: Mapping[str, Any]) -> None:
         """Claim the folder for a run. Raises UsageError if it belongs to one that differs."""
         job = json.loads(json.dumps({**job, "tasks": self.of}))
-        created(self._at(_JOB), json.dumps(job).encode())
+        if look_up(f"{self.place}/{_JOB}", refresh=True) is None:
+            self._put(_JOB, json.dumps(job).encode())
         if differing := difference(json.loads(self._got(_JOB)), job):
             raise UsageError(
                 f"{self.place} belongs to a run with {differing}: finish that, remove the folder,"
