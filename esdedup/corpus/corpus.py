@@ -371,16 +371,16 @@ def find_in_index(
     """
     store, texts, known = index.store, list[str](), set[str]()
     lost = Counter(stopped=0, truncated=0)
-    name = next((each.name for each in index.scheme.sketches if each.metric == "cover"), None)
-    if name is None:
+    level = next((each for each in index.scheme.sketches if each.metric == "cover"), None)
+    if level is None:
         raise UsageError(
             f"--contained requires passages: index the documents of {store.where} with --passages;"
             f" in a cluster, run `esdedup switch -i {index.place.index} --passages`"
         )
     # Shorter passages are looked up too.
-    grouping = Grouping(limits := Limits(name, cover=share, words=1))
+    grouping = Grouping(limits := Limits(level.name, cover=share, words=1))
     meta, documents = index.meta_of(limits), store.statistics(index.meta).sketched
-    scheme = meta.scheme.only(level := meta.scheme.chosen(limits))
+    scheme = meta.scheme.only(level)
     reading = Reading(IndexMeta(scheme, tuple(text_fields)), level, sketching=scheme, numbered=True)
 
     def all_chunks() -> Iterator[Chunk]:

@@ -100,7 +100,8 @@ def dedup_command(
         sys.stdout.flush()
         if not apply:
             if groups.duplicates:
-                message("Nothing was changed. To change it: --apply --action delete, mark or move")
+                mark = ", mark" if held is None else ""
+                message(f"Nothing was changed. To change it: --apply --action delete{mark} or move")
             if failed:
                 raise Exit(1)
             return
@@ -159,17 +160,16 @@ def _held(
     """Show the documents of an index that hold items. Return these, and the number of bad items."""
     files, text_fields = of.named(corpus.against or []), of.text_field or index.meta.text_fields
     letters = dead_letters(of.dead_letter, index.place.index)
-    with letters, WorkFolder.temporary() as folder:
+    with letters, WorkFolder.temporary() as folder, output.Progress() as progress:
         chunks = of.chunks(files, text_fields, lambda _: None, [])
         items = [*map(name_of, files)], chunks, text_fields, letters, of.id_field
-        with output.Progress() as progress:
-            found, report, groups = find_in_index(folder, index, share, *items, progress.step)
+        found, report, groups = find_in_index(folder, index, share, *items, progress.step)
         if corpus.removed is not None:
             write_table(corpus.removed, found)
     show_report(report, None, as_json, {})
     words = (report.contained or {})["guarantee"]
-    lost = f"fewer than {words}" if words else "any number (items are truncated or stopped) of"
-    message(f"Documents that share {lost} words in a row with an item may be missing")
+    run = f"fewer than {words} words in a row of an" if words else "parts of a truncated or stopped"
+    message(f"Documents that share {run} item may be missing")
     if report.failed:
         message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
     return groups, report.failed
