@@ -12,7 +12,7 @@ one from anywhere: four in five of these with one word replaced. The command is 
 - Resident memory: the peak, with the pages of mapped files that are in memory by chance.
 - Disk: the peak of the work folder and of temporary files that have no name any more.
 
-The last row is not measured: it continues the line through the last two sizes.
+Of three sizes or more, a last row continues the line through the last two; it is not measured.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def tables(document: Figures) -> str:
         cells = [row[name] for name in ("documents", columns[0], "seconds", *columns[1:])]
         cells.append(row["removed"])
         lines.append(f"| {' | '.join(f'{each:,.0f}' for each in cells)} |")
-    if len(rows) > 1:
+    if len(rows) > 2:
         one, other = rows[-2:]
         steps = (_LARGE - other["documents"]) / (other["documents"] - one["documents"])
         found = [other[name] + steps * (other[name] - one[name]) for name in columns]
