@@ -1,26 +1,29 @@
-"""`esdedup.spark.groups` as a program, from Parquet to Parquet, for benchmarks.own.spark.
+"""`esdedup.spark` as a program, from Parquet to Parquet, for the benchmarks.
 
     python -m benchmarks.lib.spark_program IN OUT THRESHOLD METHOD
 
-IN has the columns id and text.
+IN has the columns id and text. METHOD: of groups, or `pairs` for the similar pairs.
 """
 
 import sys
-from typing import cast
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from esdedup.groups.groups import Method
-from esdedup.spark import groups
+from esdedup.spark import groups, similar_pairs
 
 
-def main(source: str, out: str, threshold: str, method: Method) -> None:
+def main(source: str, out: str, threshold: str, method: Any) -> None:
     spark = SparkSession.builder.getOrCreate()
-    frame = spark.read.parquet(source).select("id", "text")
-    groups(frame, threshold=float(threshold), method=method).table.write.parquet(out)
+    frame, least = spark.read.parquet(source).select("id", "text"), float(threshold)
+    if method == "pairs":
+        found = similar_pairs(frame, threshold=least)
+    else:
+        found = groups(frame, threshold=least, method=method)
+    found.table.write.parquet(out)
     spark.stop()
 
 
 if __name__ == "__main__":
-    _, source, out, threshold, method = sys.argv
-    main(source, out, threshold, cast("Method", method))
+    _, *arguments = sys.argv
+    main(*arguments)

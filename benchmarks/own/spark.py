@@ -138,10 +138,11 @@ def by_esdedup(texts: Texts, folder: Path, master: str, method: Method) -> Figur
     )
 
 
-def run(program: Sequence[str], folder: Path, master: str) -> Figures:
+def run(program: Sequence[str], folder: Path, master: str, memory: str = "4g") -> Figures:
     """Run a Python program, whose session takes the master, and measure it.
 
-    folder: an empty one, for the log, the event log and what Spark writes.
+    folder: without `events`, for the log, the event log and what Spark writes. memory: of the heap
+    of the driver.
     """
     events = folder / "events"
     events.mkdir()
@@ -154,7 +155,7 @@ def run(program: Sequence[str], folder: Path, master: str) -> Figures:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
     }
-    arguments = ["--master", master, "--driver-memory", "4g"]
+    arguments = ["--master", master, "--driver-memory", memory]
     for name, value in settings.items():
         arguments += ["--conf", f"{name}={value}"]
     environment = {

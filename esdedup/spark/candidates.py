@@ -40,6 +40,10 @@ _FEW = 1 << 20
 """Pairs whose numbers each executor can hold: about 200 MB."""
 _ROWS_A_SLICE = 10_000
 """Documents of a bucket that one task pairs with the first ones of the bucket."""
+_MEETINGS_A_TASK = 1 << 24
+"""Pairs, once for each bucket, that a task makes. Those beyond its memory go to files, which Spark
+merges with buffers that it does not count as memory: 370 MB by two tasks, and 27 million pairs
+of one template."""
 _MEETINGS, _MEETINGS_A_ROW, _GROWTH = 1 << 20, 4, 16
 """Pairs that one block of documents may have, also for each row of a bucket. A further block costs
 a few seconds for the jobs of Spark."""
@@ -167,6 +171,8 @@ def candidate_pairs(
     slice_of = F.floor((F.col("place") - 1) / _ROWS_A_SLICE).alias("slice")
     others = placed.rows.where(rights)
     others = others.select("bucket", slice_of, F.col("number").alias("right"))
+    if placed.meetings > _MEETINGS_A_TASK:
+        others = others.repartition(1 + placed.meetings // _MEETINGS_A_TASK, "bucket", "slice")
     pairs = firsts.join(others, ["bucket", "slice"]).where("left < right")
     return pairs.groupBy("left", "right").agg(F.min("home").alias("home"))
 

@@ -105,7 +105,8 @@ def test_shards_are_those_of_one_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "--against" in options:
-        # Leaders are found in several blocks.
+        # Leaders are found in several blocks, and several tasks make the pairs of each.
+        monkeypatch.setattr(candidates, "_MEETINGS_A_TASK", 50)
         monkeypatch.setattr(candidates, "_MEETINGS", 100)
         monkeypatch.setattr(candidates, "_MEETINGS_A_ROW", 0)
     options = [str(tmp_path / each) if each == "held" else each for each in options] + ["--json"]
