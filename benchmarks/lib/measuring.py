@@ -57,7 +57,7 @@ import ctypes, json, os, resource, sys, time
 told = int(sys.argv[1])
 os.set_inheritable(told, False)
 if hasattr(libc := ctypes.CDLL(None), "prctl"):
-    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: wait for what the command leaves, and count it
+    libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: adopt processes that outlive the command
 began = time.perf_counter()
 child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
 _, status = os.waitpid(child, 0)

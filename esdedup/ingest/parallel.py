@@ -115,9 +115,10 @@ def _result(work: Callable[[Item], Done], pipes: SimpleQueue[Connection | None],
     pipe = pipes.get()
     try:
         if pipe is None:
-            return work(item)
-        pipe.send(item)
-        result = pipe.recv()
+            result = _outcome(work, item)
+        else:
+            pipe.send(item)
+            result = pipe.recv()
     except (EOFError, OSError) as error:
         raise StoreError(
             "a worker process was killed, perhaps for lack of memory; run this again"
@@ -135,15 +136,18 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     be_a_program()
     with suppress(EOFError, OSError):
         while True:
-            item = pipe.recv()
-            try:
-                result: Any = work(item)
-            except EsdedupError as error:
-                result = error
-            except Exception as error:
-                log.exception("a worker process failed")
-                result = StoreError(f"a worker process failed: {type(error).__name__}: {error}")
-            pipe.send(result)
+            pipe.send(_outcome(work, pipe.recv()))
+
+
+def _outcome(work: Callable[[Any], Any], item: Any) -> Any:
+    """Return the result of the work on an item, or the error to raise."""
+    try:
+        return work(item)
+    except EsdedupError as error:
+        return error
+    except Exception as error:
+        log.exception("a worker process failed")
+        return StoreError(f"a worker process failed: {type(error).__name__}: {error}")
 
 
 class _Messages(logging.Handler):

@@ -125,7 +125,7 @@ def open_file(path: str, ahead: int = AHEAD) -> BinaryIO:
     """Open a file to read. Raises UsageError if that fails; reading raises OSError.
 
     ahead: bytes of an address to fetch at least by one request. A connection that breaks is
-    retried, and what is missing of the size of the file is an error.
+    retried, and a file that ends before its size is an error.
     """
     if not is_address(path):
         try:

@@ -138,7 +138,7 @@ def dedup_files(
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
         if not is_remote(spark):
-            # What is written last fails first.
+            # Fail before any work, not when the files are written.
             on_hadoop(spark, "exists", _address(out))
     with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
         if out is not None and tables.saved("shards") is None:

@@ -28,7 +28,9 @@ from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 
 _FAILURES_SHOWN = 5
-_OF_ITEMS = {"against", "contained", "removed", "text_field", "format", "encoding", "id_field"}
+_OF_ITEMS = {
+    "against", "contained", "removed", "text_field", "format", "encoding", "id_field", "dead_letter"
+}  # fmt: skip
 
 
 def dedup_command(
@@ -74,7 +76,7 @@ def dedup_command(
     refused = [each.name for each in [*fields(FileOptions), *fields(CorpusOptions)]]
     if corpus.contained is not None:
         refuse([*settings_of(Grouping), "k"], "can't be combined with --contained")
-        refused = [name for name in refused if name not in {*_OF_ITEMS, "dead_letter"}]
+        refused = [name for name in refused if name not in _OF_ITEMS]
         if not corpus.against or action == "mark":
             raise UsageError("--contained requires --against, and --action delete or move")
     refuse(refused, "requires FILES")

@@ -45,6 +45,12 @@ def test_an_error_ends_all(item: Any, said: str, capfd: pytest.CaptureFixture[st
     assert ("in fails" in capfd.readouterr().err) == ("process failed" in said)
 
 
+def test_this_process_reports_an_error_as_the_others_do() -> None:
+    items = [OSError("no room"), *range(100)]
+    with pytest.raises(StoreError, match=r"^a worker process failed: OSError: no room$"):
+        [*in_order(2, fails, items)]
+
+
 def test_who_stops_taking_results_ends_all() -> None:
     before = set(multiprocessing.active_children())
     with closing(in_order(2, slow_square, itertools.count())) as results:
