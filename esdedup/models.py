@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
 from esdedup.tabular import Tabular
+
+if TYPE_CHECKING:
+    from esdedup.text.arrays import Mask, Ragged
 
 Each = TypeVar("Each")
 Metric = Literal["jaccard", "hamming", "cover"]
@@ -108,7 +111,8 @@ class CandidateQuery:
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
-    shingles: the number of those of the text.
+    shingles: the number of those of the text. verify: returns which of many candidates may match,
+    from their sets of shingle hashes; a local file keeps these, and reads only what may match.
     """
 
     key: str
@@ -125,18 +129,27 @@ class CandidateQuery:
     marks_in: str = FIELD
     text: str | None = None
     shingles: int = 0
+    verify: "Callable[[Ragged], Mask] | None" = None
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Documents that share tokens with a query, most shared groups first.
 
-    matched: the number of groups that each shares. truncated: there were more than were fetched.
+    matched: the number of groups that each shares. missed: the number that further documents may
+    share, which were not fetched; 0 if there are none. others: the number of documents that
+    `verify` left out.
     """
 
     documents: list[Document]
     matched: list[int]
-    truncated: bool
+    missed: int = 0
+    others: int = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Return whether there are more documents than were fetched."""
+        return self.missed > 0
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,8 @@ def merged(pieces: Sequence[Candidates]) -> Candidates:
             documents[each.id] = each
             shared[each.id] += count
     order = shared.most_common()
-    truncated = any(piece.truncated for piece in pieces)
-    return Candidates([documents[id] for id, _ in order], [each for _, each in order], truncated)
+    found = [documents[id] for id, _ in order], [each for _, each in order]
+    return Candidates(*found, sum(piece.missed for piece in pieces))
 
 
 def with_least(

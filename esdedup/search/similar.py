@@ -8,7 +8,7 @@ find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import U64, Mask, Ragged
 from esdedup.text.jaccard import hamming, jaccard_with
 from esdedup.text.normalise import normalise
 
@@ -79,6 +80,7 @@ class _Answer:
     limits: Limits
     near: list[Match] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    others: int = 0
     truncated: bool = False
     recall: float | None = None
     asked: int = 0
@@ -100,14 +102,15 @@ class _Answer:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
         self.seen.update(each.id for each in found.documents)
+        self.others += found.others
         self.truncated = found.truncated
         kept = self.limits.k if self.limits.threshold is None else None
         every = {each.id: each for each in (*self.near, *matches)}.values()
         self.near = sorted(every, key=_order)[:kept]
         least = query.least
         if found.truncated:
-            # Some that share as many tokens as the last candidate were not fetched.
-            least = found.matched[-1] + 1
+            # Some that share as many tokens as the last candidate were not looked at.
+            least = found.missed + 1
         # How many similar documents share only stopped tokens depends on the texts.
         if not query.stopped and (kept is None or self.farthest is not None):
             groups = query.shingles or level.tokens
@@ -119,7 +122,7 @@ class _Answer:
         passage = max(level.passage, self.limits.words or 0) if level.passage else None
         return Result(
             self.near[:k],
-            len(self.seen),
+            len(self.seen) + self.others,
             self.truncated and not (nearest and self.done),
             self.recall,
             self.asked,
@@ -136,7 +139,7 @@ def _answers(
     levels = levels_of(meta.scheme, chosen) if nearest else [chosen]
     texts, by_sets = [query.text for query in queries], chosen.metric == "jaccard"
     sketches = sketch(texts, meta.scheme.only(*levels), with_shingles=by_sets, limits=limits)
-    answers = [_Answer(limits) for _ in queries]
+    sets, answers = sketches.shingles, [_Answer(limits) for _ in queries]
     filled = np.flatnonzero(sketches.filled).tolist()
     for level in levels:
         every = candidate_queries(meta, level, sketches, queries)
@@ -147,6 +150,9 @@ def _answers(
             query = with_least(query, level, limits, answer.farthest)
             answer.stopped = answer.stopped or query.stopped
             if query.groups and not (nearest and answer.done):
+                if sets is not None and len(levels) == 1:
+                    # Candidates of several levels are counted by their ids.
+                    query = replace(query, verify=_verifier(sets[row], limits))
                 asked[row] = query
         if not asked:
             continue
@@ -177,6 +183,26 @@ def _candidates(store: Store, queries: Sequence[CandidateQuery], limit: int) -> 
     return [merged([*itertools.islice(found, len(some))]) for some in pieces]
 
 
+def _verifier(own: U64, limits: Limits) -> Callable[[Ragged], Mask]:
+    """Return a function that marks the sets of shingles, shape (n,), that may be in the answer."""
+
+    def verify(sets: Ragged) -> Mask:
+        similarities, least = jaccard_with(own, sets), _least(limits)
+        if limits.threshold is None and limits.k < len(sets):
+            # Ties are in the order of ids.
+            least = max(least, np.partition(similarities, -limits.k)[-limits.k])
+        marked: Mask = similarities >= least
+        return marked
+
+    return verify
+
+
+def _least(limits: Limits) -> float:
+    """Return the least similarity of a match."""
+    # Without a threshold, any shared shingle counts.
+    return limits.threshold or float(np.finfo(np.float64).tiny)
+
+
 def _matches(
     meta: IndexMeta,
     level: Sketch,
@@ -205,8 +231,7 @@ def _matches(
                 found = Match(each.id, None, distance, matched[row], source)
                 matches[owners[row]].append(found)
         return matches
-    # Without a threshold, any shared shingle counts.
-    least = limits.threshold or np.finfo(np.float64).tiny
+    least = _least(limits)
     # Other clients may have removed a text and left its tokens.
     texts = [text_at(each.source, meta.text_fields) or "" for each in documents]
     theirs, last = known_sets(texts, meta.scheme), 0

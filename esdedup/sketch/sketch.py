@@ -13,9 +13,9 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,8 +35,9 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
-_MOST_KNOWN, _LONGEST_KNOWN = 4_096, 2_048
-"""Texts whose sets are kept, and the characters of the longest: some 4 MB, at most 100."""
+_MOST_KNOWN, _LARGEST_KNOWN = 8_192, 512
+"""Sets that are kept, and the shingles of the largest: some 8 MB, at most 33."""
+Key = TypeVar("Key", bound=Hashable)
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -140,14 +141,21 @@ def known_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     The texts of a full bucket are candidates of one query after the other.
     """
     known = _known(scheme.normalisation, scheme.shingling, scheme.seed)
-    sets: dict[str, Any] = {text: known.get(text) for text in texts}
-    if new := [text for text, found in sets.items() if found is None]:
-        sets.update(zip(new, shingle_sets(new, scheme), strict=True))
+    return kept_sets(texts, known, functools.partial(shingle_sets, scheme=scheme))
+
+
+def kept_sets(
+    keys: Sequence[Key], known: dict[Key, U64], sets_of: Callable[[list[Key]], Ragged]
+) -> Ragged:
+    """Return the sets of keys, which may repeat, and keep some in `known` for later calls."""
+    sets: dict[Key, Any] = {key: known.get(key) for key in keys}
+    if new := [key for key, found in sets.items() if found is None]:
+        sets.update(zip(new, sets_of(new), strict=True))
         if len(known) + len(new) > _MOST_KNOWN:
             known.clear()
-        short = (text for text in new[:_MOST_KNOWN] if len(text) <= _LONGEST_KNOWN)
-        known.update((text, sets[text].copy()) for text in short)
-    return Ragged.of_rows([sets[text] for text in texts])
+        small = (key for key in new[:_MOST_KNOWN] if sets[key].size <= _LARGEST_KNOWN)
+        known.update((key, sets[key].copy()) for key in small)
+    return Ragged.of_rows([sets[key] for key in keys])
 
 
 @functools.lru_cache(2)

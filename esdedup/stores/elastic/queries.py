@@ -160,7 +160,8 @@ def candidates_of(answer: Mapping[str, Any]) -> Candidates:
     # OpenSearch leaves out the empty list when it filters the answer.
     hits, total = answer["hits"].get("hits", ()), answer["hits"]["total"]
     truncated = total["relation"] != "eq" or total["value"] > len(hits)
-    return Candidates(documents_of(hits), [round(hit["_score"]) for hit in hits], truncated)
+    matched = [round(hit["_score"]) for hit in hits]
+    return Candidates(documents_of(hits), matched, min(matched, default=1) if truncated else 0)
 
 
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.stores.private_files import open_private
+from esdedup.text.arrays import U64
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
@@ -36,6 +37,9 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._files: list[tuple[int, int] | None] = []
         self._turn = threading.RLock()
+        self._version = 0
+        self.known: dict[str, dict[int, U64]] = {}
+        """By index: sets of the shingles of documents, by number; of this state of the file."""
 
     @property
     def exists(self) -> bool:
@@ -48,6 +52,10 @@ class Database:
         with self._turn, self._errors():
             db = self._connect()
             db.execute("BEGIN")
+            # It differs after another connection changed the file.
+            (version,) = db.execute("PRAGMA data_version").fetchone()
+            if version != self._version:
+                self._version, self.known = version, {}
             try:
                 yield db
             finally:
@@ -91,7 +99,7 @@ class Database:
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
-                self._connection, self._files = None, []
+                self._connection, self._files, self.known = None, [], {}
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -101,7 +101,7 @@ class LocalStore:
             )
             row = self.index, json.dumps(meta.to_json())
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
-            Tables(db, self.index, meta).create()
+            self._tables(db, meta).create()
 
     def renew(self, stored: IndexMeta, meta: IndexMeta) -> None:
         _require_own_tokens(meta)
@@ -112,7 +112,7 @@ class LocalStore:
                 if tables.last():
                     stored.require(meta, self.where)
                 tables.drop()
-                Tables(tables.db, self.index, meta).create()
+                self._tables(tables.db, meta).create()
             row = json.dumps(meta.to_json()), self.index
             tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
@@ -283,7 +283,11 @@ class LocalStore:
         with opened as db:
             if (meta := self._meta(db)) is None:
                 raise IndexNotFound(f"there is no {self.where}")
-            yield Tables(db, self.index, meta)
+            yield self._tables(db, meta)
+
+    def _tables(self, db: sqlite3.Connection, meta: IndexMeta) -> Tables:
+        known = self._database.known.setdefault(self.index, {})
+        return Tables(db, self.index, meta, known)
 
     def _reading(self) -> AbstractContextManager[Tables]:
         return self._opened(self._database.reading())

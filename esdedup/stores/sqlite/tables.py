@@ -21,12 +21,13 @@ import numpy as np
 from esdedup.models import FIELD, MARKS, CandidateQuery, Candidates, tokens_in
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.packed import DIGEST_BYTES, records
-from esdedup.sketch.sketch import written_digests
+from esdedup.sketch.sketch import kept_sets, shingle_sets, written_digests
 from esdedup.sketch.tokens import flat
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
-from esdedup.text.arrays import I64, U64, blocks, offsets_of, ranges
+from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
@@ -37,6 +38,12 @@ _ENTRIES_AT_ONCE = 1 << 22
 
 _READ_AT_ONCE = 2_000
 """Number of documents whose tokens are unpacked together."""
+
+_FEW = 50
+"""Number of candidates that are read without a look at their bitmaps, which takes a query."""
+
+_FEW = 50
+"""Number of candidates that are fetched without being compared first."""
 
 _VARIABLES = 500
 """Maximum number of values, or of new rows, in one SQL statement; SQLite takes far more."""
@@ -64,8 +71,11 @@ Entries = tuple[U64, U64]
 class Tables:
     """The tables of one index, used within a transaction of the caller's."""
 
-    def __init__(self, db: sqlite3.Connection, index: str, meta: IndexMeta) -> None:
-        self.db = db
+    def __init__(
+        self, db: sqlite3.Connection, index: str, meta: IndexMeta, known: dict[int, U64]
+    ) -> None:
+        """known: sets of the shingles of documents, by number, which searches keep."""
+        self.db, self._known = db, known
         # SQLite ignores case in names, and reserves those that begin with sqlite_.
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", index)
         self._index = cased.replace('"', '""')
@@ -73,6 +83,7 @@ class Tables:
         self.marked = f"{self.documents} LEFT JOIN {self.groups} USING (number)"
         """The documents with their marks, in SQL."""
         self.rows, self._in_source = Rows(meta.scheme), bool(meta.others) or meta.field != FIELD
+        self._text_fields = meta.text_fields
         self._lists: dict[str, tuple[str, str, Sketch | None]] = {}
         """By the name of a list of tokens: its field of ours, its key below, and its sketch."""
         for part in meta.parts:
@@ -102,6 +113,7 @@ class Tables:
         )
 
     def drop(self) -> None:
+        self._known.clear()
         runs = self.db.execute(f"SELECT list, run FROM {self._name('runs')}").fetchall()
         lists = (f"{name}.{run}" for name, run in runs)
         for name in ("documents", "groups", "listed", "runs", *lists):
@@ -190,6 +202,7 @@ class Tables:
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
         """Write documents in place of stored ones; only what differs is written."""
+        self._known.clear()
         written = [(old, (old[0], row)) for old, row in rows if old[1][1:3] != row[1:3]]
         # The source holds the tokens of other fields than the text.
         first, listed = 1 if self._in_source else 2, self._listed()
@@ -205,6 +218,7 @@ class Tables:
 
     def forget(self, rows: Sequence[Numbered]) -> None:
         """Delete documents with their tokens."""
+        self._known.clear()
         listed = self._listed()
         self._unlist([(number, row) for number, row in rows if number <= listed])
         gone = json.dumps([number for number, _ in rows])
@@ -310,21 +324,51 @@ class Tables:
         answers = []
         for (name, kept, marks_in, marked), alike in itertools.groupby(queries, _form):
             some = [*alike]
-            best = [*self._best(name, some, marks_in, limit)]
+            best = [*self._verified(some, [*self._best(name, some, marks_in, limit)])]
             # Queries of similar texts find the same documents.
-            chosen = {number for numbers, _, _ in best for number in numbers}
+            chosen = {number for numbers, _, _, _ in best for number in numbers.tolist()}
             selected = COLUMNS if marked else "id, source"
             stored = self._by_number(sorted(chosen), selected)
             every = self.rows.documents([*stored.values()], kept, marked=marked)
             documents = dict(zip(stored, every, strict=True))
-            for numbers, met, truncated in best:
-                answers.append(Candidates([documents[each] for each in numbers], met, truncated))
+            for numbers, met, missed, others in best:
+                found = [documents[each] for each in numbers.tolist()]
+                answers.append(Candidates(found, met.tolist(), missed, others))
         return answers
+
+    def _verified(
+        self, queries: Sequence[CandidateQuery], best: Sequence[tuple[I64, I64, int]]
+    ) -> Iterator[tuple[I64, I64, int, int]]:
+        """Yield the best documents of queries that may match, and the number of the others.
+
+        Of few documents all are yielded: to compare them here takes longer.
+        """
+        many = [
+            each.verify is not None and each.field == FIELD and numbers.size > _FEW
+            for each, (numbers, _, _) in zip(queries, best, strict=True)
+        ]
+        some = itertools.compress((numbers for numbers, _, _ in best), many)
+        chosen = np.unique(np.concatenate([np.empty(0, np.int64), *some]))
+        sets = kept_sets(chosen.tolist(), self._known, self._sets_of)
+        for query, (numbers, met, missed), checked in zip(queries, best, many, strict=True):
+            others = 0
+            if query.verify is not None and checked:
+                kept = query.verify(sets.of(np.searchsorted(chosen, numbers)))
+                others = int(np.count_nonzero(~kept))
+                numbers, met = numbers[kept], met[kept]
+            yield numbers, met, missed, others
+
+    def _sets_of(self, numbers: Sequence[int]) -> Ragged:
+        """Return the sets of the shingles of documents, ascending."""
+        rows = self._by_number(numbers, "id, source")
+        read = self.rows.documents([*rows.values()], marked=False)
+        texts = [text_at(each.source, self._text_fields) or "" for each in read]
+        return shingle_sets(texts, self.rows.scheme)
 
     def _best(
         self, name: str, queries: Sequence[CandidateQuery], marks_in: str, limit: int
-    ) -> Iterator[tuple[list[int], list[int], bool]]:
-        """Yield for each query the best documents: numbers, shared groups, and whether of more."""
+    ) -> Iterator[tuple[I64, I64, int]]:
+        """Yield for each query the best documents: numbers, shared groups, and `missed` ones."""
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups.
         tokens = [dict.fromkeys(itertools.chain.from_iterable(each.groups)) for each in queries]
@@ -345,7 +389,8 @@ class Tables:
             bounds = np.searchsorted(of, np.arange(len(some) + 1)).tolist()
             for first, end in itertools.pairwise(bounds):
                 best = slice(first, min(first + limit, end))
-                yield numbers[best].tolist(), met[best].tolist(), end > best.stop
+                missed = int(met[best.stop - 1]) if end > best.stop else 0
+                yield numbers[best], met[best], missed
 
     def _met(
         self, owners: I64, holders: I64, queries: Sequence[CandidateQuery], marks_in: str

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,14 @@ import esdedup
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite import tables
+from tests.helpers.commands import words
 from tests.helpers.places import META, ask, document, query, ranked, with_tokens
 
 WRITER = """
 import sys
 import esdedup
 from pathlib import Path
+from typing import Any
 index = esdedup.open(Path(sys.argv[1]))
 for batch in range(10_000):
     ids = [f"{sys.argv[2]}-{batch}-{n}" for n in range(200)]
@@ -185,3 +188,47 @@ def test_tokens_in_another_field_are_listed(path: Path) -> None:
     token = one.tokens_in("esdedup_b")["minhash"][0]
     assert store.bucket_sizes("minhash", [token], meta) == [1]
     store.close()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"threshold": 0.5}, {"threshold": None}, {"candidates": 110}], ids=str
+)
+def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
+    path: Path, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notice = words(1, 60)
+    texts = {f"d{at:03}": f"{notice} {words(at, at % 100)}" for at in range(2, 150)}
+    asked = f"{notice} {words(3, 3)}"
+
+    def ask() -> esdedup.Result:
+        return index.similar(asked, k=8, **limits)
+
+    def check() -> None:
+        found = ask()
+        with esdedup.open(path) as fresh, monkeypatch.context() as patch:
+            # Every candidate is read.
+            patch.setattr(tables, "_FEW", len(texts))
+            assert found == fresh.similar(asked, k=8, **limits)
+        assert (found.candidates > 80, len(found)) == (True, 8)
+        assert {each.id: each.source["text"] for each in found}.items() <= texts.items()
+
+    with esdedup.open(path) as index, esdedup.open(path) as other:
+        index.add({"id": id, "text": text} for id, text in texts.items())
+        check()
+        for each in (index, other):
+            first, second, third = (match.id for match in ask().matches[:3])
+            unlike = index.similar(asked, k=1_000, threshold=0.3).matches[-1].id
+            texts |= {first: f"{notice} {words(0, 30)}", second: words(0, 60), unlike: asked}
+            each.update([{"id": id, "text": texts[id]} for id in (first, second, unlike)])
+            check()
+            each.delete([third])
+            del texts[third]
+            check()
+            each.add([{"id": f"{first}-new", "text": asked}])
+            texts[f"{first}-new"] = asked
+            check()
+        other.store.drop()
+        index.create()
+        texts = {id: f"{words(2, 5)} {text}" for id, text in texts.items()}
+        index.add({"id": id, "text": text} for id, text in texts.items())
+        check()
