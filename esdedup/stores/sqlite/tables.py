@@ -27,7 +27,7 @@ from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
-from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges, run_starts
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
@@ -348,7 +348,8 @@ class Tables:
             for each, (numbers, _, _) in zip(queries, best, strict=True)
         ]
         some = itertools.compress((numbers for numbers, _, _ in best), many)
-        chosen = np.unique(np.concatenate([np.empty(0, np.int64), *some]))
+        chosen = np.sort(np.concatenate([np.empty(0, np.int64), *some]))
+        chosen = chosen[run_starts(chosen)]
         sets = kept_sets(chosen.tolist(), self._known, self._sets_of)
         for query, (numbers, met, missed), checked in zip(queries, best, many, strict=True):
             others = 0
