@@ -7,10 +7,12 @@ time, but those that have an id in common in the order of the records: of severa
 id the last one stays.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from esdedup.ingest.arrivals import Originals
@@ -29,9 +31,10 @@ from esdedup.records.documents import (
     without,
 )
 from esdedup.records.files import BadRecord, Chunk
+from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
-from esdedup.stores.encoded import Encoded, documents_of
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -91,29 +94,35 @@ def ingest(
     policy = on_duplicate or DuplicatePolicy()
     originals = Originals(store, current, policy) if policy.action != "keep" else None
     prepare = partial(_prepare, id_field, originals is not None)
-    given = ((chunk, current()) for chunk in chunks)
-    report = IngestReport()
+    report, begun = IngestReport(), deque[Chunk]()
     ids = ids or RepeatedIds()
 
-    def ready(made: Iterable[_Batch]) -> Iterator[_Batch]:
-        for batch in made:
-            now = current()
-            # The index may name another scheme by now.
-            yield batch if batch.meta == now else prepare((batch.chunk, now))
+    def given() -> Iterator[tuple[Chunk, IndexMeta]]:
+        for chunk in chunks:
+            begun.append(chunk)
+            yield chunk, current()
 
-    def write(batch: _Batch) -> tuple[_Writer, IngestReport]:
-        writer = _Writer(store, policy, originals, batch)
+    def ready(made: Iterable[_Batch]) -> Iterator[_Writer]:
+        for batch in made:
+            chunk, now = begun.popleft(), current()
+            if batch.meta != now:
+                # The index names another scheme by now.
+                batch = prepare((chunk, now))
+            yield _Writer(store, policy, originals, batch, chunk)
+
+    def write(writer: _Writer) -> tuple[_Writer, IngestReport]:
         return writer, writer.write()
 
     # Near-duplicates are looked for in all earlier batches, so that these must be written.
     several = originals is None and store.window.most > 1
-    written_by = partial(store.window.in_order, ids=_Batch.ids) if several else beside
+    ids_of = attrgetter("batch.documents.ids")
+    written_by = partial(store.window.in_order, ids=ids_of) if several else beside
     with (
-        closing(in_order(workers, prepare, given)) as made,
+        closing(in_order(workers, prepare, given())) as made,
         closing(written_by(write, ready(made))) as written,
     ):
         for writer, done in written:
-            bad, ours = writer.batch.bad, writer.batch.ids()
+            bad, ours = writer.batch.bad, writer.batch.documents.ids
             for record in [*writer.refused, *bad]:
                 dead_letter(record)
             read, repeated = len(ours) + len(bad), ids.add(ours)
@@ -131,17 +140,12 @@ class _Batch:
     meta: the index's, when the chunk was read. bad: the records that are not documents.
     """
 
-    chunk: Chunk
     meta: IndexMeta
     id_field: str | None
     own: list[bool]
     texts: list[str]
     bad: list[BadRecord]
-    documents: list[Encoded]
-
-    def ids(self) -> list[str]:
-        """Return the id of each document."""
-        return [each.id for each in self.documents]
+    documents: Encoded
 
 
 def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
@@ -150,7 +154,7 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
     items, bad = items_of(chunk.records(), meta, id_field)
     own, texts = [item.own_id for item in items], [item.text for item in items]
     documents = encoded(items, meta)
-    return _Batch(chunk, meta, id_field, own, texts if with_texts else [], bad, documents)
+    return _Batch(meta, id_field, own, texts if with_texts else [], bad, documents)
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ class _Writer:
     policy: DuplicatePolicy
     originals: Originals | None
     batch: _Batch
+    chunk: Chunk
     renews_marks: bool = False
     refused: list[BadRecord] = field(default_factory=list)
 
@@ -176,7 +181,7 @@ class _Writer:
 
     def _write_unless_similar(self, rows: Sequence[int], originals: Originals) -> IngestReport:
         """Find near-duplicates, and write the rows that the policy lets in."""
-        ids = {row: self.batch.documents[row].id for row in rows}
+        ids = {row: self.batch.documents.ids[row] for row in rows}
         texts = [self.batch.texts[row] for row in rows]
         found = originals.find([*ids.values()], texts, again=self.renews_marks)
         verdicts = dict(zip(rows, found, strict=True))
@@ -216,7 +221,7 @@ class _Writer:
     def _refuse(self, refused: Mapping[int, str]) -> None:
         """Refuse the records of rows, which are read again, for the reasons."""
         batch = self.batch
-        records = batch.chunk.records() if refused else ()
+        records = self.chunk.records() if refused else ()
         items, _ = items_of(records, batch.meta, batch.id_field)
         for row, reason in refused.items():
             self.refused.append(bad_record(items[row].record, reason))
@@ -225,30 +230,32 @@ class _Writer:
         self, rows: Sequence[int], marks: Mapping[str, Verdict]
     ) -> tuple[IngestReport, set[str]]:
         """Write rows, with new marks by id. Return the counts, and the ids that were refused."""
-        documents = [self.batch.documents[row] for row in rows]
+        documents = self.batch.documents.of(rows)
         if self.policy.writes:
-            documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
+            documents = replace(documents, marks=[marks[id].fields() for id in documents.ids])
         report, refused = self._write(documents, [self.batch.own[row] for row in rows])
         if not self.renews_marks:
-            ours = (each.ours.get(self.batch.meta.field) for each in documents)
-            report += IngestReport(without_words=sum(each.is_wordless for each in ours if each))
+            _, packed = documents.tokens.get(self.batch.meta.field, (None, []))
+            wordless = sum(data is not None and is_wordless(data) for data in packed)
+            report += IngestReport(without_words=wordless)
         self._refuse({rows[at]: reason for at, reason in refused.items()})
-        return report, {documents[at].id for at in refused}
+        return report, {documents.ids[at] for at in refused}
 
     def _write(
-        self, documents: Sequence[Encoded], own: Sequence[bool]
+        self, documents: Encoded, own: Sequence[bool]
     ) -> tuple[IngestReport, dict[int, str]]:
         """Write documents, of one id the last. Return the counts, and refusals by their place."""
-        rows = {document.id: row for row, document in enumerate(documents)}
+        rows = {id: row for row, id in enumerate(documents.ids)}
+        latest = documents if len(rows) == len(documents) else documents.of([*rows.values()])
         # A new document is only created, which takes one request.
-        written = self.store.write([documents[row] for row in rows.values()], create=True)
+        written = self.store.write(latest, create=True)
         taken = [each for each in written.failures if each.conflict]
         refused = [each for each in written.failures if not each.conflict]
         unchanged = written.unchanged
 
         def decide(held: Sequence[Held]) -> list[Decision]:
             found = [rows[one.id] for one in held]
-            new = documents_of([documents[row] for row in found])
+            new = documents.of(found).documents()
             return [*map(self._decision, held, new, [own[row] for row in found])]
 
         for first in range(0, len(taken), _COMPARED_AT_ONCE):
@@ -260,8 +267,7 @@ class _Writer:
             refused += done.failures
             unchanged += done.unchanged
         reasons = {each.id: each.reason for each in refused}
-        ids = [document.id for document in documents]
-        failed = {row: reasons[id] for row, id in enumerate(ids) if id in reasons}
+        failed = {row: reasons[id] for row, id in enumerate(documents.ids) if id in reasons}
         updated = len(documents) - written.created - unchanged - len(failed)
         return IngestReport(0, written.created, updated, unchanged, failed=len(failed)), failed
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from esdedup.exceptions import RecordError
 from esdedup.models import FIELD, Document
 from esdedup.models import MARKS as MARKS
 from esdedup.records.files import BadRecord, Record
-from esdedup.sketch.packed import Packed, pack
+from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.encoded import Encoded
@@ -88,7 +87,7 @@ class NewDocument(NamedTuple):
     text: str
 
 
-def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
+def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> Encoded:
     """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
     fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
     names = set[str]().union(*(item.record.source for item in items))
@@ -99,22 +98,17 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
         else to_json(without(item.record.source, fields), f"document {item.id!r}")
         for item in items
     ]
-    ours: list[dict[str, Packed]] = [{} for _ in items]
+    columns = {}
     for one in meta.written:
         texts: list[str | None] = [item.text for item in items]
         if one.text_fields != meta.text_fields:
             # A document may lack another text, also while an index changes its text fields.
             texts = [text_at(item.record.source, one.text_fields) for item in items]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
-        packed = map(partial(Packed, one.scheme), pack(sketch(distinct, one.scheme), one.scheme))
-        tokens = dict(zip(distinct, packed, strict=True))
-        for row, text in zip(ours, texts, strict=True):
-            if text is not None:
-                row[one.field] = tokens[text]
-    return [
-        Encoded(item.id, source, fields, marks_in=meta.marks_field)
-        for item, source, fields in zip(items, sources, ours, strict=True)
-    ]
+        packed = pack(sketch(distinct, one.scheme), one.scheme)
+        tokens: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
+        columns[one.field] = one.scheme, [*map(tokens.get, texts)]
+    return Encoded([item.id for item in items], sources, columns, meta.marks_field)
 
 
 def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +20,9 @@ from esdedup.text.arrays import Mask, Ragged, Values, offsets_of, ranges
 DIGEST_BYTES = 16
 
 
-class Packed(NamedTuple):
-    """A document's digest and tokens, as `pack` writes them."""
-
-    scheme: Scheme
-    data: bytes
-
-    @property
-    def is_wordless(self) -> bool:
-        """Return whether there are no tokens, because the text has no shingle."""
-        return len(self.data) == DIGEST_BYTES
+def is_wordless(packed: bytes) -> bool:
+    """Return whether a document has no tokens, because its text has no shingle."""
+    return len(packed) == DIGEST_BYTES
 
 
 @functools.lru_cache(8)

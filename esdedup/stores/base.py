@@ -74,7 +74,7 @@ class Store(Protocol):
         """
 
     def write(
-        self, documents: Sequence[Document | Encoded], *, create: bool = False
+        self, documents: Sequence[Document] | Encoded, *, create: bool = False
     ) -> WriteReport:
         """Write documents; what is reported as created or updated is durable.
 

@@ -1,50 +1,60 @@
 """Documents as JSON with packed tokens, which stores write without parsing them."""
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from esdedup.models import FIELD, Document
-from esdedup.sketch.packed import Packed, unpack
+from esdedup.sketch.packed import unpack
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import token_json
 
 
-class Encoded(NamedTuple):
-    """A document as JSON, to be written without parsing it.
+@dataclass(frozen=True)
+class Encoded:
+    """Documents as JSON, in columns, which a process sends to another in little time.
 
-    source: its own fields, an object. ours: its tokens, by the name of their field. marks: values
-    to add in the field `marks_in`, or None.
+    sources: their own fields, an object each. tokens: by the name of a field, the scheme and the
+    packed tokens of each document, None if it has none. marks: values to add in the field
+    `marks_in` of each document, or empty.
     """
 
-    id: str
-    source: str
-    ours: Mapping[str, Packed]
-    marks: Mapping[str, Any] | None = None
+    ids: list[str]
+    sources: list[str]
+    tokens: Mapping[str, tuple[Scheme, list[bytes | None]]]
     marks_in: str = FIELD
+    marks: Sequence[Mapping[str, Any]] = ()
 
+    def __len__(self) -> int:
+        return len(self.ids)
 
-def fields_of(documents: Sequence[Encoded]) -> list[dict[str, str]]:
-    """Return the tokens of each document as JSON, by the name of their field."""
-    made: list[dict[str, str]] = [{} for _ in documents]
-    places = defaultdict(list)
-    for row, each in zip(made, documents, strict=True):
-        for field, packed in each.ours.items():
-            places[field, packed.scheme.id].append((row, packed))
-    for (field, _), some in places.items():
-        scheme = some[0][1].scheme
-        written = token_json(unpack([packed.data for _, packed in some], scheme), scheme)
-        for (row, _), tokens in zip(some, written, strict=True):
-            row[field] = tokens
-    return made
+    def of(self, rows: Sequence[int]) -> "Encoded":
+        """Return some of the documents."""
+        ids, sources = ([each[row] for row in rows] for each in (self.ids, self.sources))
+        tokens = {
+            field: (scheme, [packed[row] for row in rows])
+            for field, (scheme, packed) in self.tokens.items()
+        }
+        marks = [self.marks[row] for row in rows] if self.marks else ()
+        return Encoded(ids, sources, tokens, self.marks_in, marks)
 
+    def fields(self) -> list[dict[str, str]]:
+        """Return the tokens of each document as JSON, by the name of their field."""
+        made: list[dict[str, str]] = [{} for _ in self.ids]
+        for field, (scheme, packed) in self.tokens.items():
+            some = [(row, data) for row, data in zip(made, packed, strict=True) if data is not None]
+            written = token_json(unpack([data for _, data in some], scheme), scheme)
+            for (row, _), tokens in zip(some, written, strict=True):
+                row[field] = tokens
+        return made
 
-def documents_of(documents: Sequence[Encoded]) -> list[Document]:
-    """Return the documents that are read after these were written, with their tokens."""
-    made = []
-    for each, fields in zip(documents, fields_of(documents), strict=True):
-        ours = {field: json.loads(tokens) for field, tokens in fields.items()}
-        if each.marks:
-            ours[each.marks_in] = {**ours.get(each.marks_in, {}), **each.marks}
-        made.append(Document(each.id, {**json.loads(each.source), **ours}))
-    return made
+    def documents(self) -> list[Document]:
+        """Return the documents that are read after these were written, with their tokens."""
+        made = []
+        for row, (id, fields) in enumerate(zip(self.ids, self.fields(), strict=True)):
+            ours = {field: json.loads(tokens) for field, tokens in fields.items()}
+            if self.marks and self.marks[row]:
+                ours[self.marks_in] = {**ours.get(self.marks_in, {}), **self.marks[row]}
+            made.append(Document(id, {**json.loads(self.sources[row]), **ours}))
+        return made

@@ -12,7 +12,6 @@ from esdedup.models import FIELD, CandidateQuery, Candidates, Document
 from esdedup.records.documents import NewDocument, encoded
 from esdedup.records.files import Record
 from esdedup.stores import Cluster, ClusterStore, LocalStore, Store
-from esdedup.stores.encoded import documents_of
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call
@@ -67,7 +66,7 @@ def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document
         NewDocument(Record("f", 0, one.source), one.id, True, text_of(one.source, meta.text_fields))
         for one in documents
     ]
-    return documents_of(encoded(items, meta))
+    return encoded(items, meta).documents()
 
 
 def query(*tokens: str, exclude: str | None = None, least: int = 1) -> CandidateQuery:

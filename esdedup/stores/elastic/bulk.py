@@ -8,13 +8,14 @@ that is created again after an answer was lost conflicts with itself.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Change, Document, Failure, Held, WriteReport, grouped
 from esdedup.stores.elastic.errors import RETRIED, TooLarge, error_of, is_transient, reason_of
 from esdedup.stores.elastic.retry import Attempts, Retries
-from esdedup.stores.encoded import Encoded, fields_of
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.to_json import to_json
 from esdedup.stores.window import Window
 
@@ -152,25 +153,22 @@ def place_of(held: Held) -> dict[str, Any]:
     return place if held.routing is None else {**place, "routing": held.routing}
 
 
-def document_lines(documents: Sequence[Document | Encoded]) -> Iterator[bytes]:
-    """Yield the line of each document. Raises RecordError if JSON can't hold it."""
-    tokens = iter(fields_of([each for each in documents if isinstance(each, Encoded)]))
-    for each in documents:
-        if isinstance(each, Document):
-            yield line(each.source, f"document {each.id!r}")
-        else:
-            yield _encoded_line(each, next(tokens))
-
-
-def _encoded_line(document: Encoded, ours: dict[str, str]) -> bytes:
-    """Return the line of a document. ours: its tokens as JSON, by field."""
-    if document.marks:
-        tokens = ours.get(document.marks_in, "{}")[:-1]
-        marks = to_json(document.marks, f"document {document.id!r}")[1:]
-        ours[document.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{marks}"
-    fields = [f'"{field}":{each}' for field, each in ours.items()]
-    own = [document.source[1:-1]] if len(document.source) > 2 else []
-    return f"{{{','.join(own + fields)}}}\n".encode()
+def document_lines(documents: Sequence[Document] | Encoded) -> Iterator[tuple[str, bytes]]:
+    """Yield the id and the line of each document. Raises RecordError if JSON can't hold it."""
+    if not isinstance(documents, Encoded):
+        yield from ((each.id, line(each.source, f"document {each.id!r}")) for each in documents)
+        return
+    every = zip(documents.ids, documents.sources, documents.fields(), strict=True)
+    for (id, source, ours), its in zip_longest(every, documents.marks):
+        if its:
+            tokens, marks = (
+                ours.get(documents.marks_in, "{}")[:-1],
+                to_json(its, f"document {id!r}"),
+            )
+            ours[documents.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{marks[1:]}"
+        fields = [f'"{field}":{each}' for field, each in ours.items()]
+        own = [source[1:-1]] if len(source) > 2 else []
+        yield id, f"{{{','.join(own + fields)}}}\n".encode()
 
 
 def lines_to_create(held: Held, index: str | None) -> bytes:

@@ -153,13 +153,12 @@ class ClusterStore:
             indices.resume(self.cluster, self.index)
 
     def write(
-        self, documents: Sequence[Document | Encoded], *, create: bool = False
+        self, documents: Sequence[Document] | Encoded, *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create else "index"
-        ids = (to_json(each.id, "an id") for each in documents)
         actions = [
-            (each.id, f'{{"{verb}":{{"_id":{id}}}}}\n'.encode() + line)
-            for id, each, line in zip(ids, documents, document_lines(documents), strict=True)
+            (id, f'{{"{verb}":{{"_id":{to_json(id, "an id")}}}}}\n'.encode() + line)
+            for id, line in document_lines(documents)
         ]
         try:
             report = self.cluster.bulk(actions, self.where, self._path)

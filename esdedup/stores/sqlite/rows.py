@@ -20,7 +20,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, written_digests
 from esdedup.sketch.tokens import encode
 from esdedup.stores.changes import merged
-from esdedup.stores.encoded import Encoded, documents_of
+from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import without_tokens
 from esdedup.stores.to_json import to_json
@@ -121,8 +121,15 @@ class Rows:
                 source[FIELD] = ours
         return [Document(row[0], source) for row, source in zip(rows, sources, strict=True)]
 
-    def columns(self, documents: Sequence[Document | Encoded]) -> list[Columns]:
+    def columns(self, documents: Sequence[Document] | Encoded) -> list[Columns]:
         """Return the columns of documents. Raises RecordError if one can't be stored."""
+        if isinstance(documents, Encoded):
+            scheme, packed = documents.tokens.get(FIELD, (None, []))
+            if len(documents.tokens) > 1 or scheme is None or scheme.id != self.scheme.id:
+                return self.columns(documents.documents())
+            marks = ([each.get(name) for each in documents.marks] for name in MARKS)
+            columns = documents.ids, documents.sources, packed, *(marks if documents.marks else ())
+            return [*map(Columns, *columns)]
         rows = [*map(self._columns, documents)]
         unpacked = [at for at, row in enumerate(rows) if isinstance(row.tokens, str)]
         packed = self._packed([json.loads(rows[at].tokens) for at in unpacked])
@@ -130,13 +137,7 @@ class Rows:
             rows[at] = rows[at]._replace(tokens=tokens or rows[at].tokens)
         return rows
 
-    def _columns(self, document: Document | Encoded) -> Columns:
-        if isinstance(document, Encoded):
-            packed = document.ours.get(FIELD)
-            if packed is None or len(document.ours) > 1 or packed.scheme.id != self.scheme.id:
-                return self._columns(documents_of([document])[0])
-            values = map(document.marks.get, MARKS) if document.marks else ()
-            return Columns(document.id, document.source, packed.data, *values)
+    def _columns(self, document: Document) -> Columns:
         of = f"document {document.id!r}"
         if not is_unicode(document.id):
             raise RecordError(f"{of}: the id is not valid Unicode")

@@ -120,7 +120,7 @@ class LocalStore:
         return nullcontext()
 
     def write(
-        self, documents: Sequence[Document | Encoded], *, create: bool = False
+        self, documents: Sequence[Document] | Encoded, *, create: bool = False
     ) -> WriteReport:
         # Before the transaction, because other processes wait for it.
         with self._reading() as tables:
@@ -135,7 +135,7 @@ class LocalStore:
                 failures = [
                     Failure(rows[at].id, "the id is taken", conflict=True)
                     for at in taken
-                    if isinstance(documents[at], Document)
+                    if not isinstance(documents, Encoded)
                     or stored[rows[at].id][1][1:3] != rows[at][1:3]
                     or rows[at][3:] not in (stored[rows[at].id][1][3:], NO_MARKS)
                 ]

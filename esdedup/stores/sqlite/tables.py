@@ -20,7 +20,7 @@ import numpy as np
 
 from esdedup.models import FIELD, MARKS, CandidateQuery, Candidates, tokens_in
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.packed import DIGEST_BYTES, records
+from esdedup.sketch.packed import is_wordless, records
 from esdedup.sketch.sketch import kept_sets, shingle_sets, written_digests
 from esdedup.sketch.tokens import flat
 from esdedup.stores.fields import text_at
@@ -237,7 +237,7 @@ class Tables:
         for number, source, tokens in rows:
             if isinstance(tokens, str):
                 others.append((number, FIELD, json.loads(tokens)))
-            elif len(tokens) == DIGEST_BYTES:
+            elif is_wordless(tokens):
                 others.append((number, FIELD, {"wordless": written_digests([tokens])[0]}))
             else:
                 packed.append((number, tokens))
