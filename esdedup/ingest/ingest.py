@@ -118,7 +118,8 @@ def ingest(
     ids_of = attrgetter("batch.documents.ids")
     written_by = partial(store.window.in_order, ids=ids_of) if several else beside
     with (
-        closing(in_order(workers, prepare, given())) as made,
+        # While a batch is written and synchronised, several others are prepared.
+        closing(in_order(workers, prepare, given(), ahead=6)) as made,
         closing(written_by(write, ready(made))) as written,
     ):
         for writer, done in written:
