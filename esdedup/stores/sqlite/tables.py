@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from esdedup.models import FIELD, MARKS, CandidateQuery, Candidates, tokens_in
 from esdedup.sketch.kinds.base import Sketch
@@ -361,9 +362,10 @@ class Tables:
 
     def _sets_of(self, numbers: Sequence[int]) -> Ragged:
         """Return the sets of the shingles of documents, ascending."""
-        rows = self._by_number(numbers, "id, source")
-        read = self.rows.documents([*rows.values()], marked=False)
-        texts = [text_at(each.source, self._text_fields) or "" for each in read]
+        rows = self._by_number(numbers, "source")
+        # Texts are the same as from `json`, in a third of the time; large integers are not.
+        sources = orjson.loads(f"[{','.join([source for (source,) in rows.values()])}]")
+        texts = [text_at(each, self._text_fields) or "" for each in sources]
         return shingle_sets(texts, self.rows.scheme)
 
     def _best(
