@@ -136,9 +136,9 @@ class CandidateQuery:
 class Candidates:
     """Documents that share tokens with a query, most shared groups first.
 
-    matched: the number of groups that each shares. missed: the number that further documents may
-    share, which were not fetched; 0 if there are none. others: the number of documents that
-    `verify` left out.
+    matched: the number of groups that each shares. missed: the most groups that a document which
+    was not looked at may share; 0 if all were. others: the number of documents that `verify` left
+    out.
     """
 
     documents: list[Document]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from esdedup.ingest.arrivals import Originals
@@ -115,11 +114,11 @@ def ingest(
 
     # Near-duplicates are looked for in all earlier batches, so that these must be written.
     several = originals is None and store.window.most > 1
-    ids_of = attrgetter("batch.documents.ids")
-    written_by = partial(store.window.in_order, ids=ids_of) if several else beside
+    in_turn = partial(store.window.in_order, ids=lambda writer: writer.batch.documents.ids)
+    written_by = in_turn if several else beside
     with (
-        # While a batch is written and synchronised, several others are prepared.
-        closing(in_order(workers, prepare, given(), ahead=6)) as made,
+        # Every eighth batch or so a file is synchronised, which takes as long as several.
+        closing(in_order(workers, prepare, given(), ahead=9)) as made,
         closing(written_by(write, ready(made))) as written,
     ):
         for writer, done in written:

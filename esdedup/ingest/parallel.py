@@ -29,19 +29,19 @@ log = logging.getLogger("esdedup")
 
 
 def in_order(
-    workers: int, work: Callable[[Item], Done], items: Iterable[Item], ahead: int = 2
+    workers: int, work: Callable[[Item], Done], items: Iterable[Item], ahead: int = 1
 ) -> Generator[Done]:
     """Yield `work(item)` of each item, as `window.in_order`.
 
-    workers: number of processes; one is this process. ahead: items for each of them to work on
-    before the result of the first one is taken. Raises StoreError, too, if a process was killed or
-    can't be started.
+    workers: number of processes; one is this process. ahead: number of items to submit before the
+    result of the first one is taken, besides two for each process. Raises StoreError, too, if a
+    process was killed or can't be started.
     """
     if workers == 1:
         yield from map(work, items)
         return
     with _processes(workers - 1, work, here=True) as submit:
-        yield from window.in_order(submit, items, lambda: ahead * workers + 1)
+        yield from window.in_order(submit, items, lambda: 2 * workers + ahead)
 
 
 def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:

@@ -105,7 +105,9 @@ def in_pieces(query: CandidateQuery) -> list[CandidateQuery]:
     if query.least > 1 or len(query.groups) <= _MOST_GROUPS:
         return [query]
     starts = range(0, len(query.groups), _MOST_GROUPS)
-    return [replace(query, groups=query.groups[at : at + _MOST_GROUPS]) for at in starts]
+    # A document may be a candidate of several, and is counted once by its id.
+    part = replace(query, verify=None)
+    return [replace(part, groups=query.groups[at : at + _MOST_GROUPS]) for at in starts]
 
 
 def merged(pieces: Sequence[Candidates]) -> Candidates:

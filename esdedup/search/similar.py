@@ -8,6 +8,7 @@ find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -75,7 +76,11 @@ def sharing(
 
 @dataclass
 class _Answer:
-    """The state of one query, level after level. seen: ids of all candidates."""
+    """The state of one query, level after level.
+
+    seen: ids of the candidates that were fetched. others: number of those that were not, as they
+    can't be in the answer.
+    """
 
     limits: Limits
     near: list[Match] = field(default_factory=list)
@@ -200,7 +205,7 @@ def _verifier(own: U64, limits: Limits) -> Callable[[Ragged], Mask]:
 def _least(limits: Limits) -> float:
     """Return the least similarity of a match."""
     # Without a threshold, any shared shingle counts.
-    return limits.threshold or float(np.finfo(np.float64).tiny)
+    return limits.threshold or sys.float_info.min
 
 
 def _matches(
@@ -237,7 +242,7 @@ def _matches(
     theirs, last = known_sets(texts, meta.scheme), 0
     for row, some, near in zip(rows, candidates, matches, strict=True):
         first, last = last, last + len(some.documents)
-        similarities = jaccard_with(sets[row], theirs.slice(first, last)).tolist()
+        similarities = jaccard_with(sets[row], Ragged.of_rows(theirs[first:last])).tolist()
         every = zip(some.documents, similarities, some.matched, strict=True)
         near += [
             Match(each.id, value, None, shared, each.source)

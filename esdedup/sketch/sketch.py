@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -35,8 +35,8 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
-_MOST_KNOWN, _LARGEST_KNOWN = 8_192, 512
-"""Sets that are kept, and the shingles of the largest: some 8 MB, at most 33."""
+_MOST_KNOWN = 1 << 21
+"""Shingles of the sets that are kept by one kind of key: 16 MB."""
 Key = TypeVar("Key", bound=Hashable)
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
@@ -135,33 +135,55 @@ def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
 
 
-def known_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
-    """Return `shingle_sets` of texts, which may repeat, and keep some for later calls.
+def known_sets(texts: Sequence[str], scheme: Scheme) -> list[U64]:
+    """Return the sets of `shingle_sets` of texts, which may repeat, and keep some for later calls.
 
     The texts of a full bucket are candidates of one query after the other.
     """
-    known = _known(scheme.normalisation, scheme.shingling, scheme.seed)
-    return kept_sets(texts, known, functools.partial(shingle_sets, scheme=scheme))
+    kept = _kept(scheme.normalisation, scheme.shingling, scheme.seed)
+    return kept.of(texts, functools.partial(shingle_sets, scheme=scheme))
 
 
-def kept_sets(
-    keys: Sequence[Key], known: dict[Key, U64], sets_of: Callable[[list[Key]], Ragged]
-) -> Ragged:
-    """Return the sets of keys, which may repeat, and keep some in `known` for later calls."""
-    sets: dict[Key, Any] = {key: known.get(key) for key in keys}
-    if new := [key for key, found in sets.items() if found is None]:
-        sets.update(zip(new, sets_of(new), strict=True))
-        if len(known) + len(new) > _MOST_KNOWN:
-            known.clear()
-        small = (key for key in new[:_MOST_KNOWN] if sets[key].size <= _LARGEST_KNOWN)
-        known.update((key, sets[key].copy()) for key in small)
-    return Ragged.of_rows([sets[key] for key in keys])
+class KeptSets(Generic[Key]):
+    """Sets of shingles by a key, kept to be compared again, up to a number of shingles in all."""
+
+    def __init__(self) -> None:
+        self._sets: dict[Key, U64] = {}
+        self._shingles = 0
+
+    def of(self, keys: Sequence[Key], made: Callable[[list[Key]], Iterable[U64]]) -> list[U64]:
+        """Return the set of each key, which may repeat. made: returns those of unknown keys."""
+        found: dict[Key, Any] = {key: self._sets.get(key) for key in keys}
+        if new := [key for key, known in found.items() if known is None]:
+            # A part of a larger array would keep all of it.
+            fresh = [each if each.base is None else each.copy() for each in made(new)]
+            found.update(zip(new, fresh, strict=True))
+            self._keep(dict(zip(new, fresh, strict=True)))
+        return [found[key] for key in keys]
+
+    def _keep(self, fresh: Mapping[Key, U64]) -> None:
+        shingles = sum(each.size for each in fresh.values())
+        if self._shingles + shingles > _MOST_KNOWN:
+            self.clear()
+        if shingles <= _MOST_KNOWN:
+            self._sets |= fresh
+            self._shingles += shingles
+
+    def clear(self) -> None:
+        """Forget all sets."""
+        self._sets, self._shingles = {}, 0
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Forget the sets of keys."""
+        for key in keys:
+            if (gone := self._sets.pop(key, None)) is not None:
+                self._shingles -= gone.size
 
 
 @functools.lru_cache(2)
-def _known(normalisation: Normalisation, shingling: Shingling, seed: int) -> dict[str, U64]:
-    """Return the dictionary of `known_sets`, which is empty at first."""
-    return {}
+def _kept(normalisation: Normalisation, shingling: Shingling, seed: int) -> KeptSets[str]:
+    """Return the sets that `known_sets` keeps by text."""
+    return KeptSets()
 
 
 def text_digests(normalised: Iterable[str]) -> list[str]:

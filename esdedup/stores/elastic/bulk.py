@@ -161,11 +161,9 @@ def document_lines(documents: Sequence[Document] | Encoded) -> Iterator[tuple[st
     every = zip(documents.ids, documents.sources, documents.fields(), strict=True)
     for (id, source, ours), its in zip_longest(every, documents.marks):
         if its:
-            tokens, marks = (
-                ours.get(documents.marks_in, "{}")[:-1],
-                to_json(its, f"document {id!r}"),
-            )
-            ours[documents.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{marks[1:]}"
+            tokens = ours.get(documents.marks_in, "{}")[:-1]
+            marks = to_json(its, f"document {id!r}")[1:]
+            ours[documents.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{marks}"
         fields = [f'"{field}":{each}' for field, each in ours.items()]
         own = [source[1:-1]] if len(source) > 2 else []
         yield id, f"{{{','.join(own + fields)}}}\n".encode()

@@ -3,13 +3,14 @@
 import sqlite3
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
+from esdedup.sketch.sketch import KeptSets
 from esdedup.stores.private_files import open_private
-from esdedup.text.arrays import U64
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
@@ -38,8 +39,8 @@ class Database:
         self._files: list[tuple[int, int] | None] = []
         self._turn = threading.RLock()
         self._version = 0
-        self.known: dict[str, dict[int, U64]] = {}
-        """By index: sets of the shingles of documents, by number; of this state of the file."""
+        self.known = defaultdict[str, KeptSets[int]](KeptSets)
+        """By index: sets of the shingles of documents, by number. None is of an earlier state."""
 
     @property
     def exists(self) -> bool:
@@ -52,11 +53,12 @@ class Database:
         with self._turn, self._errors():
             db = self._connect()
             db.execute("BEGIN")
-            # It differs after another connection changed the file.
-            (version,) = db.execute("PRAGMA data_version").fetchone()
-            if version != self._version:
-                self._version, self.known = version, {}
             try:
+                # It differs after another connection changed the file.
+                (version,) = db.execute("PRAGMA data_version").fetchone()
+                if version != self._version:
+                    self._version = version
+                    self.known.clear()
                 yield db
             finally:
                 if db.in_transaction:
@@ -99,7 +101,8 @@ class Database:
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
-                self._connection, self._files, self.known = None, [], {}
+                self._connection, self._files = None, []
+                self.known.clear()
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -286,8 +286,7 @@ class LocalStore:
             yield self._tables(db, meta)
 
     def _tables(self, db: sqlite3.Connection, meta: IndexMeta) -> Tables:
-        known = self._database.known.setdefault(self.index, {})
-        return Tables(db, self.index, meta, known)
+        return Tables(db, self.index, meta, self._database.known[self.index])
 
     def _reading(self) -> AbstractContextManager[Tables]:
         return self._opened(self._database.reading())

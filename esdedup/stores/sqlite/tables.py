@@ -22,13 +22,13 @@ import orjson
 from esdedup.models import FIELD, MARKS, CandidateQuery, Candidates, tokens_in
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.packed import is_wordless, records
-from esdedup.sketch.sketch import kept_sets, shingle_sets, written_digests
+from esdedup.sketch.sketch import KeptSets, known_sets, written_digests
 from esdedup.sketch.tokens import flat
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
-from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges, run_starts
+from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
@@ -39,9 +39,6 @@ _ENTRIES_AT_ONCE = 1 << 22
 
 _READ_AT_ONCE = 2_000
 """Number of documents whose tokens are unpacked together."""
-
-_FEW = 50
-"""Number of candidates that are read without a look at their bitmaps, which takes a query."""
 
 _FEW = 50
 """Number of candidates that are fetched without being compared first."""
@@ -73,7 +70,7 @@ class Tables:
     """The tables of one index, used within a transaction of the caller's."""
 
     def __init__(
-        self, db: sqlite3.Connection, index: str, meta: IndexMeta, known: dict[int, U64]
+        self, db: sqlite3.Connection, index: str, meta: IndexMeta, known: KeptSets[int]
     ) -> None:
         """known: sets of the shingles of documents, by number, which searches keep."""
         self.db, self._known = db, known
@@ -203,8 +200,8 @@ class Tables:
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
         """Write documents in place of stored ones; only what differs is written."""
-        self._known.clear()
         written = [(old, (old[0], row)) for old, row in rows if old[1][1:3] != row[1:3]]
+        self._known.forget(number for _, (number, _) in written)
         # The source holds the tokens of other fields than the text.
         first, listed = 1 if self._in_source else 2, self._listed()
         changed = [each for each in written if each[0][1][first:3] != each[1][1][first:3]]
@@ -219,7 +216,7 @@ class Tables:
 
     def forget(self, rows: Sequence[Numbered]) -> None:
         """Delete documents with their tokens."""
-        self._known.clear()
+        self._known.forget(number for number, _ in rows)
         listed = self._listed()
         self._unlist([(number, row) for number, row in rows if number <= listed])
         gone = json.dumps([number for number, _ in rows])
@@ -344,29 +341,33 @@ class Tables:
 
         Of few documents all are yielded: to compare them here takes longer.
         """
-        many = [
-            each.verify is not None and each.field == FIELD and numbers.size > _FEW
+        checks = [
+            each.verify if each.field == FIELD and numbers.size > _FEW else None
             for each, (numbers, _, _) in zip(queries, best, strict=True)
         ]
-        some = itertools.compress((numbers for numbers, _, _ in best), many)
-        chosen = np.sort(np.concatenate([np.empty(0, np.int64), *some]))
-        chosen = chosen[run_starts(chosen)]
-        sets = kept_sets(chosen.tolist(), self._known, self._sets_of)
-        for query, (numbers, met, missed), checked in zip(queries, best, many, strict=True):
+        some = itertools.compress((numbers.tolist() for numbers, _, _ in best), checks)
+        chosen = sorted(set[int]().union(*some))
+        sets = dict(zip(chosen, self._known.of(chosen, self._sets_of), strict=True))
+        for verify, (numbers, met, missed) in zip(checks, best, strict=True):
             others = 0
-            if query.verify is not None and checked:
-                kept = query.verify(sets.of(np.searchsorted(chosen, numbers)))
+            if verify is not None:
+                kept = verify(Ragged.of_rows([sets[number] for number in numbers.tolist()]))
                 others = int(np.count_nonzero(~kept))
                 numbers, met = numbers[kept], met[kept]
             yield numbers, met, missed, others
 
-    def _sets_of(self, numbers: Sequence[int]) -> Ragged:
-        """Return the sets of the shingles of documents, ascending."""
+    def _sets_of(self, numbers: Sequence[int]) -> list[U64]:
+        """Return the sets of the shingles of documents."""
         rows = self._by_number(numbers, "source")
-        # Texts are the same as from `json`, in a third of the time; large integers are not.
-        sources = orjson.loads(f"[{','.join([source for (source,) in rows.values()])}]")
+        array = f"[{','.join([rows[number][0] for number in numbers])}]"
+        try:
+            # It takes a third of the time. What it reads as another number is no text.
+            sources = orjson.loads(array)
+        except orjson.JSONDecodeError:
+            # It refuses integers beyond the range of floats.
+            sources = json.loads(array)
         texts = [text_at(each, self._text_fields) or "" for each in sources]
-        return shingle_sets(texts, self.rows.scheme)
+        return known_sets(texts, self.rows.scheme)
 
     def _best(
         self, name: str, queries: Sequence[CandidateQuery], marks_in: str, limit: int

@@ -26,7 +26,6 @@ WRITER = """
 import sys
 import esdedup
 from pathlib import Path
-from typing import Any
 index = esdedup.open(Path(sys.argv[1]))
 for batch in range(10_000):
     ids = [f"{sys.argv[2]}-{batch}-{n}" for n in range(200)]
@@ -200,11 +199,11 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
     texts = {f"d{at:03}": f"{notice} {words(at, at % 100)}" for at in range(2, 150)}
     asked = f"{notice} {words(3, 3)}"
 
-    def ask() -> esdedup.Result:
+    def search() -> esdedup.Result:
         return index.similar(asked, k=8, **limits)
 
     def check() -> None:
-        found = ask()
+        found = search()
         with esdedup.open(path) as fresh, monkeypatch.context() as patch:
             # Every candidate is read.
             patch.setattr(tables, "_FEW", len(texts))
@@ -213,10 +212,10 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
         assert {each.id: each.source["text"] for each in found}.items() <= texts.items()
 
     with esdedup.open(path) as index, esdedup.open(path) as other:
-        index.add({"id": id, "text": text} for id, text in texts.items())
+        index.add({"id": id, "text": text, "n": 10**400} for id, text in texts.items())
         check()
         for each in (index, other):
-            first, second, third = (match.id for match in ask().matches[:3])
+            first, second, third = (match.id for match in search().matches[:3])
             unlike = index.similar(asked, k=1_000, threshold=0.3).matches[-1].id
             texts |= {first: f"{notice} {words(0, 30)}", second: words(0, 60), unlike: asked}
             each.update([{"id": id, "text": texts[id]} for id in (first, second, unlike)])
@@ -227,8 +226,17 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
             each.add([{"id": f"{first}-new", "text": asked}])
             texts[f"{first}-new"] = asked
             check()
-        other.store.drop()
+        for seed, each in enumerate((index, other)):
+            each.store.drop()
+            index.create()
+            texts = {id: f"{words(seed, 5)} {text}" for id, text in texts.items()}
+            index.add({"id": id, "text": text} for id, text in texts.items())
+            check()
+
+
+def test_candidates_of_a_query_in_several_pieces_are_counted_once(path: Path) -> None:
+    notice = words(1, 60)
+    with esdedup.open(path, scheme=esdedup.Scheme((esdedup.Signature(2_000),))) as index:
         index.create()
-        texts = {id: f"{words(2, 5)} {text}" for id, text in texts.items()}
-        index.add({"id": id, "text": text} for id, text in texts.items())
-        check()
+        index.add([f"{notice} {words(at, 9)}" for at in range(100)])
+        assert index.similar(notice, threshold=None, k=3).candidates == 100
