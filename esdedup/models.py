@@ -10,7 +10,7 @@ from esdedup.exceptions import UsageError
 from esdedup.tabular import Tabular
 
 if TYPE_CHECKING:
-    from esdedup.text.arrays import Mask, Ragged
+    from esdedup.text.arrays import F64, Mask, Ragged
 
 Each = TypeVar("Each")
 Metric = Literal["jaccard", "hamming", "cover"]
@@ -111,8 +111,9 @@ class CandidateQuery:
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
-    shingles: the number of those of the text. verify: returns which of many candidates may match,
-    from their sets of shingle hashes; a local file keeps these, and reads only what may match.
+    shingles: the number of those of the text. verify: returns the similarities of candidates, from
+    their sets of shingle hashes, which may be in the answer, and how many others match. A local
+    file keeps the sets of large buckets, and reads only documents that may be in the answer.
     """
 
     key: str
@@ -129,7 +130,7 @@ class CandidateQuery:
     marks_in: str = FIELD
     text: str | None = None
     shingles: int = 0
-    verify: "Callable[[Ragged], Mask] | None" = None
+    verify: "Callable[[Ragged], tuple[F64, Mask, int]] | None" = None
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,16 @@ class Candidates:
     """Documents that share tokens with a query, most shared groups first.
 
     matched: the number of groups that each shares. missed: the most groups that a document which
-    was not looked at may share; 0 if all were. others: the number of documents that `verify` left
-    out.
+    was not looked at may share; 0 if all were. similarities: of the documents, if `verify` computed
+    them; others: the number of those that it left out; alike: of these, those that match.
     """
 
     documents: list[Document]
     matched: list[int]
     missed: int = 0
+    similarities: Sequence[float] = ()
     others: int = 0
+    alike: int = 0
 
     @property
     def truncated(self) -> bool:

@@ -33,7 +33,7 @@ from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import U64, Mask, Ragged
+from esdedup.text.arrays import F64, U64, Mask, Ragged
 from esdedup.text.jaccard import hamming, jaccard_with
 from esdedup.text.normalise import normalise
 
@@ -79,13 +79,14 @@ class _Answer:
     """The state of one query, level after level.
 
     seen: ids of the candidates that were fetched. others: number of those that were not, as they
-    can't be in the answer.
+    can't be in the answer. alike: number of these that match.
     """
 
     limits: Limits
     near: list[Match] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     others: int = 0
+    alike: int = 0
     truncated: bool = False
     recall: float | None = None
     asked: int = 0
@@ -107,7 +108,7 @@ class _Answer:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
         self.seen.update(each.id for each in found.documents)
-        self.others += found.others
+        self.others, self.alike = self.others + found.others, self.alike + found.alike
         self.truncated = found.truncated
         kept = self.limits.k if self.limits.threshold is None else None
         every = {each.id: each for each in (*self.near, *matches)}.values()
@@ -132,7 +133,7 @@ class _Answer:
             self.recall,
             self.asked,
             self.stopped,
-            None if nearest else len(self.near),
+            None if nearest else len(self.near) + self.alike,
             None if self.truncated or self.stopped else passage,
         )
 
@@ -188,16 +189,17 @@ def _candidates(store: Store, queries: Sequence[CandidateQuery], limit: int) -> 
     return [merged([*itertools.islice(found, len(some))]) for some in pieces]
 
 
-def _verifier(own: U64, limits: Limits) -> Callable[[Ragged], Mask]:
-    """Return a function that marks the sets of shingles, shape (n,), that may be in the answer."""
+def _verifier(own: U64, limits: Limits) -> Callable[[Ragged], tuple[F64, Mask, int]]:
+    """Return the `verify` of a query. own: the set of its shingles."""
 
-    def verify(sets: Ragged) -> Mask:
+    def verify(sets: Ragged) -> tuple[F64, Mask, int]:
         similarities, least = jaccard_with(own, sets), _least(limits)
-        if limits.threshold is None and limits.k < len(sets):
+        matches = int(np.count_nonzero(similarities >= least))
+        if limits.k < len(sets):
             # Ties are in the order of ids.
             least = max(least, np.partition(similarities, -limits.k)[-limits.k])
-        marked: Mask = similarities >= least
-        return marked
+        kept = similarities >= least
+        return similarities, kept, matches - int(np.count_nonzero(kept))
 
     return verify
 
@@ -238,11 +240,14 @@ def _matches(
         return matches
     least = _least(limits)
     # Other clients may have removed a text and left its tokens.
-    texts = [text_at(each.source, meta.text_fields) or "" for each in documents]
+    unknown = (each for some in candidates if not some.similarities for each in some.documents)
+    texts = [text_at(each.source, meta.text_fields) or "" for each in unknown]
     theirs, last = known_sets(texts, meta.scheme), 0
     for row, some, near in zip(rows, candidates, matches, strict=True):
-        first, last = last, last + len(some.documents)
-        similarities = jaccard_with(sets[row], Ragged.of_rows(theirs[first:last])).tolist()
+        similarities = some.similarities
+        if not similarities:
+            first, last = last, last + len(some.documents)
+            similarities = jaccard_with(sets[row], Ragged.of_rows(theirs[first:last])).tolist()
         every = zip(some.documents, similarities, some.matched, strict=True)
         near += [
             Match(each.id, value, None, shared, each.source)

@@ -35,8 +35,8 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
-_MOST_KNOWN = 1 << 21
-"""Shingles of the sets that are kept by one kind of key: 16 MB."""
+_MOST_KNOWN = 1 << 22
+"""Shingles of the sets that are kept by one kind of key: 32 MB."""
 Key = TypeVar("Key", bound=Hashable)
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 

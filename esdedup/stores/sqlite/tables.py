@@ -322,24 +322,26 @@ class Tables:
         answers = []
         for (name, kept, marks_in, marked), alike in itertools.groupby(queries, _form):
             some = [*alike]
-            best = [*self._verified(some, [*self._best(name, some, marks_in, limit)])]
+            best = [*self._best(name, some, marks_in, limit)]
+            verified = [*self._verified(some, best)]
             # Queries of similar texts find the same documents.
-            chosen = {number for numbers, _, _, _ in best for number in numbers.tolist()}
+            chosen = {number for numbers, *_ in verified for number in numbers.tolist()}
             selected = COLUMNS if marked else "id, source"
             stored = self._by_number(sorted(chosen), selected)
             every = self.rows.documents([*stored.values()], kept, marked=marked)
             documents = dict(zip(stored, every, strict=True))
-            for numbers, met, missed, others in best:
+            for (numbers, met, near, *counts), (_, _, missed) in zip(verified, best, strict=True):
                 found = [documents[each] for each in numbers.tolist()]
-                answers.append(Candidates(found, met.tolist(), missed, others))
+                answers.append(Candidates(found, met.tolist(), missed, near, *counts))
         return answers
 
     def _verified(
         self, queries: Sequence[CandidateQuery], best: Sequence[tuple[I64, I64, int]]
-    ) -> Iterator[tuple[I64, I64, int, int]]:
-        """Yield the best documents of queries that may match, and the number of the others.
+    ) -> Iterator[tuple[I64, I64, Sequence[float], int, int]]:
+        """Yield the best documents of queries that may be in the answer, and shared groups.
 
-        Of few documents all are yielded: to compare them here takes longer.
+        Then follow the `similarities`, `others` and `alike` of `Candidates`. Of few documents all
+        are yielded: to compare them here takes longer.
         """
         checks = [
             each.verify if each.field == FIELD and numbers.size > _FEW else None
@@ -348,13 +350,14 @@ class Tables:
         some = itertools.compress((numbers.tolist() for numbers, _, _ in best), checks)
         chosen = sorted(set[int]().union(*some))
         sets = dict(zip(chosen, self._known.of(chosen, self._sets_of), strict=True))
-        for verify, (numbers, met, missed) in zip(checks, best, strict=True):
-            others = 0
-            if verify is not None:
-                kept = verify(Ragged.of_rows([sets[number] for number in numbers.tolist()]))
-                others = int(np.count_nonzero(~kept))
-                numbers, met = numbers[kept], met[kept]
-            yield numbers, met, missed, others
+        for verify, (numbers, met, _) in zip(checks, best, strict=True):
+            if verify is None:
+                yield numbers, met, (), 0, 0
+                continue
+            theirs = Ragged.of_rows([sets[number] for number in numbers.tolist()])
+            similarities, kept, alike = verify(theirs)
+            others = int(np.count_nonzero(~kept))
+            yield numbers[kept], met[kept], similarities[kept].tolist(), others, alike
 
     def _sets_of(self, numbers: Sequence[int]) -> list[U64]:
         """Return the sets of the shingles of documents."""
