@@ -111,9 +111,10 @@ class CandidateQuery:
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
-    shingles: the number of those of the text. verify: returns the similarities of candidates, from
-    their sets of shingle hashes, which may be in the answer, and how many others match. A local
-    file keeps the sets of large buckets, and reads only documents that may be in the answer.
+    shingles: the number of those of the text. verify: from the sets of shingle hashes of
+    candidates, return their similarities, a mask of those that may be in the answer, and how many
+    of the others match. A local file keeps the sets of large buckets, and reads only documents that
+    may be in the answer.
     """
 
     key: str
@@ -138,8 +139,9 @@ class Candidates:
     """Documents that share tokens with a query, most shared groups first.
 
     matched: the number of groups that each shares. missed: the most groups that a document which
-    was not looked at may share; 0 if all were. similarities: of the documents, if `verify` computed
-    them; others: the number of those that it left out; alike: of these, those that match.
+    was not looked at may share; 0 if all were. similarities: of the documents, if `verify` returned
+    them. others: number of candidates that it left out, which are not among the documents. alike:
+    how many of these match.
     """
 
     documents: list[Document]

@@ -35,8 +35,8 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # After one of 31 MB (32 is the limit) it reuses the arrays of a block for the next one, where page
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
-_MOST_KNOWN = 1 << 22
-"""Shingles of the sets that are kept by one kind of key: 32 MB."""
+_MOST_KEPT = 1 << 22
+"""Numbers in memory for the sets that are kept by one kind of key: 32 MB, besides texts as keys."""
 Key = TypeVar("Key", bound=Hashable)
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
@@ -145,11 +145,11 @@ def known_sets(texts: Sequence[str], scheme: Scheme) -> list[U64]:
 
 
 class KeptSets(Generic[Key]):
-    """Sets of shingles by a key, kept to be compared again, up to a number of shingles in all."""
+    """Sets of shingles by a key, kept to be compared again, in limited memory."""
 
     def __init__(self) -> None:
         self._sets: dict[Key, U64] = {}
-        self._shingles = 0
+        self._held = 0
 
     def of(self, keys: Sequence[Key], made: Callable[[list[Key]], Iterable[U64]]) -> list[U64]:
         """Return the set of each key, which may repeat. made: returns those of unknown keys."""
@@ -162,22 +162,29 @@ class KeptSets(Generic[Key]):
         return [found[key] for key in keys]
 
     def _keep(self, fresh: Mapping[Key, U64]) -> None:
-        shingles = sum(each.size for each in fresh.values())
-        if self._shingles + shingles > _MOST_KNOWN:
+        """Keep sets, as many as there is room for, in place of the earlier ones if need be."""
+        if self._held + sum(map(_room, fresh.values())) > _MOST_KEPT:
             self.clear()
-        if shingles <= _MOST_KNOWN:
-            self._sets |= fresh
-            self._shingles += shingles
+        for key, each in fresh.items():
+            # Another thread may have kept it meanwhile.
+            if key not in self._sets and self._held + _room(each) <= _MOST_KEPT:
+                self._sets[key] = each
+                self._held += _room(each)
 
     def clear(self) -> None:
         """Forget all sets."""
-        self._sets, self._shingles = {}, 0
+        self._sets, self._held = {}, 0
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Forget the sets of keys."""
         for key in keys:
             if (gone := self._sets.pop(key, None)) is not None:
-                self._shingles -= gone.size
+                self._held -= _room(gone)
+
+
+def _room(kept: U64) -> int:
+    """Return how many numbers a set takes in memory, with its object and its key."""
+    return kept.size + 32
 
 
 @functools.lru_cache(2)

@@ -40,7 +40,7 @@ class Database:
         self._turn = threading.RLock()
         self._version = 0
         self.known = defaultdict[str, KeptSets[int]](KeptSets)
-        """By index: sets of the shingles of documents, by number. None is of an earlier state."""
+        """Sets of shingles by index and document number. `reading` discards outdated ones."""
 
     @property
     def exists(self) -> bool:

@@ -338,10 +338,10 @@ class Tables:
     def _verified(
         self, queries: Sequence[CandidateQuery], best: Sequence[tuple[I64, I64, int]]
     ) -> Iterator[tuple[I64, I64, Sequence[float], int, int]]:
-        """Yield the best documents of queries that may be in the answer, and shared groups.
+        """Yield for each query the best documents that may be in the answer, and shared groups.
 
-        Then follow the `similarities`, `others` and `alike` of `Candidates`. Of few documents all
-        are yielded: to compare them here takes longer.
+        Each comes with `similarities`, `others` and `alike` of its `Candidates`. Few documents are
+        not compared here, because to read them takes less time.
         """
         checks = [
             each.verify if each.field == FIELD and numbers.size > _FEW else None
@@ -367,7 +367,7 @@ class Tables:
             # It takes a third of the time. What it reads as another number is no text.
             sources = orjson.loads(array)
         except orjson.JSONDecodeError:
-            # It refuses integers beyond the range of floats.
+            # It rejects numbers beyond the range of floats.
             sources = json.loads(array)
         texts = [text_at(each, self._text_fields) or "" for each in sources]
         return known_sets(texts, self.rows.scheme)

@@ -21,9 +21,10 @@ from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import known_sets, shingle_sets, sketch, token_fields
+from esdedup.sketch.sketch import KeptSets, known_sets, shingle_sets, sketch, token_fields
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.text.arrays import U64
 from esdedup.text.characters import IGNORED, character_classes
 from esdedup.text.hashing import PADDING, xxh3_slices
 from esdedup.text.jaccard import jaccard, jaccard_with
@@ -261,11 +262,37 @@ def test_jaccard_is_that_of_sets(rows: list[list[int]], block: int) -> None:
 
 def test_sets_of_known_texts_are_those_of_their_scheme() -> None:
     texts = ["a b c d", "", "a b c d", *(f"text number {at}" for at in range(5)), "x " * 2_000]
-    with mock.patch("esdedup.sketch.sketch._MOST_KNOWN", 4):
+    with mock.patch("esdedup.sketch.sketch._MOST_KEPT", 100):
         for scheme, some in itertools.product((Scheme(), Scheme(seed=2)), (texts, texts[:3])):
             wanted = [row.tolist() for row in shingle_sets(some, scheme)]
             for _ in range(2):
                 assert [row.tolist() for row in known_sets(some, scheme)] == wanted
+
+
+def test_sets_are_made_once_until_they_are_forgotten() -> None:
+    kept, asked = KeptSets[int](), list[list[int]]()
+
+    def made(keys: list[int]) -> list[U64]:
+        asked.append(keys)
+        return [np.arange(key, dtype=np.uint64) for key in keys]
+
+    def ask(*keys: int) -> None:
+        assert [each.size for each in kept.of(keys, made)] == [*keys]
+
+    with mock.patch("esdedup.sketch.sketch._MOST_KEPT", 200):
+        ask(3, 4, 3)
+        ask(4, 5)
+        assert asked == [[3, 4], [5]]
+        kept.forget([4, 9])
+        ask(3, 4, 5)
+        assert asked[2:] == [[4]]
+        # No room for both: the first one stays, in place of the earlier ones.
+        ask(150, 151, 3)
+        ask(150, 3, 151)
+        assert asked[3:] == [[150, 151], [3, 151]]
+        kept.clear()
+        ask(3)
+        assert asked[5:] == [[3]]
 
 
 def schemes() -> dict[str, Scheme]:
