@@ -140,20 +140,20 @@ class Candidates:
 
     matched: the number of groups that each shares. missed: the most groups that a document which
     was not looked at may share; 0 if all were. similarities: of the documents, if `verify` returned
-    them. others: number of candidates that it left out, which are not among the documents. alike:
-    how many of these match.
+    them. excluded: number of candidates that it excluded, which are not among the documents.
+    matching: how many of these match.
     """
 
     documents: list[Document]
     matched: list[int]
     missed: int = 0
     similarities: Sequence[float] = ()
-    others: int = 0
-    alike: int = 0
+    excluded: int = 0
+    matching: int = 0
 
     @property
     def truncated(self) -> bool:
-        """Return whether there are more documents than were fetched."""
+        """Return whether there are documents that were not looked at."""
         return self.missed > 0
 
 

@@ -117,7 +117,7 @@ def ingest(
     in_turn = partial(store.window.in_order, ids=lambda writer: writer.batch.documents.ids)
     written_by = in_turn if several else beside
     with (
-        # Every eighth batch or so a file is synchronised, which takes as long as several.
+        # Every eighth batch or so, SQLite synchronises its file, which takes as long as several.
         closing(in_order(workers, prepare, given(), ahead=9)) as made,
         closing(written_by(write, ready(made))) as written,
     ):

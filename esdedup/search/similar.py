@@ -78,15 +78,15 @@ def sharing(
 class _Answer:
     """The state of one query, level after level.
 
-    seen: ids of the candidates that were fetched. others: number of those that were not, as they
-    can't be in the answer. alike: number of these that match.
+    seen: ids of the candidates that were fetched. excluded: number of those that were not, because
+    they can't be in the answer. matching: how many of these match.
     """
 
     limits: Limits
     near: list[Match] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
-    others: int = 0
-    alike: int = 0
+    excluded: int = 0
+    matching: int = 0
     truncated: bool = False
     recall: float | None = None
     asked: int = 0
@@ -108,7 +108,8 @@ class _Answer:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
         self.seen.update(each.id for each in found.documents)
-        self.others, self.alike = self.others + found.others, self.alike + found.alike
+        self.excluded += found.excluded
+        self.matching += found.matching
         self.truncated = found.truncated
         kept = self.limits.k if self.limits.threshold is None else None
         every = {each.id: each for each in (*self.near, *matches)}.values()
@@ -128,12 +129,12 @@ class _Answer:
         passage = max(level.passage, self.limits.words or 0) if level.passage else None
         return Result(
             self.near[:k],
-            len(self.seen) + self.others,
+            len(self.seen) + self.excluded,
             self.truncated and not (nearest and self.done),
             self.recall,
             self.asked,
             self.stopped,
-            None if nearest else len(self.near) + self.alike,
+            None if nearest else len(self.near) + self.matching,
             None if self.truncated or self.stopped else passage,
         )
 

@@ -36,7 +36,8 @@ processor's cache, and calls are long enough for other threads to get Python's l
 # faults took a fifth to two fifths of the time.
 np.empty(31 << 20, np.uint8)
 _MOST_KEPT = 1 << 22
-"""Numbers in memory for the sets that are kept by one kind of key: 32 MB, besides texts as keys."""
+"""Memory of the sets that are kept by one kind of key, in numbers of 8 bytes: 32 MB, besides the
+texts that are keys."""
 Key = TypeVar("Key", bound=Hashable)
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
@@ -156,9 +157,10 @@ class KeptSets(Generic[Key]):
         found: dict[Key, Any] = {key: self._sets.get(key) for key in keys}
         if new := [key for key, known in found.items() if known is None]:
             # A part of a larger array would keep all of it.
-            fresh = [each if each.base is None else each.copy() for each in made(new)]
-            found.update(zip(new, fresh, strict=True))
-            self._keep(dict(zip(new, fresh, strict=True)))
+            sets = (each if each.base is None else each.copy() for each in made(new))
+            fresh = dict(zip(new, sets, strict=True))
+            found |= fresh
+            self._keep(fresh)
         return [found[key] for key in keys]
 
     def _keep(self, fresh: Mapping[Key, U64]) -> None:
@@ -166,7 +168,7 @@ class KeptSets(Generic[Key]):
         if self._held + sum(map(_room, fresh.values())) > _MOST_KEPT:
             self.clear()
         for key, each in fresh.items():
-            # Another thread may have kept it meanwhile.
+            # Another thread may have computed the same set.
             if key not in self._sets and self._held + _room(each) <= _MOST_KEPT:
                 self._sets[key] = each
                 self._held += _room(each)

@@ -14,7 +14,7 @@ import random
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -27,7 +27,7 @@ from esdedup.sketch.tokens import flat
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
-from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows
+from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows, parsed
 from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
 from esdedup.text.characters import is_unicode
 
@@ -64,6 +64,17 @@ Numbered = tuple[int, Columns]
 
 Entries = tuple[U64, U64]
 """Tokens as numbers, and the number of a document that holds each."""
+
+
+class _Ranked(NamedTuple):
+    """The candidates of a query, by their numbers. The other values are those of `Candidates`."""
+
+    numbers: I64
+    shared: I64
+    missed: int
+    similarities: Sequence[float] = ()
+    excluded: int = 0
+    matching: int = 0
 
 
 class Tables:
@@ -322,60 +333,64 @@ class Tables:
         answers = []
         for (name, kept, marks_in, marked), alike in itertools.groupby(queries, _form):
             some = [*alike]
-            best = [*self._best(name, some, marks_in, limit)]
-            verified = [*self._verified(some, best)]
+            every = [*self._verified(some, [*self._best(name, some, marks_in, limit)])]
             # Queries of similar texts find the same documents.
-            chosen = {number for numbers, *_ in verified for number in numbers.tolist()}
+            chosen = {number for found in every for number in found.numbers.tolist()}
             selected = COLUMNS if marked else "id, source"
             stored = self._by_number(sorted(chosen), selected)
-            every = self.rows.documents([*stored.values()], kept, marked=marked)
-            documents = dict(zip(stored, every, strict=True))
-            for (numbers, met, near, *counts), (_, _, missed) in zip(verified, best, strict=True):
-                found = [documents[each] for each in numbers.tolist()]
-                answers.append(Candidates(found, met.tolist(), missed, near, *counts))
+            read = self.rows.documents([*stored.values()], kept, marked=marked)
+            documents = dict(zip(stored, read, strict=True))
+            for numbers, shared, missed, near, excluded, matching in every:
+                found, met = [documents[each] for each in numbers.tolist()], shared.tolist()
+                answers.append(Candidates(found, met, missed, near, excluded, matching))
         return answers
 
     def _verified(
-        self, queries: Sequence[CandidateQuery], best: Sequence[tuple[I64, I64, int]]
-    ) -> Iterator[tuple[I64, I64, Sequence[float], int, int]]:
-        """Yield for each query the best documents that may be in the answer, and shared groups.
+        self, queries: Sequence[CandidateQuery], best: Sequence[_Ranked]
+    ) -> Iterator[_Ranked]:
+        """Yield the best documents of each query, without those that can't be in the answer.
 
-        Each comes with `similarities`, `others` and `alike` of its `Candidates`. Few documents are
-        not compared here, because to read them takes less time.
+        Few documents are not verified here, because to read them takes less time.
         """
         checks = [
-            each.verify if each.field == FIELD and numbers.size > _FEW else None
-            for each, (numbers, _, _) in zip(queries, best, strict=True)
+            each.verify if each.field == FIELD and found.numbers.size > _FEW else None
+            for each, found in zip(queries, best, strict=True)
         ]
-        some = itertools.compress((numbers.tolist() for numbers, _, _ in best), checks)
+        some = (found.numbers.tolist() for found in itertools.compress(best, checks))
         chosen = sorted(set[int]().union(*some))
         sets = dict(zip(chosen, self._known.of(chosen, self._sets_of), strict=True))
-        for verify, (numbers, met, _) in zip(checks, best, strict=True):
+        for verify, found in zip(checks, best, strict=True):
             if verify is None:
-                yield numbers, met, (), 0, 0
+                yield found
                 continue
-            theirs = Ragged.of_rows([sets[number] for number in numbers.tolist()])
-            similarities, kept, alike = verify(theirs)
-            others = int(np.count_nonzero(~kept))
-            yield numbers[kept], met[kept], similarities[kept].tolist(), others, alike
+            theirs = Ragged.of_rows([sets[number] for number in found.numbers.tolist()])
+            similarities, kept, matching = verify(theirs)
+            yield _Ranked(
+                found.numbers[kept],
+                found.shared[kept],
+                found.missed,
+                similarities[kept].tolist(),
+                int(np.count_nonzero(~kept)),
+                matching,
+            )
 
     def _sets_of(self, numbers: Sequence[int]) -> list[U64]:
         """Return the sets of the shingles of documents."""
         rows = self._by_number(numbers, "source")
-        array = f"[{','.join([rows[number][0] for number in numbers])}]"
+        sources = [rows[number][0] for number in numbers]
         try:
-            # It takes a third of the time. What it reads as another number is no text.
-            sources = orjson.loads(array)
+            # It takes a third of the time, and changes large integers, but no text.
+            read = parsed(sources, orjson.loads)
         except orjson.JSONDecodeError:
             # It rejects numbers beyond the range of floats.
-            sources = json.loads(array)
-        texts = [text_at(each, self._text_fields) or "" for each in sources]
+            read = parsed(sources)
+        texts = [text_at(each, self._text_fields) or "" for each in read]
         return known_sets(texts, self.rows.scheme)
 
     def _best(
         self, name: str, queries: Sequence[CandidateQuery], marks_in: str, limit: int
-    ) -> Iterator[tuple[I64, I64, int]]:
-        """Yield for each query the best documents: numbers, shared groups, and `missed` ones."""
+    ) -> Iterator[_Ranked]:
+        """Yield the documents of each query that share most groups."""
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups.
         tokens = [dict.fromkeys(itertools.chain.from_iterable(each.groups)) for each in queries]
@@ -397,7 +412,7 @@ class Tables:
             for first, end in itertools.pairwise(bounds):
                 best = slice(first, min(first + limit, end))
                 missed = int(met[best.stop - 1]) if end > best.stop else 0
-                yield numbers[best], met[best], missed
+                yield _Ranked(numbers[best], met[best], missed)
 
     def _met(
         self, owners: I64, holders: I64, queries: Sequence[CandidateQuery], marks_in: str
