@@ -386,7 +386,8 @@ def find_in_index(
     def all_chunks() -> Iterator[Chunk]:
         for chunk in chunks:
             records = [*chunk.records()]
-            texts.extend(each.text for each in items_of(records, reading.meta, id_field)[0])
+            items, _ = items_of(records, reading.meta, id_field, stored=False)
+            texts.extend(each.text for each in items)
             yield Chunk(partial(list, records))
         for queries, found in sharing(store, meta, texts, limits):
             lost["stopped"] += sum(each.stopped > 0 for each in queries)

@@ -21,6 +21,7 @@ from esdedup.records.files import BadRecord, Record, chunks_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
 from esdedup.text.arrays import I64, Mask, SeenValues
+from esdedup.text.characters import is_unicode
 from esdedup.text.words import tokenise
 
 Unit = Literal["paragraph", "line"]
@@ -115,5 +116,5 @@ def shares_without_repeated(
 
 
 def _text_of(record: Record | BadRecord, field: str) -> str | None:
-    text = record.source.get(field) if isinstance(record, Record) else None
-    return text if isinstance(text, str) else None
+    text = None if record.source is None else record.source.get(field)
+    return text if isinstance(text, str) and is_unicode(text) else None

@@ -122,7 +122,7 @@ def read_chunk(reading: Reading, id_field: str | None, chunk: Chunk) -> ReadChun
     """Return the documents of a chunk with their tokens."""
     fields = reading.meta.text_fields
     records = [*chunk.records()]
-    items, bad = items_of(records, reading.meta, id_field)
+    items, bad = items_of(records, reading.meta, id_field, stored=not reading.numbered)
     keys = reading.keep.keys((Document(each.id, each.record.source) for each in items), fields)
     ids, texts = Strings.of(item.id for item in items), [item.text for item in items]
     rejected = {(each.file, each.line) for each in bad}

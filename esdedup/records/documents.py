@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from esdedup.exceptions import RecordError
 from esdedup.models import FIELD, Document
 from esdedup.models import MARKS as MARKS
-from esdedup.records.files import BadRecord, Record
+from esdedup.records.files import BadRecord, Record, check_unicode
 from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import sketch, token_fields
@@ -123,25 +124,56 @@ def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any
 
 
 def items_of(
-    records: Iterable[Record | BadRecord], meta: IndexMeta, id_field: str | None
+    records: Iterable[Record | BadRecord],
+    meta: IndexMeta,
+    id_field: str | None,
+    *,
+    stored: bool = True,
 ) -> tuple[list[NewDocument], list[BadRecord]]:
-    """Return the records that are documents, and those that are not. id_field: as in `ingest`."""
+    """Return the records that are documents, and those that are not.
+
+    id_field: as in `ingest`. stored: False for documents that no store needs to accept, so that
+    only their text counts; one without a usable id has its place as the id.
+    """
     items: list[NewDocument] = []
     bad: list[BadRecord] = []
     text_fields, others = meta.text_fields, [one.text_fields for one in meta.all[1:]]
+    id_of = _id_of if stored else _any_id_of
     for record in records:
-        if isinstance(record, BadRecord):
+        if isinstance(record, Record):
+            readable = record
+        elif stored or record.source is None:
             bad.append(record)
             continue
+        else:
+            readable = Record(record.file, record.line, record.source)
         try:
-            text = text_of(record.source, text_fields)
+            text = text_of(readable.source, text_fields)
             for fields in others:
-                if fault := fault_in(record.source, fields):
+                if fault := fault_in(readable.source, fields):
                     raise RecordError(fault)
-            items.append(NewDocument(record, *_id_of(record, id_field), text))
+            if readable is not record:
+                check_unicode(text)
+            items.append(NewDocument(readable, *id_of(readable, id_field), text))
         except RecordError as error:
-            bad.append(bad_record(record, str(error)))
+            reason = str(error)
+            bad.append(
+                bad_record(record, reason)
+                if isinstance(record, Record)
+                else replace(record, reason=f"{record.reason}; {reason}")
+            )
     return items, bad
+
+
+def _any_id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
+    """Return the id of a record, its place if a store does not accept the id."""
+    try:
+        return _id_of(record, id_field)
+    except RecordError:
+        value = value_at(record.source, id_field or "id")
+        # pandas writes whole numbers as floats if one is missing.
+        place = f"{record.file}:{record.line}"
+        return (str(value), True) if isinstance(value, float) else (place, False)
 
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ _LINES_A_PART = 50
 """Of a chunk with a line that is not exact: the lines around it are left to `_object` in parts."""
 _HEAD = 1_000
 """Characters of a file that is a bad record."""
+_NEXT = re.compile(r"[^\s,]")
+"""The beginning of the next element of an array, or its end."""
 _TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
 
 
@@ -77,12 +80,17 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that can't be used. raw: the record as read. reason: why not."""
+    """A record that can't be used. raw: the record as read. reason: why not.
+
+    source: its fields, if it can be read but has no form that every store accepts; of a repeated
+    key the last value.
+    """
 
     file: str
     line: int
     raw: str
     reason: str
+    source: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -233,10 +241,14 @@ def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) ->
         read = _read_array if is_array else _read_rows
         yield from chunked(read(name, kind, stream), CHUNK_BYTES)
         return
-    first = 1
-    for lines in grouped(lines_of(stream), len, CHUNK_BYTES, most):
-        yield Chunk(partial(_read_lines, name, kind, first, lines))
-        first += len(lines)
+    # A small compressed file may hold a billion empty lines.
+    numbered = (
+        (number, line)
+        for number, line in enumerate(lines_of(stream), 1)
+        if not line.isspace() or isinstance(line, Head)
+    )
+    for part in grouped(numbered, lambda each: len(each[1]), CHUNK_BYTES, most):
+        yield Chunk(partial(_read_lines, name, kind, *zip(*part, strict=True)))
 
 
 def chunked(
@@ -258,17 +270,15 @@ def chunked(
 
 
 def _read_lines(
-    name: str, format: TextFormat, first: int, lines: Sequence[str]
+    name: str, format: TextFormat, numbers: Sequence[int], lines: Sequence[str]
 ) -> Iterator[Record | BadRecord]:
-    """Yield the records of lines, leaving out empty ones. first: the number of the first line."""
+    """Yield the records of lines that are not empty. numbers: of the lines, from 1."""
     parsed = repeat(None, len(lines)) if format == "text" else _parsed(lines)
-    for number, (given, source) in enumerate(zip(lines, parsed, strict=True), first):
+    for number, given, source in zip(numbers, lines, parsed, strict=True):
         if source is not None and "\\" not in given:
             yield Record(name, number, source, None, given.strip())
             continue
         line = given.rstrip("\r\n")
-        if not line.strip():
-            continue
         try:
             if isinstance(given, Head):
                 raise RecordError(
@@ -282,7 +292,8 @@ def _read_lines(
                 written = None if "\\u" in line else line.strip()
             yield Record(name, number, source, None, written or _written(source))
         except RecordError as error:
-            yield BadRecord(name, number, line, str(error))
+            readable = None if format == "text" else _readable(line)
+            yield BadRecord(name, number, line, str(error), readable)
 
 
 def _parsed(lines: Sequence[str]) -> Sequence[dict[str, Any] | None]:
@@ -312,6 +323,19 @@ def _parsed(lines: Sequence[str]) -> Sequence[dict[str, Any] | None]:
     size = _LINES_A_PART if len(lines) > _LINES_A_PART else 1
     parts = (lines[at : at + size] for at in range(0, len(lines), size))
     return [*chain.from_iterable(map(_parsed, parts))]
+
+
+def _readable(raw: str) -> dict[str, Any] | None:
+    """Return an object that Python's json module reads, of a repeated key the last value.
+
+    Return None for other text.
+    """
+    try:
+        # Python limits the digits of whole numbers, by default to 4,300.
+        source = json.loads(raw, parse_int=lambda text: int(text) if len(text) < 640 else text)
+    except (ValueError, RecursionError):
+        return None
+    return source if isinstance(source, dict) else None
 
 
 def _refuse_number(text: str) -> NoReturn:
@@ -361,7 +385,12 @@ def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[
             f"{name}: an array {_TOO_LONG}: convert it to JSON lines, as jq -c '.[]' does"
         )
     try:
-        array = _DECODER.decode(text)
+        try:
+            array = _DECODER.decode(text)
+        except RecordError:
+            json.loads(text)
+            yield from _read_elements(name, text)
+            return
     except json.JSONDecodeError as error:
         place = f"at line {error.lineno}, character {error.colno}"
         raise InputError(f"{name}: the array is {json_fault(error)} {place}") from error
@@ -375,28 +404,51 @@ def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[
             yield BadRecord(name, number, raw, _no_object(source))
 
 
+def elements_of(array: str) -> Iterator[tuple[int, int]]:
+    """Yield where each element of a valid JSON array begins and ends."""
+    decoder, end = json.JSONDecoder(), array.index("[") + 1
+    while array[start := cast(re.Match[str], _NEXT.search(array, end)).start()] != "]":
+        _, end = decoder.raw_decode(array, start)
+        yield start, end
+
+
+def _read_elements(name: str, array: str) -> Iterator[Record | BadRecord]:
+    """Yield the elements of a valid JSON array, of which some have no form in a store."""
+    for number, (start, end) in enumerate(elements_of(array), 1):
+        raw = array[start:end]
+        try:
+            source = _object(raw)
+            yield Record(name, number, source, None, _written(source))
+        except RecordError as error:
+            yield BadRecord(name, number, raw, str(error), _readable(raw))
+
+
 def _read_rows(
     name: str, format: TextFormat, stream: io.TextIOWrapper
 ) -> Iterator[Record | BadRecord]:
     """Yield the records of a table, whose first row names the fields.
 
-    Raises UsageError for a header that names a field twice, InputError for one that can't be read.
+    Raises UsageError for a header that names a field twice, InputError for one that can't be read,
+    and for quotes in a TSV that do not match.
     """
-    lines: list[str] = []
+    lines, number = list[str](), 0
 
     def given() -> Iterator[str]:
+        nonlocal number
         for line in lines_of(stream):
-            lines.append(line)
-            yield line.rstrip("\r\n") + "\n"
+            number += 1
+            content = line.rstrip("\r\n")
+            # Of an empty line between rows, the reader would make an empty row.
+            if content or lines:
+                lines.append(line)
+                yield content + "\n"
 
     header: list[str] | None = None
     csv.field_size_limit(streams.LONGEST)
-    # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values). Without
-    # strict, a quote that is never closed swallows the rest of the file.
-    tabs: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if format == "tsv" else {}
-    reader = csv.reader(given(), strict=True, **tabs)
+    # Without strict, a quote that is never closed swallows the rest of the file.
+    reader = csv.reader(given(), strict=True, delimiter="\t" if format == "tsv" else ",")
     while True:
-        first, reason = reader.line_num + 1, ""
+        reason = ""
         lines.clear()
         try:
             row = next(reader)
@@ -408,10 +460,16 @@ def _read_rows(
                 reason = f"not valid {format.upper()}: lines end with CR alone: end them with LF"
             elif "unexpected end" in reason:
                 reason = f"not valid {format.upper()}: a quote is never closed"
+        first = number - len(lines) + 1
         if "field limit" in reason or Head in map(type, lines):
             reason = f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:
             raise InputError(f"{name}: the first row, which names the fields, is {reason}")
+        if reason and format == "tsv":
+            # Some programs write fields with quotes in them unquoted: the rows after this one may
+            # be parts of a field, or this one of several rows.
+            write = "quote fields as Python's csv module does, or convert the file to JSON lines"
+            raise InputError(f"{name}, line {first}: {reason}: {write}")
         if reason:
             yield BadRecord(name, first, "".join(lines), reason)
         elif not row:
@@ -432,7 +490,7 @@ def _checked(name: str, line: int, source: dict[str, Any]) -> Record | BadRecord
     try:
         return Record(name, line, source, None, _written(source))
     except RecordError as error:
-        return BadRecord(name, line, json.dumps(source, ensure_ascii=False), str(error))
+        return BadRecord(name, line, json.dumps(source, ensure_ascii=False), str(error), source)
 
 
 def _written(source: dict[str, Any]) -> str:

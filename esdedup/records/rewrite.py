@@ -11,7 +11,6 @@ import gzip
 import io
 import itertools
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,12 +23,11 @@ import zstandard
 
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.columnar import copy_rows
-from esdedup.records.files import Format, format_of
+from esdedup.records.files import Format, elements_of, format_of
 from esdedup.records.locations import open_file, written
 from esdedup.records.streams import COMPRESSED, STDIN, begins_with, name_of, opened
 from esdedup.text.arrays import I64, Mask
 
-_NEXT = re.compile(r"[^\s,]")
 _MARKS = {
     "utf-8-sig": {"utf-8": codecs.BOM_UTF8},
     "utf-16": {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE},
@@ -168,16 +166,18 @@ def _with_text(line: str, field: str | None, text: str) -> str:
     """
     if field is None:
         return text + line[len(line.rstrip("\r\n")) :]
-    decoder, at = json.JSONDecoder(), line.index("{")
-    while True:
-        key, at = decoder.raw_decode(line, line.index('"', at))
+    decoder, at, value, span = json.JSONDecoder(), line.index("{"), None, (0, 0)
+    # Of a repeated key the last value counts.
+    while (key_at := line.find('"', at)) >= 0:
+        key, at = decoder.raw_decode(line, key_at)
         start = line.index(":", at) + 1
         start += len(line[start:]) - len(line[start:].lstrip(" \t"))
-        value, at = decoder.raw_decode(line, start)
+        read, at = decoder.raw_decode(line, start)
         if key == field:
-            if not isinstance(value, str):
-                raise ValueError
-            return line[:start] + json.dumps(text, ensure_ascii=False) + line[at:]
+            value, span = read, (start, at)
+    if not isinstance(value, str):
+        raise ValueError
+    return line[: span[0]] + json.dumps(text, ensure_ascii=False) + line[span[1] :]
 
 
 def _begin(text: io.TextIOWrapper) -> tuple[str, bytes]:
@@ -222,11 +222,10 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
 
 def _elements(data: bytes, codec: str, path: str, kept: Mask) -> bytes:
     """Return a JSON array with the elements that stay. kept: shape (elements,)."""
-    array, decoder, starts = data.decode(codec, "surrogateescape"), json.JSONDecoder(), list[int]()
-    ends = [array.index("[") + 1]
-    while array[start := cast(re.Match[str], _NEXT.search(array, ends[-1])).start()] != "]":
-        starts.append(start)
-        ends.append(decoder.raw_decode(array, start)[1])
+    array = data.decode(codec, "surrogateescape")
+    spans = [*elements_of(array)]
+    starts = [start for start, _ in spans]
+    ends = [array.index("[") + 1, *(end for _, end in spans)]
     if len(starts) != kept.size:
         raise InputError(f"{path} has changed since it was read: it has other records")
     if array.encode(codec, "surrogateescape") != data:

@@ -13,12 +13,14 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import zstandard
 
 import esdedup
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.files import chunks_in
 from esdedup.stores.mapping import IndexMeta
+from tests.helpers.commands import run_command
 
 TEXTS = [
     "The first train to the airport leaves at a quarter to five.",
@@ -152,3 +154,71 @@ def test_odd_records_on_spark(java: None) -> None:
             assert (report.left_out, report.repeated) == (left_out, repeated)
     finally:
         spark.stop()
+
+
+ODD_LINES = [
+    '{"id": 1.0, "text": %s}',
+    '{"id": true, "text": %s}',
+    '{"id": null, "text": %s}',
+    '{"id": {"a": [1, 1]}, "text": %s}',
+    '{"id": %s, "text": %%s}' % ("9" * 400),
+    '{"id": %s, "text": %%s}' % ("9" * 5_000),
+    '{"id": "%s", "text": %%s}' % ("k" * 600),
+    '{"id": "a", "id": "b", "text": %s}',
+    '{"text": "the first of two values", "text": %s}',
+    '{"n": NaN, "text": %s}',
+    '{"n": {"x": -Infinity, "x": 1}, "text":  %s }',
+]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+@pytest.mark.parametrize("more", [[], ["--workers", "2"], ["--unit", "line"]])
+def test_cleaning_files_needs_no_ids(kind: str, more: list[str]) -> None:
+    if kind == "json" and more[:1] == ["--unit"]:
+        return  # Texts of an array can't be changed.
+    texts = [f"{TEXTS[n % 5]} It is number {n} of {n * n} others" for n in range(len(ODD_LINES))]
+    lines = [line % json.dumps(text) for line, text in zip(ODD_LINES, texts, strict=True)]
+    if kind == "json":
+        # Python reads no array with an integer of so many digits.
+        lines = [line for line in lines if "9" * 5_000 not in line]
+    between = ",\n" if kind == "json" else "\n"
+    stays = between.join(lines)
+    whole = [f"[{stays}{between}{stays}]", f"[{stays}]"]
+    if kind == "jsonl":
+        whole = [f"{stays}\n{stays}\n", f"{stays}\n"]
+    Path(f"a.{kind}").write_text(whole[0], "utf-8")
+    done = run_command("dedup", f"a.{kind}", "-o", "out", "--json", *more)
+    assert (done.status, done.json[0]["failed"]) == (0, 0), done.err
+    assert done.json[0]["removed"] == len(lines)
+    assert Path(f"out/a.{kind}").read_text("utf-8") == whole[1]
+    if not more:
+        packed = Path("out/_removed.jsonl.zst").read_bytes()
+        listed = zstandard.ZstdDecompressor().decompressobj().decompress(packed).splitlines()
+        ids = [json.loads(line)["original_id"] for line in listed]
+        assert ids[:2] == ["1.0", f"a.{kind}:2"]
+
+
+def test_commands_that_need_ids_reject_odd_ones() -> None:
+    lines = [line % json.dumps(TEXTS[0]) for line in ODD_LINES]
+    Path("a.jsonl").write_text("\n".join(lines), "utf-8")
+    for command in ("index", "pairs"):
+        done = run_command(command, "a.jsonl", "--dead-letter", f"{command}.jsonl")
+        assert done.status == 1
+        letters = [json.loads(line) for line in Path(f"{command}.jsonl").read_text().splitlines()]
+        # Null ids are places, and the digits of a whole number are an id.
+        assert [each["line"] for each in letters] == [1, 2, 4, 6, 7, 8, 9, 10, 11]
+        assert [each["record"] for each in letters][5:] == lines[7:]
+
+
+def test_masking_changes_the_text_that_was_compared() -> None:
+    item = " ".join(f"item{n}" for n in range(20))
+    Path("a.jsonl").write_text(
+        f'{{"text": "not this", "text": "Before. {item} After it.", "n": NaN}}\n', "utf-8"
+    )
+    run = ["dedup", "a.jsonl", "-o", "out", "--against", "items.jsonl", "--contained", "0.8"]
+    Path("items.jsonl").write_text(json.dumps({"text": item}) + "\n", "utf-8")
+    done = run_command(*run, "--mask", "--json")
+    assert done.status == 0, done.err
+    assert Path("out/a.jsonl").read_text("utf-8") == (
+        '{"text": "not this", "text": "Before.  After it.", "n": NaN}\n'
+    )

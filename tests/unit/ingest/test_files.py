@@ -1,8 +1,12 @@
 """Reading files of any bytes: each record is read, or told, or the end of the file is."""
 
+import csv
+import gzip
 import itertools
 import json
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -156,10 +160,75 @@ OBJECTS = st.lists(st.tuples(st.sampled_from(['"a"', '"b"', '"\\u0061"']), VALUE
 )
 def test_lines_parsed_together_are_as_parsed_alone(lines: list[str]) -> None:
     def read_now() -> list[Record | BadRecord]:
-        return [*esdedup.records.files._read_lines("f", "jsonl", 1, lines)]
+        numbers = range(1, len(lines) + 1)
+        return [*esdedup.records.files._read_lines("f", "jsonl", numbers, lines)]
 
     found = read_now()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(esdedup.records.files, "_parsed", lambda lines: [None] * len(lines))
         alone = read_now()
     assert repr(found) == repr(alone)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt", "a.csv", "a.tsv", "a.jsonl.gz"])
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " \t\n"])
+def test_empty_lines_cost_no_more_than_reading(tmp_path: Path, name: str, blank: str) -> None:
+    """They took 7 microseconds each, of which a small compressed file may have a billion."""
+    is_table, many = name.endswith(("csv", "tsv")), 300_000
+    if is_table and blank == " \t\n":
+        return  # A row with one field of spaces.
+    record = {"a.txt": "first", "a.csv": "1,first", "a.tsv": "1\tfirst"}
+    line = record.get(name, '{"text": "first"}') + "\n"
+    header = {"a.csv": "id,text\n", "a.tsv": "id\ttext\n"}.get(name, "")
+    content = (header + blank * many + line + blank * many + line).encode()
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+
+    def seconds(of: Callable[[], int]) -> float:
+        began = time.process_time()
+        of()
+        return time.process_time() - began
+
+    def read_lines() -> int:
+        opener = gzip.open if name.endswith(".gz") else open
+        with opener(file, "rt", encoding="utf-8", newline="\n") as stream:
+            return sum(1 for _ in stream)
+
+    lines = [record.line for record in read_records(str(file))]
+    first = is_table + many + 1
+    assert lines == [first, first + many + 1]
+    least = min(seconds(read_lines) for _ in range(3))
+    assert min(seconds(lambda: len([*read_records(str(file))])) for _ in range(3)) < 8 * least + 0.1
+
+
+def test_a_record_that_stores_refuse_can_be_read(tmp_path: Path) -> None:
+    lines = ['{"a": 1, "a": 2}', '{"a": NaN}', '{"a": ' + "9" * 5_000 + "}", '{"a": [}']
+    for name, text in {"a.jsonl": "\n".join(lines), "a.json": f"[{','.join(lines[:2])}]"}.items():
+        (tmp_path / name).write_text(text)
+        found = [*read_records(str(tmp_path / name))]
+        bad = [record for record in found if isinstance(record, BadRecord)]
+        assert [record.line for record in bad] == [*range(1, len(found) + 1)]
+        assert [record.raw for record in bad] == lines[: len(found)]
+        assert bad[0].source == {"a": 2}
+        assert [record.source is None for record in bad[1:]] == [False, False, True][: len(bad) - 1]
+
+
+@pytest.mark.parametrize("bad", ['2\t"a" b\n', '2\t"a b\n3\tc\n', '2\t"a\nb"c"\td\n'])
+def test_quotes_of_a_tsv_that_do_not_match_are_an_error(tmp_path: Path, bad: str) -> None:
+    file = tmp_path / "a.tsv"
+    file.write_text('id\ttext\n1\t"a ""b""\nc\td"\n' + bad)
+    records = read_records(str(file))
+    with pytest.raises(InputError, match=r"a.tsv, line 4: not valid TSV: .*convert the file"):
+        assert [record.line for record in records] == [2]
+
+
+@fuzz
+@given(rows=st.lists(st.lists(st.text('a"\t\n é', max_size=4), min_size=2, max_size=2)))
+def test_a_tsv_is_read_as_the_csv_module_writes_it(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]
+) -> None:
+    file = tmp_path_factory.mktemp("tsv") / "a.tsv"
+    with file.open("w", encoding="utf-8", newline="") as out:
+        csv.writer(out, delimiter="\t").writerows([["id", "text"], *rows])
+    found = [[*record.source.values()] for record in read_records(str(file)) if record.source]
+    assert found == rows

@@ -60,10 +60,9 @@ text = st.text("ab ,;\t'\\\u00e9\u0a0a第二行\U0001f600", max_size=6).map(lamb
 def piece(format: Format, words: list[str], end: str) -> str:
     """Return a record as text, of more than one line if its format has such."""
     first = words[0]
-    if format == "csv":
-        return '"' + first.replace('"', '""') + f'{end}second line",{len(first)}{end}'
-    if format == "tsv":
-        return first.replace("\t", " ") + "\tx" + end
+    if format in ("csv", "tsv"):
+        quoted = first.replace('"', '""') + f"{end}second line"
+        return f'"{quoted}"{"," if format == "csv" else chr(9)}{len(first)}{end}'
     if format == "text":
         return first + end
     return json.dumps({"text": first, "more": words}, ensure_ascii=False) + end
@@ -106,7 +105,7 @@ def test_what_stays_is_as_it_came(
         separator, after = f",{spaces}", "]" + spaces
         whole = before + separator.join(elements) + after
     else:
-        before = mark + {"csv": f'"a{end}b",c{end}', "tsv": f"a\tb{end}"}.get(kind, end * 2)
+        before = mark + {"csv": f'"a{end}b",c{end}', "tsv": f'"a{end}b"\tc{end}'}.get(kind, end * 2)
         pieces = [piece(kind, words, end) + end * len(words[1:]) for words, _ in records]
         if pieces and not is_ended:
             pieces[-1] = pieces[-1].rstrip("\r\n")
