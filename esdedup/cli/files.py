@@ -2,9 +2,10 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from esdedup import UsageError
 from esdedup.arguments import setting
@@ -16,6 +17,7 @@ from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, 
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding
+from esdedup.records.targets import check_targets
 from esdedup.stores.fields import quoted, value_at
 
 _SHOWN = 5
@@ -161,8 +163,18 @@ class Reasons:
             message(shown if self.count <= _SHOWN else self._more)
 
 
-def dead_letters(path: Path | None, index: str) -> DeadLetterFile:
-    """Return a dead-letter file, by default that of an index, that shows the first reasons."""
+def dead_letters(
+    path: Path | None,
+    index: str,
+    inputs: Iterable[str] = (),
+    outputs: Mapping[str, Sequence[str | None]] = MappingProxyType({}),
+) -> DeadLetterFile:
+    """Return a dead-letter file, by default that of an index, that shows the first reasons.
+
+    inputs, outputs: the files that the command reads, and those that it writes too, as of
+    `check_targets`. Raises UsageError if a file to write is read too, or has two uses.
+    """
     path = path or dead_letter_path(index)
+    check_targets({**outputs, "--dead-letter": [str(path)]}, inputs)
     reasons = Reasons(f"... more in {path}")
     return DeadLetterFile(path, lambda record: reasons.show(record, record.reason))

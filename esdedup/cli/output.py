@@ -138,22 +138,19 @@ def snippet(text: Any) -> str:
     return line.plain
 
 
-def check_page(path: Path) -> None:
-    """Raise UsageError if a page can't be written, before any work."""
+def check_folder(setting: str, path: Path) -> None:
+    """Raise UsageError if there is no folder to write a file to."""
     if path.is_dir():
-        raise UsageError(f"--output {path}: Is a directory")
+        raise UsageError(f"{setting} {path}: Is a directory")
     if not path.parent.is_dir():
-        raise UsageError(f"--output {path}: there is no folder {path.parent}")
+        raise UsageError(f"{setting} {path}: there is no folder {path.parent}")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{setting} {path}: it is not a plain file")
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page that only its owner may read, unless the file holds something else."""
+    """Write a page that only its owner may read."""
     try:
-        if path.is_file():
-            with path.open("rb") as file:
-                if file.read(10) not in (b"", page[:10].encode()):
-                    other = "it exists, and holds something else: name another"
-                    raise UsageError(f"--output {path}: {other}")
         with open_private(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
             file.write(page)
     except OSError as error:

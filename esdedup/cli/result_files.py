@@ -1,14 +1,13 @@
 """Files that hold the results of a command (--output): Parquet, Arrow or JSON lines."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from esdedup import UsageError
 from esdedup.arguments import setting
-from esdedup.cli.output import check_page, json_line
+from esdedup.cli.output import check_folder, json_line
 from esdedup.records.locations import is_address, written
 from esdedup.records.rewrite import packed
+from esdedup.records.targets import check_new, check_table
 from esdedup.tabular import Tabular, require_pyarrow
 
 
@@ -17,22 +16,19 @@ class ResultFile:
     """The option that names a file for the results, in place of standard output."""
 
     output: Path | None = setting(
-        None, "Write the results to this file: .parquet, .arrow or .jsonl.", "-o"
+        None, "Write the results to this new file: .parquet, .arrow, .jsonl.", "-o"
     )
 
-    def check(self, inputs: Iterable[str] = ()) -> None:
-        """Raise UsageError if the file can't be written. inputs: files that the command reads."""
-        if (path := self.output) is None:
-            return
-        check_page(path)
-        if path.suffix not in (".parquet", ".arrow", ".jsonl"):
-            raise UsageError(f"--output {path}: end the name in .parquet, .arrow or .jsonl")
-        if path.suffix != ".jsonl":
-            require_pyarrow()
-        if path.exists() and not path.is_file():
-            raise UsageError(f"--output {path}: it is not a plain file")
-        if path.resolve() in [Path(each).resolve() for each in inputs]:
-            raise UsageError(f"--output {path}: the command reads this file: name another")
+    @property
+    def named(self) -> dict[str, list[str | None]]:
+        """The file to write, by its option."""
+        return {"--output": [None if self.output is None else str(self.output)]}
+
+    def check(self) -> None:
+        """Raise UsageError if the file can't be written, or exists."""
+        if (path := self.output) is not None:
+            check_folder("--output", path)
+            check_result("--output", str(path))
 
     def write(self, table: Tabular) -> None:
         """Write a table to the file as a whole, or not at all."""
@@ -40,8 +36,16 @@ class ResultFile:
         write_table(str(self.output), table)
 
 
+def check_result(setting: str, path: str) -> None:
+    """Raise UsageError if a file for a table exists, or has another ending than one of a table."""
+    check_table(setting, path)
+    if path.endswith((".parquet", ".arrow")):
+        require_pyarrow()
+    check_new(setting, path)
+
+
 def write_table(path: str, table: Tabular) -> None:
-    """Write a table to a file as a whole, or not at all: .parquet, .arrow, .jsonl, .jsonl.zst."""
+    """Write a table to a file as a whole, or not at all. path: ends in one of `TABLES`."""
     with written(path if is_address(path) else str(Path(path).resolve())) as file:
         if path.endswith((".jsonl", ".zst", ".gz")):
             with packed(file, path) as out:

@@ -17,10 +17,19 @@ import xxhash
 
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
-from esdedup.records.locations import content_of, folder_of, is_address, look_up, stamp, written
+from esdedup.records.locations import (
+    content_of,
+    folder_of,
+    identity,
+    is_address,
+    look_up,
+    stamp,
+    written,
+)
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import KeptRecords, rewrite
 from esdedup.records.streams import STDIN, name_of
+from esdedup.records.targets import check_outside
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,12 @@ class Shards:
     def __post_init__(self) -> None:
         if STDIN in [*self.files, *self.others]:
             raise UsageError("standard input can't be read twice: name a file")
-        if both := sorted({*self.files} & {*self.others}):
-            raise UsageError(f"{both[0]}: it is named in --against too")
+        if self.others:
+            others = {identity(path) for path in self.others}
+            if both := sorted(path for path in self.files if identity(path) in others):
+                raise UsageError(f"{both[0]}: it is named in --against too")
+        if self.out is not None:
+            check_outside("--output", self.out, self.targets, self.arguments, self.format)
         assert len(self.targets) <= len(self.stamps)  # Both are computed before files are read.
 
     @cached_property

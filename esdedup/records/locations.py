@@ -51,6 +51,30 @@ def folder_of(path: str) -> str:
     return path.rpartition("/")[0] if is_address(path) else str(Path(path).parent)
 
 
+def canonical(path: str) -> str:
+    """Return the same text for each spelling of a path or an address, without opening it."""
+    if not is_address(path):
+        return str(Path(path).resolve())
+    with _reported(path):
+        system, place = _system(path)
+    protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
+    if protocol in ("file", "local"):
+        return str(Path(place).resolve())
+    return f"{protocol}://{place}"
+
+
+def identity(path: str) -> str:
+    """Return the same text for each name of a file, also for links on this machine."""
+    place = canonical(path)
+    if is_address(place):
+        return place
+    try:
+        at = Path(place).stat()
+    except (OSError, ValueError):
+        return place
+    return f"{at.st_dev} {at.st_ino}"
+
+
 def look_up(path: str, refresh: bool = False) -> Located | None:
     """Return the file or folder at a path, or None. refresh: ignore earlier listings.
 

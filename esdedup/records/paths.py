@@ -22,7 +22,7 @@ def files_named(
     """Return the files that arguments name, and the files of folders that have no known ending.
 
     A pattern such as "data/*.parquet" (also "**") and a folder stand for files in natural order of
-    names, without those that hold no data (`_is_data`). format: of all files, None to go by their
+    names, without those that hold no data (`is_data`). format: of all files, None to go by their
     endings. Raises UsageError for an argument without files, a folder with several formats, an
     unknown ending, and a file that is named twice.
     """
@@ -54,7 +54,7 @@ def _matching(pattern: str, format: Format | None) -> list[str]:
         # `Path.glob` accepts no absolute patterns, and yields hidden files.
         matches = glob.glob(pattern, recursive=True)  # noqa: PTH207
         found = [path for path in matches if Path(path).is_file()]
-    found = [path for path in found if _is_data(path, format)]
+    found = [path for path in found if is_data(path, format)]
     if not found:
         raise UsageError(f"{pattern[:200]}: there is no such file")
     return sorted(found, key=_in_order)
@@ -89,17 +89,17 @@ def _below(folder: str, format: Format | None, links: list[str]) -> Iterator[str
 
     if is_address(folder):
         for path in listed(folder, is_folder=True):
-            if all(_is_data(part, format) for part in PurePath(path[len(folder) :]).parts):
+            if all(is_data(part, format) for part in PurePath(path[len(folder) :]).parts):
                 yield path
         return
     for parent, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = (each for each in folders if _is_data(each, format))
+        folders[:] = (each for each in folders if is_data(each, format))
         # Links may lead back to where they are.
         links += filter(os.path.islink, (str(PurePath(parent, name)) for name in folders))
-        yield from (str(PurePath(parent, name)) for name in names if _is_data(name, format))
+        yield from (str(PurePath(parent, name)) for name in names if is_data(name, format))
 
 
-def _is_data(path: str, format: Format | None) -> bool:
+def is_data(path: str, format: Format | None) -> bool:
     """Return whether a file holds data; programs such as Spark put other files beside it."""
     name = PurePath(path).name
     if format == "file":

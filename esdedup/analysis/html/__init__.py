@@ -28,6 +28,11 @@ def page(name: str, **values: Any) -> str:
     return template.render(values, style=style, style_digest=digest)
 
 
+def head() -> bytes:
+    """Return how every page begins, by which it is recognised."""
+    return _own().joinpath("base.html").read_bytes().partition(b"{{")[0]
+
+
 @functools.cache
 def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> Environment:
     """Return the templates in a folder of a package, and those of this folder of other names.

@@ -89,7 +89,7 @@ def dedup_command(
     with target.open() as index:
         held, failed = None, 0
         if corpus.contained is not None:
-            held, failed = _held(index, of_files, corpus, corpus.contained, as_json)
+            held, failed = _held(index, of_files, corpus, log, as_json)
             grouping = held.grouping
         output.warn_before(index, grouping.limits)
         with output.Progress() as progress:
@@ -157,15 +157,23 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
 
 
 def _held(
-    index: Index, of: FileOptions, corpus: CorpusOptions, share: float, as_json: bool
+    index: Index, of: FileOptions, corpus: CorpusOptions, log: Path | None, as_json: bool
 ) -> tuple[Groups, int]:
-    """Show the documents of an index that hold items. Return these, and the number of bad items."""
+    """Show the documents of an index that hold items. Return these, and the number of bad items.
+
+    log: a file that is written later.
+    """
+    assert corpus.contained is not None
     files, text_fields = of.named(corpus.against or []), of.text_field or index.meta.text_fields
-    letters = dead_letters(of.dead_letter, index.place.index)
+    corpus.check_removed(is_new=True)
+    outputs = {"--removed": [corpus.removed], "--log": [None if log is None else str(log)]}
+    letters = dead_letters(of.dead_letter, index.place.index, files, outputs)
     with letters, WorkFolder.temporary() as folder, output.Progress() as progress:
         chunks = of.chunks(files, text_fields, lambda _: None, [])
         items = [*map(name_of, files)], chunks, text_fields, letters, of.id_field
-        found, report, groups = find_in_index(folder, index, share, *items, progress.step)
+        found, report, groups = find_in_index(
+            folder, index, corpus.contained, *items, progress.step
+        )
         if corpus.removed is not None:
             write_table(corpus.removed, found)
     show_report(report, None, as_json, {})

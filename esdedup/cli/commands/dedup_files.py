@@ -1,6 +1,6 @@
 """esdedup dedup FILES: write files again without the documents that duplicate others."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -17,7 +17,7 @@ from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
-from esdedup.cli.result_files import write_table
+from esdedup.cli.result_files import check_result, write_table
 from esdedup.corpus.corpus import (
     CorpusReport,
     Removed,
@@ -39,6 +39,7 @@ from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import copy, is_address, look_up
 from esdedup.records.streams import STDIN, name_of
+from esdedup.records.targets import check_outside, check_table, check_targets
 
 LISTED = "/_removed.jsonl.zst"
 """The list of the removed documents, in the folder of the output."""
@@ -95,6 +96,14 @@ class CorpusOptions:
         show_default="2GB, and 60 bytes a document",
     )
 
+    def check_removed(self, is_new: bool) -> None:
+        """Raise UsageError if the list of what is removed can't be written.
+
+        is_new: the run did not begin before, so that the file is not its own.
+        """
+        if self.removed is not None:
+            (check_result if is_new else check_table)("--removed", self.removed)
+
 
 def dedup_files(
     arguments: list[str],
@@ -122,7 +131,8 @@ def dedup_files(
         refused = ["update", "unit", "engine", "dry_run"]
         options.refuse(refused, "can't be combined with --task")
     name = "dedup" if corpus.task is None else f"dedup-{corpus.task.partition('/')[0]}"
-    with dead_letters(of.dead_letter, name) as letters, ExitStack() as opened:
+    outputs = {"--removed": [corpus.removed], "--output": [out]}
+    with dead_letters(of.dead_letter, name, files, outputs) as letters, ExitStack() as opened:
         more: dict[str, Any] = {"output": out}
         report: CorpusReport | UnitReport | None
         if corpus.unit is not None:
@@ -161,6 +171,12 @@ def dedup_files(
             elif corpus.mask:
                 raise UsageError("--mask requires --contained")
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
+            written: dict[str, Sequence[str | None]] = {"--output": shards.targets}
+            written |= {"--removed": [corpus.removed], "--dead-letter": [str(letters.path)]}
+            check_targets(written, others)
+            for option, path in (("--removed", corpus.removed), ("--dead-letter", of.dead_letter)):
+                if path is not None:
+                    check_outside(option, str(path), [str(path)], arguments, of.format)
             if corpus.mask:
                 shards.check_changeable("--mask")
             run = _Run(shards, of, corpus, grouping, reading, letters, indices)
@@ -197,6 +213,8 @@ class _Run:
         """The parameters that the run resumes by."""
         job = {**self.grouping.to_json(), "scheme": self.reading.meta.scheme.id}
         job |= {name: getattr(self.corpus, name) for name in ("against", "contained", "mask")}
+        if self.corpus.removed is not None:
+            job["removed"] = self.corpus.removed
         if self.kept is not None:
             job[f"state of {self.kept.place}"] = digest_of(self.kept.runs)
         return {**job, **self.shards.job}
@@ -317,6 +335,7 @@ def _one_task(run: _Run) -> CorpusReport | None:
         raise UsageError("--stage group is for one task, the first one")
     try:
         shards.check_absent()
+        corpus.check_removed(is_new=True)
     except UsageError:
         # Others may write already, or have done so.
         if task.lacks("group") and not task.is_done():
@@ -449,7 +468,9 @@ def _working(
     is_kept = corpus.work is not None or out != STDIN
     place = WorkFolder.at(Path(name)) if is_kept else WorkFolder.temporary()
     with place as folder, output.Progress(title, total) as progress:
-        if not (has_results := "report" in (folder.state() or {})):
+        has_results = "report" in (folder.state() or {})
+        corpus.check_removed(is_new=not has_results)
+        if not has_results:
             shards.check_absent()
         try:
             folder.claim(job, 0, again=not has_results)

@@ -38,7 +38,7 @@ def group_command(
     results.check()
     with (
         target.open() as index,
-        dead_letters(dead_letter, target.index) as letters,
+        dead_letters(dead_letter, target.index, outputs=results.named) as letters,
         output.Progress() as progress,
     ):
         output.warn_before(index, grouping.limits)

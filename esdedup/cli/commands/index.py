@@ -58,7 +58,7 @@ def index_command(
     last, ids = IngestReport(), RepeatedIds()
     with (
         target.open(scheme, text_field) as opened,
-        dead_letters(reading.dead_letter, target.index) as letters,
+        dead_letters(reading.dead_letter, target.index, files) as letters,
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is created, because it keeps the name of the field.

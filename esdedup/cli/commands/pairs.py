@@ -16,6 +16,7 @@ from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder, texts_in
+from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.stores.mapping import IndexMeta
 
 TextsOf = Callable[[list[str]], list[str]]
@@ -62,8 +63,9 @@ def pairs_command(
     if files:
         refuse([each.name for each in fields(Target)], "can't be combined with FILES")
         files = of_files.named(files)
-        results.check(files)
-        _in_files(files, of_files, limits, show)
+        letters = dead_letters(of_files.dead_letter, "pairs", files, results.named)
+        results.check()
+        _in_files(files, of_files, limits, letters, show)
         return
     refuse([each.name for each in fields(FileOptions)], "requires FILES")
     results.check()
@@ -75,13 +77,17 @@ def pairs_command(
 
 
 def _in_files(
-    files: list[str], of: FileOptions, limits: Limits, show: Callable[[SimilarPairs, TextsOf], None]
+    files: list[str],
+    of: FileOptions,
+    limits: Limits,
+    dead_letter: DeadLetterFile,
+    show: Callable[[SimilarPairs, TextsOf], None],
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of.wanted(limits.distance)
     scheme = scheme or Scheme.of_texts(limits)
     meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
-    with dead_letters(of.dead_letter, "pairs") as letters, WorkFolder.temporary() as folder:
+    with dead_letter as letters, WorkFolder.temporary() as folder:
         with output.Progress("Sketching", total_bytes(files)) as progress:
             found, read = pairs_in_files(
                 of.chunks(files, meta.text_fields, progress.advance, columns=()),

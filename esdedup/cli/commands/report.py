@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from esdedup import Grouping
+from esdedup.analysis import html
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json
-from esdedup.cli.output import Progress, check_page, message, print_facts, print_json, write_page
+from esdedup.cli.output import Progress, check_folder, message, print_facts, print_json, write_page
+from esdedup.records.targets import check_new
 from esdedup.stores.private_files import file_name
 
 
@@ -25,7 +27,8 @@ def report_command(
     loads nothing. Nothing in the index changes. With the same options, dedup finds the same groups.
     """
     file = output or Path(f"{file_name(target.index)}.report.html")
-    check_page(file)
+    check_folder("--output", file)
+    check_new("--output", str(file), html.head())
     with target.open() as index, Progress() as progress:
         found = index.report(
             work=index.place.work_folder("report"), on_step=progress.step, grouping=grouping

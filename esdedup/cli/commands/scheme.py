@@ -18,6 +18,7 @@ from esdedup.cli.options import Target, as_json, scheme_in, with_sketches
 from esdedup.cli.output import (
     Kind,
     Progress,
+    check_folder,
     json_line,
     message,
     only_plain,
@@ -27,6 +28,7 @@ from esdedup.cli.output import (
     write_page,
 )
 from esdedup.models import MOST_SAMPLED
+from esdedup.records.targets import check_new, check_targets
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
@@ -81,6 +83,9 @@ def scheme_command(
             "--sample measures the index's own scheme: leave out --scheme, --shingle, --server and"
             " --seed"
         )
+    if output is not None:
+        check_folder("--output", output)
+        check_targets({"--output": [str(output)]}, [] if scheme is None else [str(scheme)])
     base = scheme_in(scheme) or Scheme()
     neighbours, drawn = unrelated(documents or 1e6), None
     if sample is not None:
@@ -118,7 +123,10 @@ def scheme_command(
         found = choices(threshold, recall, neighbours, base)
         made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
     if output is not None:
-        write_page(output, json_line(made.to_json()))
+        written = json_line(made.to_json())
+        # The same scheme may be written again; another one may have been changed by hand.
+        check_new("--output", str(output), written.encode())
+        write_page(output, written)
     if as_json:
         answer = made.to_json()
         if drawn is not None:
