@@ -28,6 +28,13 @@ LAUNCHERS = {
     "opensearch": "org.opensearch.node.StartOpenSearch",
 }
 DESCRIPTOR = "plugin-descriptor.properties"
+OUR_MODULES = ("Analysis", "Processors")
+"""Ends of the names of our modules for Elasticsearch: analysis, and processors of pipelines."""
+
+ZSTD = "libzstd.so.1"
+LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+# All that the server asks of it if the processor has no instructions for vectors.
+LIBVEC = "int vec_caps(void) { return 0; }\n"
 
 # Maven runs for seconds, so its code is compiled quickly, not well.
 QUICK_MAVEN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -59,6 +66,12 @@ class Installation:
     def modules(self) -> Path | None:
         """The folder of modules that a node loads by itself, if it has one."""
         folder = self.folder / "modules"
+        return folder if folder.is_dir() else None
+
+    @property
+    def native_libraries(self) -> Path | None:
+        """The folder of libraries without which Elasticsearch has no index modes, if it has one."""
+        folder = self.folder / "native"
         return folder if folder.is_dir() else None
 
     @property
@@ -104,15 +117,26 @@ class Recipe:
 
     @property
     def modules(self) -> list[Path]:
-        """The source of each module of ours: analysis that Elasticsearch does not publish."""
+        """The source of each module of ours: what Elasticsearch does not publish."""
         folders = {HERE / self.product, HERE / self.name}
-        return sorted(file for folder in folders for file in folder.glob("*Analysis.java"))
+        return sorted(
+            file
+            for folder in folders
+            for end in OUR_MODULES
+            for file in folder.glob(f"*{end}.java")
+        )
+
+    def of_version(self, module: Path) -> list[Path]:
+        """The sources of a module that only this major version compiles."""
+        folder = module.parent / self.version.partition(".")[0]
+        return sorted(folder.glob(f"{module.stem}*.java"))
 
     @property
     def digest(self) -> str:
         """Change with the recipe, so that nobody runs a server made by an older one."""
         digest = hashlib.sha256()
-        for file in (self.pom, *self.sources, *self.modules, Path(__file__)):
+        special = [file for module in self.modules for file in self.of_version(module)]
+        for file in (self.pom, *self.sources, *self.modules, *special, Path(__file__)):
             digest.update(file.read_bytes())
         return digest.hexdigest()[:12]
 
@@ -145,6 +169,7 @@ def _build(recipe: Recipe, jdk: Jdk, folder: Path) -> None:
         _compile(recipe.sources, made / "launcher.jar", jdk, made / "lib")
         if recipe.product == "elasticsearch":
             _make_modules(recipe, jdk, made)
+            _make_native_libraries(made)
         made.rename(folder)
 
 
@@ -173,10 +198,12 @@ def _make_modules(recipe: Recipe, jdk: Jdk, made: Path) -> None:
     for source in recipe.modules:
         module = made / "modules" / source.stem
         module.mkdir(parents=True)
-        _compile([source], module / f"{module.name}.jar", jdk, made / "lib")
+        _compile(
+            [source, *recipe.of_version(source)], module / f"{module.name}.jar", jdk, made / "lib"
+        )
         (module / DESCRIPTOR).write_text(
             f"classname=esdedup.tests.{module.name}\nname={module.name}\n"
-            f"description=Analysis from no published module\nversion={recipe.version}\n"
+            f"description=What no published module has\nversion={recipe.version}\n"
             f"elasticsearch.version={recipe.version}\njava.version={OLDEST_JAVA}\n",
             encoding="utf-8",
         )
@@ -204,6 +231,28 @@ def _move_module(made: Path, name: str, *others: str) -> Path:
     kept = [line for line in lines if not line.startswith("modulename=")]
     (module / DESCRIPTOR).write_text("\n".join(kept) + "\n", encoding="utf-8")
     return module
+
+
+def _make_native_libraries(made: Path) -> None:
+    """Provide the libraries that no jar has: zstd, for the codec of logsdb, and one of vectors.
+
+    Without them, or a C compiler, the node runs, and can create no index of such a mode.
+    """
+    compiler = shutil.which("cc")
+    # Debian keeps libraries one folder deeper.
+    places = (
+        Path(folder).glob(f"{depth}{ZSTD}") for folder in LIBRARY_FOLDERS for depth in ("", "*/")
+    )
+    zstd = next((file for files in places for file in files), None)
+    if compiler is None or zstd is None:
+        return
+    source = made / "vec.c"
+    source.write_text(LIBVEC, encoding="ascii")
+    command = [compiler, "-shared", "-fPIC", "-o", str(made / "libvec.so"), str(source)]
+    if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+        (made / "native").mkdir()
+        (made / "libvec.so").rename(made / "native" / "libvec.so")
+        shutil.copy(zstd, made / "native" / "libzstd.so")
 
 
 def _unpack_security(made: Path) -> None:

@@ -219,6 +219,7 @@ class Node:
     def _command(self) -> list[str]:
         elasticsearch = self.product == "elasticsearch"
         prefix = "es" if elasticsearch else "opensearch"
+        native = self.installation.native_libraries
         return [
             self.installation.jdk.tool("java"),
             f"-Xms{self.heap}",
@@ -226,6 +227,7 @@ class Node:
             *self.jvm_flags,
             *(ELASTICSEARCH_FLAGS if elasticsearch else ()),
             f"-D{prefix}.path.home={self.home}",
+            *((f"-Des.nativelibs.path={native}",) if native is not None else ()),
             "-cp",
             self.installation.class_path,
             self.installation.launcher,

@@ -28,6 +28,7 @@ public final class StartOpenSearch {
         "org.opensearch.index.mapper.MapperExtrasModulePlugin",
         "org.opensearch.index.reindex.ReindexModulePlugin",
         "org.opensearch.painless.PainlessModulePlugin",
+        "org.opensearch.ingest.common.IngestCommonModulePlugin",
         "org.opensearch.security.OpenSearchSecurityPlugin");
 
     public static void main(String[] args) throws Exception {
