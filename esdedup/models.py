@@ -157,12 +157,18 @@ class Candidates:
         return self.missed > 0
 
 
+Cause = Literal["refused", "dropped", "moved", "renamed"]
+"""Why a document is not stored as it was sent."""
+
+
 @dataclass(frozen=True)
 class Failure:
-    """A document that a store rejected, and why.
+    """A document that is not stored as it was sent, and why.
 
     conflict: the id was taken, or the document had changed. index: of the document, in a cluster.
-    unsure: it may have been changed by an earlier attempt of the same request.
+    unsure: it may have been changed by an earlier attempt of the same request. cause: a store
+    refused it, or an ingest pipeline of a cluster dropped it, moved it to another index, or gave it
+    another id.
     """
 
     id: str
@@ -170,6 +176,7 @@ class Failure:
     conflict: bool = False
     index: str | None = None
     unsure: bool = False
+    cause: Cause = "refused"
 
 
 @dataclass(frozen=True)

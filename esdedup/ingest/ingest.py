@@ -7,7 +7,7 @@ time, but those that have an id in common in the order of the records: of severa
 id the last one stays.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -44,14 +44,23 @@ _GONE = "it was deleted while it was being written; index it again"
 
 @dataclass(frozen=True)
 class IngestReport(Counts):
-    """Counts of records. read = created + updated + unchanged + skipped + failed.
+    """Counts of records.
 
+    read: the sum of the counts from `created` to `renamed`.
+    created: new documents.
     updated: replaced a document, or were replaced by a later record of the same batch.
-    unchanged: the index had the same document with its tokens. skipped: near-duplicates that the
-    policy leaves out. failed: handed to the dead letter. duplicates: near-duplicates found; exact:
-    those of them with an equal text. truncated: documents with more candidates than the policy
-    compares with, or only buckets of the stop list. duplicate_ids: records whose id an earlier
-    record had. without_words: documents whose texts have no words, so that only equal ones match.
+    unchanged: the index had the same document with its tokens.
+    skipped: near-duplicates that the policy leaves out.
+    failed: refused, and handed to the dead letter.
+    dropped: an ingest pipeline of the cluster dropped these; handed to the dead letter.
+    moved: a pipeline moved these to another index; handed to the dead letter.
+    renamed: a pipeline gave these another id; handed to the dead letter.
+    duplicates: near-duplicates found, of documents that are in the index as they were sent.
+    exact: those of them with an equal text.
+    truncated: documents with more candidates than the policy compares with, or only buckets of the
+        stop list.
+    duplicate_ids: records whose id an earlier record had.
+    without_words: documents whose texts have no words, so that only equal ones match.
     """
 
     read: int = 0
@@ -60,11 +69,19 @@ class IngestReport(Counts):
     unchanged: int = 0
     skipped: int = 0
     failed: int = 0
+    dropped: int = 0
+    moved: int = 0
+    renamed: int = 0
     duplicates: int = 0
     exact: int = 0
     truncated: int = 0
     duplicate_ids: int = 0
     without_words: int = 0
+
+    @property
+    def not_indexed(self) -> int:
+        """The number of records that were handed to the dead letter."""
+        return self.failed + self.dropped + self.moved + self.renamed
 
 
 def ingest(
@@ -238,13 +255,13 @@ class _Writer:
             _, packed = documents.tokens.get(self.batch.meta.field, (None, []))
             wordless = sum(data is not None and is_wordless(data) for data in packed)
             report += IngestReport(without_words=wordless)
-        self._refuse({rows[at]: reason for at, reason in refused.items()})
+        self._refuse({rows[at]: failure.reason for at, failure in refused.items()})
         return report, {documents.ids[at] for at in refused}
 
     def _write(
         self, documents: Encoded, own: Sequence[bool]
-    ) -> tuple[IngestReport, dict[int, str]]:
-        """Write documents, of one id the last. Return the counts, and refusals by their place."""
+    ) -> tuple[IngestReport, dict[int, Failure]]:
+        """Write documents, of one id the last. Return the counts, and failures by their place."""
         rows = {id: row for row, id in enumerate(documents.ids)}
         latest = documents if len(rows) == len(documents) else documents.of([*rows.values()])
         # A new document is only created, which takes one request.
@@ -266,10 +283,20 @@ class _Writer:
             done += change_held(self.store, held, decide, KEPT, _GONE)
             refused += done.failures
             unchanged += done.unchanged
-        reasons = {each.id: each.reason for each in refused}
-        failed = {row: reasons[id] for row, id in enumerate(documents.ids) if id in reasons}
+        failure_of = {failure.id: failure for failure in refused}
+        failed = {row: failure_of[id] for row, id in enumerate(documents.ids) if id in failure_of}
         updated = len(documents) - written.created - unchanged - len(failed)
-        return IngestReport(0, written.created, updated, unchanged, failed=len(failed)), failed
+        causes = Counter(failure.cause for failure in failed.values())
+        report = IngestReport(
+            created=written.created,
+            updated=updated,
+            unchanged=unchanged,
+            failed=causes["refused"],
+            dropped=causes["dropped"],
+            moved=causes["moved"],
+            renamed=causes["renamed"],
+        )
+        return report, failed
 
     def _decision(self, held: Held, document: Document, own: bool) -> Decision:
         """Compare a stored document with the new one."""

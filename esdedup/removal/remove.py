@@ -57,7 +57,10 @@ def _changed(held: Held) -> Failure:
 
 
 def put_back(store: Store, held: Sequence[Held]) -> _Restored:
-    """Create documents as they were held; equal ones are present, and none is overwritten."""
+    """Create documents as they were held; equal ones are present, and none is overwritten.
+
+    An equal one counts as created if an answer was lost before: it is then this request's own.
+    """
     found = {one.id: one for one in store.hold([one.id for one in held])}
     report = store.restore([one for one in held if one.id not in found])
     refused = {each.id: each for each in report.failures}
@@ -67,7 +70,8 @@ def put_back(store: Store, held: Sequence[Held]) -> _Restored:
     for one in held:
         there = found.get(one.id)
         if there is not None and same_json(there.document.source, one.document.source):
-            present.add(one.id)
+            lost = one.id in refused and refused[one.id].unsure
+            (created if lost else present).add(one.id)
         elif there is not None:
             failures.append(Failure(one.id, taken, conflict=True))
         elif one.id in refused:

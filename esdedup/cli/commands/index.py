@@ -16,6 +16,8 @@ from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.mapping import IndexMeta
 
+_BY_PIPELINES = ("dropped", "moved", "renamed")
+
 
 def index_command(
     target: Target,
@@ -83,7 +85,7 @@ def index_command(
             output.resumable(
                 lambda: (
                     f"{last.read} records, {last.created} created, {last.updated} updated,"
-                    f" {last.unchanged} unchanged, {last.failed} failed"
+                    f" {last.unchanged} unchanged, {last.not_indexed} failed"
                 )
             ),
         ):
@@ -99,7 +101,11 @@ def index_command(
             opened.store.refresh()
         used = opened.scheme
     title = output.capital(opened.store.where)
-    output.print_counts(asdict(report), as_json, "Records", title, output.place_of(opened))
+    counts = asdict(report)
+    if not as_json:
+        # Few indices have a pipeline that does this.
+        counts = {name: n for name, n in counts.items() if n or name not in _BY_PIPELINES}
+    output.print_counts(counts, as_json, "Records", title, output.place_of(opened))
     warn_of_records(ids, report.without_words)
     if policy.action != "keep":
         chosen = sketch_of(used, policy.limits)
@@ -111,6 +117,13 @@ def index_command(
             f" {policy.candidates} to compare with, or only buckets of the stop list: a duplicate"
             " may have been missed"
         )
-    if report.failed:
-        message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
+    if report.dropped or report.moved or report.renamed:
+        message(
+            "The index has an ingest pipeline that drops documents, moves them to other indices or"
+            " changes their ids: no other record is treated as a duplicate of these"
+        )
+    if report.not_indexed:
+        message(
+            f"{report.not_indexed} of {report.read} records were not indexed: see {letters.path}"
+        )
         raise Exit(1)

@@ -1,8 +1,8 @@
 """Send bulk requests: convert documents to lines, chunk by bytes and count, retry single items.
 
 Only items that were refused for load (429, 503) are retried, after a wait; the clients' own helpers
-don't do that by default. Every item ends as written, or as a failure with its reason. A document
-that is created again after an answer was lost conflicts with itself.
+don't do that by default. Every item ends as written, or as a failure with its reason (`answers`). A
+document that is created again after an answer was lost conflicts with itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,19 +13,12 @@ from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Change, Document, Failure, Held, WriteReport, grouped
-from esdedup.stores.elastic.errors import RETRIED, TooLarge, error_of, is_transient, reason_of
+from esdedup.stores.elastic.answers import Action, AnswerReader
+from esdedup.stores.elastic.errors import RETRIED, TooLarge
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.to_json import to_json
 from esdedup.stores.window import Window
-
-_FATAL = (
-    "cluster_block_exception",
-    "index_closed_exception",
-    "index_not_found_exception",
-    "security_exception",
-)
-"""Types of errors with which an index refuses every document."""
 
 NO_WRITE_INDEX = "no write index is defined for alias"
 """A part of the reason if an alias has several indices, and none for new documents."""
@@ -34,8 +27,6 @@ _AS_IT_IS = {"pipeline": "_none"}
 """Bypasses the index's own pipeline, which the document has passed already."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
-Action = tuple[str, bytes]
-"""A document's id, and its lines of a bulk body, line feeds included."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +42,7 @@ def write_actions(
     send: Send,
     policy: BulkPolicy,
     retries: Retries,
-    where: str,
+    reader: AnswerReader,
     window: Window,
 ) -> WriteReport:
     """Send actions, in several requests at the same time, until each is written or has failed.
@@ -61,10 +52,10 @@ def write_actions(
     retries run out, and an error of `errors.error_of` if the index refuses every document.
     """
     report = WriteReport()
-    chunks = grouped(actions, lambda each: len(each[1]), policy.bytes, policy.actions)
-    write = partial(_write_chunk, send=send, retries=retries, where=where)
+    chunks = grouped(actions, lambda action: len(action.lines), policy.bytes, policy.actions)
+    write = partial(_write_chunk, send=send, retries=retries, reader=reader)
     try:
-        for done in window.in_order(write, chunks, lambda chunk: [id for id, _ in chunk]):
+        for done in window.in_order(write, chunks, lambda chunk: [action.key for action in chunk]):
             report += done
     except StoreUnavailable as error:
         raise StoreUnavailable(
@@ -74,24 +65,27 @@ def write_actions(
     return report
 
 
-def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str) -> WriteReport:
+def _write_chunk(
+    pending: list[Action], send: Send, retries: Retries, reader: AnswerReader
+) -> WriteReport:
     report, attempts, unsure = WriteReport(), Attempts(retries), False
     while True:
         try:
-            answer = send(b"".join(lines for _, lines in pending))
+            answer = send(b"".join(action.lines for action in pending))
         except TooLarge as error:
             if len(pending) == 1:
-                return report + WriteReport(failures=[Failure(pending[0][0], str(error))])
+                return report + WriteReport(failures=[Failure(pending[0].key, str(error))])
             middle = len(pending) // 2
             for half in (pending[:middle], pending[middle:]):
-                report += _write_chunk(half, send, retries, where)
+                report += _write_chunk(half, send, retries, reader)
             return report
         except StoreUnavailable as error:
             if not attempts.wait(error):
                 raise attempts.given_up(error) from error
             unsure = True
             continue
-        written, rejected = _sort_items(pending, answer["items"], where)
+        settled = reader.settled(pending, answer["items"])
+        written, rejected = settled.report, settled.rejected
         report += replace(written, failures=[replace(f, unsure=unsure) for f in written.failures])
         if not rejected:
             return report
@@ -99,38 +93,17 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
             # The server is busy, but makes progress.
             attempts = Attempts(retries)
         pending = [action for action, _ in rejected]
-        many = f"{where}: {len(pending)} documents rejected: {rejected[0][1]}"
+        many = f"{reader.where}: {len(pending)} documents rejected: {rejected[0][1]}"
         if not attempts.wait(StoreUnavailable(many)):
             if report == WriteReport():
                 # It refused all of them for the whole time, and would refuse the next ones too.
                 raise attempts.given_up(StoreUnavailable(many))
-            ends = [(one[0], attempts.given_up(StoreUnavailable(why))) for one, why in rejected]
-            return report + WriteReport(failures=[Failure(id, str(end)) for id, end in ends])
-
-
-def _sort_items(
-    actions: Sequence[Action], items: Sequence[Mapping[str, Any]], where: str
-) -> tuple[WriteReport, list[tuple[Action, str]]]:
-    """Return the counts of settled items, and the actions to retry with the reason of each."""
-    created = updated = 0
-    failures: list[Failure] = []
-    rejected: list[tuple[Action, str]] = []
-    for action, item in zip(actions, items, strict=True):
-        (result,) = item.values()
-        status = result["status"]
-        if status < 400:
-            created += status == 201
-            updated += status != 201
-            continue
-        error, reason = result.get("error"), reason_of(result)
-        if is_transient(status, result):
-            rejected.append((action, reason))
-        elif isinstance(error, Mapping) and error.get("type") in _FATAL:
-            raise error_of(status, result, where)
-        else:
-            conflict, index = status == 409, result.get("_index")
-            failures.append(Failure(action[0], reason, conflict, index if conflict else None))
-    return WriteReport(created, updated, failures), rejected
+            return report + WriteReport(
+                failures=[
+                    Failure(action.key, str(attempts.given_up(StoreUnavailable(reason))))
+                    for action, reason in rejected
+                ]
+            )
 
 
 def has_refused(answer: Mapping[str, Any]) -> bool:

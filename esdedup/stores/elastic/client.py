@@ -21,7 +21,8 @@ from esdedup.exceptions import (
 from esdedup.models import Share, WriteReport
 from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.bulk import Action, BulkPolicy, has_refused, line, write_actions
+from esdedup.stores.elastic.answers import Action, AnswerReader
+from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, write_actions
 from esdedup.stores.elastic.errors import (
     RETRIED,
     NotReached,
@@ -41,7 +42,7 @@ log = logging.getLogger("esdedup")
 _KEEP_ALIVE = "10m"
 # Answers from a part of the shards would silently lack documents.
 _WHOLE = {"allow_partial_search_results": "false"}
-_ITEM = ("status", "error", "result", "_index")
+_ITEM = ("status", "error", "result", "_index", "_id")
 _BULK = {
     "filter_path": ",".join(["error", "errors", "status", *(f"items.*.{name}" for name in _ITEM)])
 }
@@ -292,10 +293,10 @@ class Cluster:
         after = {**of.body, "search_after": hits[-1]["sort"]}
         return hits, Slice(answer["pit_id"], after, answer["_shards"]["total"])
 
-    def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
+    def bulk(self, actions: Sequence[Action], reader: AnswerReader, path: str = "") -> WriteReport:
         """Send bulk actions until each is written or has failed; see `write_actions`."""
 
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.request("POST", f"{path}/_bulk", body, _BULK)[1])
 
-        return write_actions(actions, send, self.policy, self.retries, where, self.window)
+        return write_actions(actions, send, self.policy, self.retries, reader, self.window)

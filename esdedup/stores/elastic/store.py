@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -31,6 +32,7 @@ from esdedup.models import (
 from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
+from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
     document_lines,
@@ -82,6 +84,9 @@ class ClusterStore:
         self.window = cluster.window
         self.index = index
         self._path = indices.path_of(index)
+        self._reader = AnswerReader(self.where, self._is_behind)
+        # The indices that names of aliases and data streams have stood for.
+        self._behind: dict[str, frozenset[str]] = {}
         self._several: bool | None = None
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
@@ -157,11 +162,16 @@ class ClusterStore:
     ) -> WriteReport:
         verb = "create" if create else "index"
         actions = [
-            (id, f'{{"{verb}":{{"_id":{to_json(id, "an id")}}}}}\n'.encode() + line)
+            Action(
+                id,
+                id,
+                self.index,
+                f'{{"{verb}":{{"_id":{to_json(id, "an id")}}}}}\n'.encode() + line,
+            )
             for id, line in document_lines(documents)
         ]
         try:
-            report = self.cluster.bulk(actions, self.where, self._path)
+            report = self.cluster.bulk(actions, self._reader, self._path)
         finally:
             self._note(None)
         if any(NO_WRITE_INDEX in each.reason for each in report.failures):
@@ -264,9 +274,14 @@ class ClusterStore:
         return list(map(candidates_of, answers))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        actions = [(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
+        actions = [
+            Action(
+                str(row), change.held.id, change.held.index or self.index, lines_to_change(change)
+            )
+            for row, change in enumerate(changes)
+        ]
         try:
-            report = self.cluster.bulk(actions, self.where)
+            report = self.cluster.bulk(actions, self._reader)
         finally:
             self._note([change.held.id for change in changes])
         failures = []
@@ -274,7 +289,7 @@ class ClusterStore:
             conflict = each.conflict or each.reason.startswith(_MISSED)
             reason = CHANGED if conflict else each.reason
             id = changes[int(each.id)].held.id
-            failures.append(Failure(id, reason, conflict, unsure=each.unsure))
+            failures.append(replace(each, id=id, reason=reason, conflict=conflict, index=None))
         return WriteReport(updated=report.created + report.updated, failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
@@ -286,9 +301,16 @@ class ClusterStore:
         places = {one.index for one in held}
         names = {index: indices.takes_creates(self.cluster, index) for index in places}
         actions = [
-            (one.id, lines_to_create(one, names[one.index])) for one in held if one.id not in taken
+            Action(
+                one.id,
+                one.id,
+                names[one.index] or self.index,
+                lines_to_create(one, names[one.index]),
+            )
+            for one in held
+            if one.id not in taken
         ]
-        report = self.cluster.bulk(actions, self.where, self._path)
+        report = self.cluster.bulk(actions, self._reader, self._path)
         self._note(None)
         return report + WriteReport(failures=failures)
 
@@ -398,6 +420,18 @@ class ClusterStore:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
         return {index: found["mappings"] for index, found in answer.items()}
+
+    def _is_behind(self, name: str, index: str) -> bool:
+        """Return whether a name stands for an index.
+
+        An alias can get another index at any time. One that it has lost meanwhile was behind it
+        when a document was sent.
+        """
+        if index not in self._behind.get(name, ()):
+            path = f"{indices.path_of(name)}/_mapping"
+            _, answer = self.cluster.ask("GET", path, allowed=frozenset({404}))
+            self._behind[name] = self._behind.get(name, frozenset()) | answer.keys()
+        return index in self._behind[name]
 
     def _is_several(self) -> bool:
         """Return whether the name may stand for several indices, as a data stream's always may."""

@@ -10,6 +10,7 @@ import esdedup
 from esdedup.ingest.ingest import ingest
 from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores import BulkPolicy
+from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.bulk import write_actions
 from esdedup.stores.elastic.retry import Retries
 from esdedup.stores.window import Window
@@ -66,10 +67,14 @@ def test_chunks_by_count_and_bytes() -> None:
     def send(body: bytes) -> dict[str, Any]:
         lines = body.splitlines(keepends=True)
         sent.append(lines)
-        return {"items": [{"index": {"status": 201}} for _ in lines]}
+        return {"items": [{"index": {"status": 201, "result": "created"}} for _ in lines]}
 
-    actions = [(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
+    actions = [
+        Action(str(n), str(n), "t", b"x" * size + b"\n")
+        for n, size in enumerate([5, 5, 5, 90, 5, 5])
+    ]
     policy = BulkPolicy(actions=3, bytes=40)
-    report = write_actions(actions, send, policy, Retries(0), "here", Window())
+    reader = AnswerReader("here", lambda name, index: False)
+    report = write_actions(actions, send, policy, Retries(0), reader, Window())
     assert report.created == 6
     assert [[len(line) - 1 for line in lines] for lines in sent] == [[5, 5, 5], [90], [5, 5]]
