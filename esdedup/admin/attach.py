@@ -2,22 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, no_text, obstacles
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Target, reached
+from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
+    open_again,
+    path_of,
     put_analysis,
     put_metas,
     resolve,
     states,
 )
 from esdedup.stores.elastic.templates import put_template
+from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import (
     IndexMeta,
     TextFields,
@@ -28,12 +32,16 @@ from esdedup.stores.mapping import (
     uncomputed,
 )
 
+_LOOKED_AT = 100
+"""Documents that are read to see whether they have a field that the mapping does not show."""
+
 
 @dataclass(frozen=True)
 class MappingChange:
     """The change of an index's mapping, None if it has our fields, and its obstacles.
 
-    analysis: settings of analyzers, which the index has to be closed for.
+    analysis: settings of analyzers, which the index has to be closed for. opens: whether it is to
+    be opened first, as an earlier attach that was interrupted closed it.
     """
 
     index: str
@@ -41,6 +49,13 @@ class MappingChange:
     obstacles: tuple[Obstacle, ...]
     stored: IndexMeta | None = None
     analysis: Mapping[str, Any] = field(default_factory=dict)
+    opens: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether documents that are there can't get tokens."""
+        stops = (obstacle.stops for obstacle in self.obstacles)
+        return not self.opens and any(stop in ("index", "backfill") for stop in stops)
 
 
 @dataclass(frozen=True)
@@ -81,22 +96,31 @@ def plan_attach(
         given: dict[str, Any] = {"scheme": scheme, "text_fields": names, "field": field}
         given = {name: value for name, value in given.items() if value}
         wanted = replace(base, **{"scheme": base.whole, "others": (), **given})
-        changes = []
-        for state, stored in zip(found, metas, strict=True):
-            if stored is not None:
-                stored.require(wanted, f"index {state.name!r}")
-            mapping = None
-            lost = uncomputed(wanted, state.mapping)
-            if stored is None or stored.next != wanted.next or lost:
-                mapping = index_mapping(wanted, state.mapping)
-            in_the_way, analysis = tuple(obstacles(state, wanted)), analysis_of(wanted)
-            made = (f"analysis.analyzer.{each}.tokenizer" for each in analysis.get("analyzer", ()))
-            lacking = analysis if not all(map(state.setting, made)) else {}
-            changes.append(MappingChange(state.name, mapping, in_the_way, stored, lacking))
+        changes = tuple(map(partial(_change, meta=wanted), found, metas))
         if text_field is None or not all(metas):
             # A text field that no index has is a mistake.
-            require_text_field(found, wanted)
-        return AttachPlan(named, wanted, tuple(changes))
+            require_text_field(cluster, found, wanted)
+        return AttachPlan(named, wanted, changes)
+
+
+def _change(state: IndexState, stored: IndexMeta | None, meta: IndexMeta) -> MappingChange:
+    """Return the change of an index. stored: what it has. Raises SchemeMismatch."""
+    if stored is not None:
+        stored.require(meta, f"index {state.name!r}")
+    mapping = None
+    if stored is None or stored.next != meta.next or uncomputed(meta, state.mapping):
+        mapping = index_mapping(meta, state.mapping, doc_values=state.rebuilds_source)
+    analysis = analysis_of(meta)
+    names = (f"analysis.analyzer.{name}.tokenizer" for name in analysis.get("analyzer", ()))
+    return MappingChange(
+        state.name,
+        mapping,
+        tuple(obstacles(state, meta)),
+        stored,
+        {} if all(map(state.setting, names)) else analysis,
+        # One that another client closed is an obstacle.
+        state.marked_closed and (state.closed_by_attach or not state.closed),
+    )
 
 
 def plan_next(
@@ -118,14 +142,32 @@ def plan_next(
     return AttachPlan(Named(name, "index", ()), meta, ())
 
 
-def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
-    """Raise UsageError if the indices have fields, and none of them has one of the text fields."""
+def require_text_field(cluster: Cluster, found: list[IndexState], meta: IndexMeta) -> None:
+    """Raise UsageError if the indices have fields, and none of them has one of the text fields.
+
+    A field that servers do not index is in documents, and not in the mapping.
+    """
     if not any(state.mapping.get("properties") for state in found):
         return
     for name in meta.text_fields:
         reasons = [no_text(state, name) for state in found]
-        if all(reasons):
+        if all(reasons) and not any(_in_documents(cluster, state, name) for state in found):
             raise UsageError(f"index {found[0].name!r}: {reasons[0]}")
+
+
+def _in_documents(cluster: Cluster, state: IndexState, name: str) -> bool:
+    """Return whether some of the first documents have a field, or there are none that could."""
+    body = {"size": _LOOKED_AT, "_source": [name], "track_total_hits": False}
+    try:
+        _, answer = cluster.ask("POST", f"{path_of(state.name)}/_search", body)
+    except StoreError:
+        # The right to read documents is no part of that to attach.
+        return False
+    hits = answer["hits"]["hits"]
+    dynamic = str(state.mapping.get("dynamic", "true")).lower()
+    if not hits:
+        return dynamic == "false"
+    return any(value_at(hit.get("_source", {}), name) is not None for hit in hits)
 
 
 def attach(
@@ -146,6 +188,9 @@ def attach(
             what = plan_attach(cluster, what, scheme, text_field, field)
         if what.hindrances:
             raise StoreError("; ".join(map(str, what.hindrances)))
+        for change in what.changes:
+            if change.opens:
+                open_again(cluster, change.index)
         changes = [change for change in what.changes if change.mapping is not None]
         # The last one first: OpenSearch never closes the one that a data stream writes to.
         for change in reversed(changes):
@@ -153,5 +198,5 @@ def attach(
                 put_analysis(cluster, change.index, change.analysis)
         put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})
         if what.named.kind == "data stream":
-            put_template(cluster, what.named.name, what.meta)
+            put_template(cluster, what.named, what.meta)
     return what

@@ -105,6 +105,9 @@ def plan_backfill(
                 else not_sketched(part)
                 for part in meta.parts
             )
+        for state in found:
+            if not state.closed:
+                cluster.show(path_of(state.name))
         left_out = tuple(each for state in found for each in hindrances(state, meta))
         hindered = {each.index for each in left_out}
         chosen = tuple(state.name for state in found if state.name not in hindered)
@@ -177,7 +180,9 @@ def _fill(
         if done.written > before / 2:
             # Every pass would find some, and no pass would be the last.
             log.warning(
-                "Other clients keep writing documents to %r without tokens: run it again", index
+                "Each pass over %r finds documents without tokens, such as new ones of other"
+                " clients: run it again",
+                index,
             )
             return total
         before = done.written

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
+from esdedup.admin.preflight import Obstacle, obstacles, searchable_text
 from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import WHOLE, Change, Held
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
+from esdedup.stores.elastic.errors import PageTooLarge
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
@@ -56,16 +57,17 @@ class Tally:
 class IndexCheck:
     """The findings on one index.
 
-    meta: None if the index is not attached, and then nothing is counted. bare: documents that have
-    the text, and no tokens. other: with tokens of another scheme. stale: with tokens of another
-    text than they have; None if texts were not read.
+    meta: None if the index is not attached, and then only its documents are counted. documents:
+    None for a closed index. sketched: with tokens. bare: documents that have the text, and no
+    tokens. other: with tokens of another scheme. stale: with tokens of another text than they have;
+    None if texts were not read.
     """
 
     index: str
     meta: IndexMeta | None
     obstacles: tuple[Obstacle, ...]
-    documents: int = 0
-    sketched: int = 0
+    documents: int | None = None
+    sketched: int | None = None
     bare: Tally = Tally()
     other: Tally = Tally()
     stale: Tally | None = None
@@ -120,12 +122,12 @@ def check(
 def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) -> IndexCheck:
     meta = meta_of(state.mapping)
     if meta is None or uncomputed(meta, state.mapping):
-        # The text field is not known yet.
-        return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
-    in_the_way = tuple(obstacles(state, meta))
+        signs = obstacles(state, IndexMeta(Scheme()), text_known=False)
+        return IndexCheck(state.name, None, tuple(signs), _documents(cluster, state))
+    signs = obstacles(state, meta)
     if state.closed:
-        return IndexCheck(state.name, meta, in_the_way)
-    path, parts = path_of(state.name), meta.parts
+        return IndexCheck(state.name, meta, tuple(signs))
+    path, parts, documents = path_of(state.name), meta.parts, _documents(cluster, state)
     readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
     def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
@@ -156,8 +158,8 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
     return IndexCheck(
         state.name,
         meta,
-        in_the_way,
-        cluster.count(path),
+        tuple(signs),
+        documents,
         cluster.count(path, sketched(meta)),
         without,
         _tally(cluster, path, other_scheme(meta)),
@@ -165,6 +167,19 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
     )
 
 
-def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
-    hits, total = cluster.search(path, {"query": query, "size": _EXAMPLES, "_source": False})
+def _documents(cluster: Cluster, state: IndexState) -> int | None:
+    """Return the number of all documents; None for a closed index."""
+    if state.closed:
+        return None
+    cluster.show(path_of(state.name))
+    return cluster.count(path_of(state.name))
+
+
+def _tally(
+    cluster: Cluster, path: str, query: Mapping[str, Any], examples: int = _EXAMPLES
+) -> Tally:
+    try:
+        hits, total = cluster.search(path, {"query": query, "size": examples, "_source": False})
+    except PageTooLarge as error:
+        return _tally(cluster, path, query, error.most)
     return Tally(total, tuple(hit["_id"] for hit in hits))

@@ -1,86 +1,164 @@
-"""Find obstacles to adding our fields to an index, or to filling them in its documents."""
+"""Everything in the settings and the mapping of an index that is in the way of its tokens.
 
-from collections.abc import Iterator, Mapping
+`KINDS` is the list, which docs/how-to/existing-index.md shows as a table. What is named before the
+mapping changes, in `check` and when documents are indexed comes from it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from esdedup.exceptions import IndexNotFound
 from esdedup.models import FIELD
 from esdedup.records.documents import is_ours
 from esdedup.sketch.kinds.base import ValueField
-from esdedup.stores.elastic.indices import IndexState, source_limits
+from esdedup.stores import Store
+from esdedup.stores.elastic.client import refreshes_soon
+from esdedup.stores.elastic.indices import IndexState, Named, resolve, source_limits, states
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.elastic.templates import next_state
 from esdedup.stores.mapping import IndexMeta, field_mapping, fields_of, meta_of
 
-Stops = Literal["attach", "backfill", "nothing"]
-_Found = tuple[Stops, str]
-"""The fields of an `Obstacle` except the index."""
+Stops = Literal["attach", "index", "backfill", "nothing"]
 
 _TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "constant_keyword",
           "search_as_you_type", "semantic_text")  # fmt: skip
 _COPY = "copy its texts to another index and search that"
+_ONLY_NEW = (
+    "new documents get tokens through the proxy, or from the index itself (--server in a new"
+    f" index); for those that are there, {_COPY}"
+)
+_PAGE = 2_000
+"""Documents that commands read at once, where an index allows it."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """An obstacle on an index. reason: describes it and what to do.
+    """An obstacle on an index.
 
-    stops: "attach" if the mapping can't be put, "backfill" if documents can't be updated.
+    index: the name of the index.
+    stops: "attach" if the mapping can't be put, "index" if `index` can't write documents, and none
+    can be updated, "backfill" if documents can't be updated, "nothing" for what is to be known.
+    reason: describes it and what to do.
+    name: of its kind.
     """
 
     index: str
     stops: Stops
     reason: str
+    name: str = ""
 
     def __str__(self) -> str:
         return f"{self.index}: {self.reason}"
 
 
-def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """Return the obstacles that an index's mapping and settings show."""
-    finders = (_closed_or_blocked, _taken, _source, _text_fields)
-    every = (found for part in meta.parts for find in finders for found in find(state, part))
-    return [Obstacle(state.name, *found) for found in dict.fromkeys(every)]
+@dataclass(frozen=True)
+class Kind:
+    """A kind of obstacle.
+
+    name: what the pages call it.
+    stops: as of `Obstacle`.
+    recognise: returns what the state of an index shows of it, nothing if it is not there.
+    breaks: what does not work; "" if that is a part of what is recognised.
+    way_out: what to do, with {index} for the name of the index.
+    """
+
+    name: str
+    stops: Stops
+    recognise: Callable[[IndexState, IndexMeta], Iterable[str]]
+    breaks: str = ""
+    way_out: str = ""
+
+    def obstacles(self, state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+        """Yield the obstacles of this kind on an index."""
+        advice = "; ".join(filter(None, (self.breaks, self.way_out.format(index=state.name))))
+        for sign in self.recognise(state, meta):
+            reason = f"{sign}: {advice}" if advice else sign
+            yield Obstacle(state.name, self.stops, reason, self.name)
+
+
+def obstacles(state: IndexState, meta: IndexMeta, *, text_known: bool = True) -> list[Obstacle]:
+    """Return the obstacles that an index's mapping and settings show.
+
+    text_known: whether the text fields of `meta` are those of the index, and not the default.
+    """
+    kinds = [kind for kind in KINDS if text_known or kind is not _TEXT_FIELD]
+    signs = (
+        obstacle
+        for part in meta.parts
+        for kind in kinds
+        for obstacle in kind.obstacles(state, part)
+    )
+    return list(dict.fromkeys(signs))
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """Return the obstacles that stop an attach or a backfill."""
+    """Return the obstacles that stop an attach, an index or a backfill."""
     return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
 
 
-def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    if state.closed:
-        yield "attach", f"the index is closed: open it (POST /{state.name}/_open)"
-    for block in ("read_only", "read_only_allow_delete", "metadata", "write"):
-        if state.setting(f"blocks.{block}") == "true":
-            full = " (set by the server when its disk is full)" if "allow" in block else ""
-            advice = f"the index is read-only; set it to null, or {_COPY}"
-            stops: Stops = "backfill" if block == "write" else "attach"
-            yield stops, f"index.blocks.{block} is set{full}: {advice}"
+def obstacles_of(store: Store, meta: IndexMeta) -> list[Obstacle]:
+    """Return the obstacles on all indices behind the name of a store; none on a local file.
+
+    An index that does not exist has those of its template.
+    """
+    if not isinstance(store, ClusterStore):
+        return []
+    try:
+        indices = states(store.cluster, resolve(store.cluster, store.index))
+    except IndexNotFound:
+        following = next_state(store.cluster, Named(store.index, "index", ()))
+        indices = [] if following is None else [following]
+    return [obstacle for state in indices for obstacle in obstacles(state, meta)]
 
 
-def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
+def _closed(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if state.closed and not state.closed_by_attach:
+        yield "the index is closed"
+
+
+def _closed_by_attach(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if state.closed and state.closed_by_attach:
+        yield "the index is closed, by an attach that was interrupted"
+
+
+def _blocks(*names: str) -> Callable[[IndexState, IndexMeta], Iterator[str]]:
+    def recognise(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+        for name in names:
+            if state.setting(f"blocks.{name}") == "true":
+                full = " (set by the server when its disk is full)" if "allow" in name else ""
+                yield f"index.blocks.{name} is set{full}"
+
+    return recognise
+
+
+def _no_objects(state: IndexState, meta: IndexMeta) -> Iterator[str]:
     if str(state.mapping.get("subobjects", "true")).lower() == "false":
-        reason = "the mapping has subobjects: false, and the tokens are in an object"
-        yield "attach", f"{reason}: {_COPY}"
+        yield "the mapping has subobjects: false"
+
+
+def _taken(state: IndexState, meta: IndexMeta) -> Iterator[str]:
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
-    own = meta_of(state.mapping)
+    attached = meta_of(state.mapping)
     # The fields that are ours, now or before, by the index's `_meta`.
-    names = [] if own is None else [one.field for one in own.all]
-    found, wanted = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
-    kinds = {name: found[name].get("type", "object") for name in found.keys() & wanted.keys()}
-    differing = sorted(name for name, kind in kinds.items() if kind != wanted[name]["type"])
+    names = [] if attached is None else [part.field for part in attached.all]
+    there, ours = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
+    types = {name: there[name].get("type", "object") for name in there.keys() & ours.keys()}
+    differing = sorted(name for name, type in types.items() if type != ours[name]["type"])
     # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
-    ours = {"scheme", "digest"} <= found.keys() and all(
-        name in wanted or is_ours(name) for name in found
+    from_esdedup = {"scheme", "digest"} <= there.keys() and all(
+        name in ours or is_ours(name) for name in there
     )
     field, how = repr(meta.field), ""
     advice = f"choose another name (--field {FIELD}_tokens)"
-    if (kind := stored.get("type", "object")) != "object":
-        how = f", as {kind}"
+    if (type := stored.get("type", "object")) != "object":
+        how = f", as {type}"
     elif str(stored.get("enabled", "true")).lower() == "false":
         how = " and is disabled"
-    elif differing and ours:
+    elif differing and from_esdedup:
         how = ", as text, from documents that were copied with their tokens"
         advice = (
             "create the index again, attach it, and copy the documents then, or copy them without"
@@ -88,76 +166,288 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
         )
     elif differing:
         name = differing[0]
-        field, how = f"'{meta.field}.{name}'", f", as {kinds[name]}, not {wanted[name]['type']}"
-    elif meta.field not in names and not ours:
+        field, how = f"'{meta.field}.{name}'", f", as {types[name]}, not {ours[name]['type']}"
+    elif meta.field not in names and not from_esdedup:
         how = ", with fields that are not of esdedup"
     if how:
-        yield "attach", f"the field {field} exists already{how}: {advice}"
+        yield f"the field {field} exists already{how}: {advice}"
 
 
-def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    mode = state.setting("mapping.source.mode")
-    disabled, hidden = source_limits(state.mapping, mode)
-    mode = state.mapping.get("_source", {}).get("mode") or mode
-    if disabled:
-        yield "backfill", "_source is disabled: documents can't be read or updated"
-    elif hidden:
-        lost = "an update would lose the fields that are left out"
-        yield "backfill", f"_source has {' and '.join(hidden)}: {lost}; {_COPY}"
-    elif mode == "synthetic" or state.setting("mode") == "logsdb":
-        reason = "_source is synthetic: tokens come back sorted, which changes nothing for searches"
-        yield "nothing", reason
+def _source_disabled(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if not meta.scheme.by_server and source_limits(state.mapping, _source_mode(state))[0]:
+        yield "_source is disabled"
 
 
-def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
+def _source_filters(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    disabled, filters = source_limits(state.mapping, _source_mode(state))
+    if filters and not disabled:
+        yield f"_source has {' and '.join(filters)}"
+
+
+def _text_not_in_source(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if not meta.scheme.by_server:
+        return
+    if source_limits(state.mapping, _source_mode(state))[0]:
+        yield "_source is disabled"
+        return
+    source = state.mapping.get("_source", {})
+    includes, excludes = (_patterns(source.get(name)) for name in ("includes", "excludes"))
     for name in meta.text_fields:
-        if reason := no_text(state, name):
-            yield "nothing", reason
+        if _matches(name, excludes) or (includes and not _matches(name, includes)):
+            yield f"_source leaves out the field {name!r}"
+
+
+def _patterns(value: Any) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value or ()
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a pattern matches a field, or an object that holds it."""
+    parts = name.split(".")
+    paths = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
+
+
+def _source_mode(state: IndexState) -> str:
+    return state.setting("mapping.source.mode")
+
+
+def _text_not_indexed(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if not meta.scheme.by_server:
+        return
+    fields = dict(fields_of(state.mapping))
+    for name in meta.text_fields:
+        parts = name.split(".")
+        for end in range(1, len(parts)):
+            parent = fields.get(path := ".".join(parts[:end]), {})
+            if str(parent.get("enabled", "true")).lower() == "false":
+                yield f"the field {name!r} is in the object {path!r}, which is not enabled"
+            elif (type := parent.get("type", "object")) not in ("object", "nested"):
+                yield f"the field {name!r} is in {path!r}, of type {type}"
+
+
+def _time_series(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if state.setting("mode") == "time_series":
+        yield "the index is in time_series mode"
+
+
+def _columnar(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if state.setting("mode") == "columnar":
+        yield "the index is in columnar mode"
+
+
+def _no_sequence_numbers(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if state.setting("disable_sequence_numbers") == "true":
+        yield "the index has no sequence numbers (index.disable_sequence_numbers)"
+
+
+def _append_only(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if state.setting("append_only.enabled") == "true":
+        yield "the index is append-only (index.append_only.enabled)"
+
+
+def _rebuilt_source(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    mode = state.mapping.get("_source", {}).get("mode") or _source_mode(state)
+    if state.rebuilds_source:
+        yield "_source is rebuilt from doc values, which the fields of esdedup get here"
+    elif mode == "synthetic" or state.setting("mode") in ("logsdb", "time_series"):
+        yield "_source is synthetic"
+
+
+def _pipelines(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if meta.scheme.by_server:
+        return
+    for name in ("default_pipeline", "final_pipeline"):
+        if (pipeline := state.setting(name, "_none")) not in ("", "_none"):
+            yield f"documents pass the ingest pipeline {pipeline!r} (index.{name})"
+
+
+def _slow_refresh(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if not refreshes_soon(interval := state.setting("refresh_interval")):
+        yield f"index.refresh_interval is {interval}"
+
+
+def _small_pages(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    if (window := state.setting("max_result_window")).isdigit() and int(window) < _PAGE:
+        yield f"index.max_result_window is {int(window):,}"
+
+
+def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+    fields = dict(fields_of(state.mapping))
+    for name in meta.text_fields:
+        if sources := _filled_from(state.mapping, name):
+            yield _not_held(name, sources)
+        elif name not in fields:
+            yield (
+                f"the mapping has no field {name!r}: documents that have it get tokens, but to find"
+                " those without, all are read"
+            )
         elif isinstance(name, ValueField):
             continue
-        elif (kind := dict(fields_of(state.mapping))[name].get("type", "object")) not in _TEXTS:
-            only = f"is of type {kind}: only values that are strings get tokens"
-            yield "nothing", f"the field {name!r} {only}"
+        elif (type := fields[name].get("type", "object")) not in _TEXTS:
+            only = f"is of type {type}: only values that are strings get tokens"
+            yield f"the field {name!r} {only}"
 
 
 def no_text(state: IndexState, name: str) -> str:
-    """Return why no document of an index has a text in a field, or "" if some can have one."""
-    if instead := _filled_from(state.mapping, name):
-        why = f"documents do not hold the field {name!r}, which servers fill from"
-        return f"{why} {', '.join(instead)}: name that (--text-field)"
+    """Return why the mapping shows no text in a field, or "" if documents can have one."""
+    if sources := _filled_from(state.mapping, name):
+        return _not_held(name, sources)
     fields = dict(fields_of(state.mapping))
-    if name not in fields:
-        texts = [path for path, field in fields.items() if field.get("type") in _TEXTS]
-        known = ", ".join([each for each in sorted(texts) if not each.startswith(FIELD)][:10])
-        other = f"; fields with text: {known}" if known else ""
-        strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
-        never = " and, dynamic being strict, none can get it" if strict else ""
-        advice = f"name the one that holds the text (--text-field){other}"
-        return f"no document has a field {name!r}{never}; {advice}"
-    return ""
+    if name in fields:
+        return ""
+    texts = [path for path, field in fields.items() if field.get("type") in _TEXTS]
+    known = ", ".join([path for path in sorted(texts) if not path.startswith(FIELD)][:10])
+    other = f"; fields with text: {known}" if known else ""
+    strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
+    never = " and, dynamic being strict, none can get it" if strict else ""
+    advice = f"name the one that holds the text (--text-field){other}"
+    return f"the mapping has no field {name!r}{never}; {advice}"
+
+
+def _not_held(name: str, sources: Sequence[str]) -> str:
+    why = f"documents do not hold the field {name!r}, which servers fill from"
+    return f"{why} {', '.join(sources)}: name that (--text-field)"
 
 
 def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
     """Return the fields that servers fill one from: an alias, a multi-field or `copy_to`."""
-    found: list[str] = []
+    sources: list[str] = []
     for path, field in fields_of(mapping):
         copies = field.get("copy_to", [])
         if name in ([copies] if isinstance(copies, str) else copies):
-            found.append(path)
+            sources.append(path)
         elif path == name and field.get("type") == "alias":
-            found.append(str(field["path"]))
-        elif any(name == f"{path}.{each}" for each in field.get("fields", {})):
-            found.append(path)
-    return found
+            sources.append(str(field["path"]))
+        elif any(name == f"{path}.{multi}" for multi in field.get("fields", {})):
+            sources.append(path)
+    return sources
 
 
 def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
     """Return whether an `exists` query finds every document with the text."""
     # It does not find a text below a nested object, nor a keyword longer than ignore_above.
     fields = dict(fields_of(state.mapping, nested=False))
-    found = [fields.get(name, {}) for name in meta.text_fields]
+    texts = [fields.get(name, {}) for name in meta.text_fields]
     return all(
-        each.get("type") in ("text", "match_only_text")
-        and str(each.get("index", "true")).lower() != "false"
-        for each in found
+        field.get("type") in ("text", "match_only_text")
+        and str(field.get("index", "true")).lower() != "false"
+        for field in texts
     )
+
+
+_TEXT_FIELD = Kind("text field", "nothing", _text_fields)
+PIPELINE = Kind(
+    "ingest pipeline",
+    "nothing",
+    _pipelines,
+    "it may change, rename or drop texts after their tokens were computed",
+    "if it does, let the index compute the tokens (--server, in a new index if this one has other"
+    " tokens)",
+)
+
+KINDS: tuple[Kind, ...] = (
+    Kind("closed index", "attach", _closed, way_out="open it (POST /{index}/_open)"),
+    Kind(
+        "closed by an interrupted attach",
+        "backfill",
+        _closed_by_attach,
+        way_out="run the same attach again, which opens it",
+    ),
+    Kind(
+        "read-only index",
+        "attach",
+        _blocks("read_only", "read_only_allow_delete", "metadata"),
+        "the index is read-only",
+        f"set it to null, or {_COPY}",
+    ),
+    Kind(
+        "write block",
+        "backfill",
+        _blocks("write"),
+        "the index is read-only",
+        f"set it to null, or {_COPY}",
+    ),
+    Kind("no objects", "attach", _no_objects, "the tokens are in an object", _COPY),
+    Kind("field in use", "attach", _taken),
+    Kind(
+        "_source disabled",
+        "backfill",
+        _source_disabled,
+        "documents can't be read or updated",
+        "write them to an index that keeps them",
+    ),
+    Kind(
+        "_source filters",
+        "backfill",
+        _source_filters,
+        "an update would lose the fields that are left out",
+        _COPY,
+    ),
+    Kind(
+        "text not in _source",
+        "attach",
+        _text_not_in_source,
+        "no text can be read to verify what the tokens find",
+        "write the documents to an index that keeps them",
+    ),
+    Kind(
+        "text not indexed",
+        "attach",
+        _text_not_indexed,
+        "the index can't compute tokens of it",
+        "attach without --server, or copy the text to a field of its own in a new index",
+    ),
+    Kind(
+        "time series",
+        "index",
+        _time_series,
+        "no document can be updated, and `index` can't write any",
+        _ONLY_NEW,
+    ),
+    Kind(
+        "columnar",
+        "attach",
+        _columnar,
+        "no document can be updated, and none returns the object that holds its tokens",
+        f"use another mode, or {_COPY}",
+    ),
+    Kind(
+        "no sequence numbers",
+        "backfill",
+        _no_sequence_numbers,
+        "no document can be updated without overwriting changes of other clients",
+        "new documents get tokens from `index`, the proxy or the index itself (--server in a new"
+        f" index); for those that are there, {_COPY}",
+    ),
+    Kind(
+        "append-only",
+        "index",
+        _append_only,
+        "no document can be updated, and `index` can't write any, as documents get no ids",
+        _ONLY_NEW,
+    ),
+    Kind(
+        "rebuilt _source",
+        "nothing",
+        _rebuilt_source,
+        "tokens come back sorted, which changes nothing for searches",
+    ),
+    PIPELINE,
+    Kind(
+        "slow refresh",
+        "nothing",
+        _slow_refresh,
+        "a search such as `similar` finds new documents only after a refresh",
+        "commands that read all documents refresh the index first",
+    ),
+    Kind(
+        "small pages",
+        "nothing",
+        _small_pages,
+        "more requests read the documents, and `similar` compares no more candidates than that",
+        "raise it if `similar` reports that a match may be missing",
+    ),
+    _TEXT_FIELD,
+)
+"""All kinds of obstacles, in the order in which they are named."""

@@ -126,7 +126,7 @@ def plan_switch(
             f"{name!r} has sketches of fields of their own, which can't be switched: index or"
             " reindex its documents into another index"
         )
-    require_text_field(found, following)
+    require_text_field(cluster, found, following)
     return SwitchPlan(name, "begin", meta, following)
 
 

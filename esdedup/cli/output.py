@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeVar
 import typer
 
 from esdedup import EsdedupError, Groups, Index, Limits, StoreError, UsageError
+from esdedup.admin.preflight import obstacles_of
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
 from esdedup.exceptions import InputError
@@ -201,9 +202,13 @@ def warn_before(index: Index, limits: Limits) -> None:
     chosen = sketch_of(index.scheme, limits)
     found = index.statistics()
     if found.documents and not found.sketched:
+        stopped = [
+            sign for sign in obstacles_of(index.store, index.meta) if sign.stops != "nothing"
+        ]
+        advice = f"run `esdedup backfill -i {index.store.index}`"
         raise StoreError(
             f"none of the {found.documents:,} documents of {index.store.where} has tokens of its"
-            f" scheme: run `esdedup backfill -i {index.store.index}`"
+            f" scheme: {'; '.join(map(str, stopped)) or advice}"
         )
     message(*not_compared(found, len(stopped_tokens(index.meta.stop, chosen.key))))
 

@@ -71,7 +71,7 @@ def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> 
 class GroupReport:
     """The groups of an index, and what was written.
 
-    missed: number of documents with tokens that came or changed while the others were read.
+    missed: number of documents with tokens that were not among those that were read.
     """
 
     groups: Groups

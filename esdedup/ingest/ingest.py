@@ -39,7 +39,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
 
 _COMPARED_AT_ONCE = 1_000
-_GONE = "it was deleted while it was being written; index it again"
+_GONE = "its id was taken when it was written, and is not found now: index it again"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _PAGE = 1_000
 _CHARACTERS = 20_000_000
 """Number of documents of a page, and about the characters of all pages that are held at once."""
 
-_DELETED = "another client deleted it"
+_DELETED = "it is not there any more"
 
 _Restored = tuple[set[str], set[str], list[Failure]]
 """Ids of the documents that were created, of those that were present, and the failures."""
@@ -296,7 +296,7 @@ class Dedup:
         created: set[str] = set()
         if bereft:
             created, present, left = move_back(self.store, self.destination, bereft)
-            reason = "its original vanished or changed meanwhile: it was restored"
+            reason = "its original is gone, or its text changed since it was compared: restored"
             returned = {id: Failure(id, reason, conflict=True) for id in created | present}
             failures = [*failures, *(returned | {each.id: each for each in left}).values()]
         # One that is present may be another client's copy, in another index behind the name.

@@ -23,7 +23,8 @@ def missing_matches(
     if result.truncated:
         yield (
             f"More than {limits.candidates} candidates: the best {limits.candidates} were verified,"
-            " and a match may be missing. Raise --candidates"
+            " and a match may be missing. Raise --candidates, and index.max_result_window if it is"
+            " lower"
         )
     if (result.asked or result.stopped) and (lack := _lacking(result, limits, scheme)):
         differs = of_many and (limits.threshold is None or result.stopped)

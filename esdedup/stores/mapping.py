@@ -209,14 +209,36 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
     return names
 
 
-def field_mapping(scheme: Scheme) -> dict[str, Any]:
-    """Return the mapping of the object field that holds our tokens."""
+def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> dict[str, Any]:
+    """Return the mapping of the object field that holds our tokens.
+
+    doc_values: of every field, for an index that rebuilds `_source` from them.
+    """
     document = _mapping()
     document["properties"] |= {
         each.key: {"type": "keyword", "doc_values": False, "norms": False}
         for each in scheme.sketches
     }
-    return document
+    return _with_doc_values(document) if doc_values else document
+
+
+def _with_doc_values(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the mapping of a field of ours without the settings that leave doc values out."""
+    properties = {
+        name: {setting: value for setting, value in field.items() if setting != "doc_values"}
+        for name, field in document["properties"].items()
+    }
+    return {**document, "properties": properties}
+
+
+def has_doc_values(meta: IndexMeta, mapping: Mapping[str, Any]) -> bool:
+    """Return whether all fields of ours that are in the mapping of an index have doc values."""
+    fields = [mapping.get("properties", {}).get(part.field, {}) for part in meta.all]
+    digests = [field.get("properties", {}).get("digest") for field in fields]
+    return any(
+        digest is not None and str(digest.get("doc_values", "true")).lower() == "true"
+        for digest in digests
+    )
 
 
 def _mapping(names: Sequence[str] = ()) -> dict[str, Any]:
@@ -229,15 +251,24 @@ def _mapping(names: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def index_mapping(
-    meta: IndexMeta, mapping: Mapping[str, Any] = MappingProxyType({})
+    meta: IndexMeta,
+    mapping: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    doc_values: bool = False,
 ) -> dict[str, Any]:
     """Return the mapping to put: our fields, and `_meta` with the values of others in it.
 
-    mapping: of the index, to which this is added.
+    mapping: of the index, to which this is added. doc_values: as of `field_mapping`; True for a
+    mapping whose fields of ours have them.
     """
+    doc_values = doc_values or has_doc_values(meta, mapping)
     properties: dict[str, Any] = {
         meta.marks_field: _mapping(MARKS),
-        **{one.field: field_mapping(one.scheme) for one in meta.all if not one.scheme.by_server},
+        **{
+            part.field: field_mapping(part.scheme, doc_values=doc_values)
+            for part in meta.all
+            if not part.scheme.by_server
+        },
     }
     for one in meta.all:
         if one.scheme.by_server:
@@ -333,9 +364,10 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     for index, meta in attached.items():
         if lost := uncomputed(meta, mappings[index]):
             raise StoreError(
-                f"index {index!r} computes no tokens of {lost[0]!r}: an index template that maps"
-                f" this field replaced what {FIELD} adds to it. Remove it from that template, and"
-                f" run `esdedup attach --index {name}` and `esdedup backfill --index {name}`"
+                f"index {index!r} computes no tokens of {lost[0]!r}: its mapping lacks what {FIELD}"
+                " adds to this field, as if an index template that maps the field replaced it."
+                " Remove the field from such a template, and run"
+                f" `esdedup attach --index {name}` and `esdedup backfill --index {name}`"
             )
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.

@@ -359,7 +359,7 @@ def test_backfill_reports_documents_that_came_meanwhile(
     with monkeypatch.context() as patch:
         patch.setattr("esdedup.admin.backfill", with_another_writer)
         left = run("backfill", *here, status=1)
-    assert "1 document without tokens came meanwhile: run this again" in left.err
+    assert "1 document without tokens left: run this again" in left.err
     assert run("backfill", *here).json[0]["written"] == 1
 
 

@@ -10,6 +10,7 @@ from typer import Exit, echo
 
 from esdedup import UsageError, admin
 from esdedup.admin.attach import plan_next
+from esdedup.admin.preflight import obstacles
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
 from esdedup.arguments import setting
@@ -20,6 +21,7 @@ from esdedup.stores import Cluster
 from esdedup.stores.elastic.templates import (
     advice,
     next_has_fields,
+    next_state,
     put_template,
     template_body,
     template_name,
@@ -47,17 +49,22 @@ def attach_command(
     with target.connected() as cluster:
         plan = admin.plan_attach(cluster, target.index, scheme, text_field, field)
         for change in plan.changes:
+            if change.opens:
+                echo(f"POST {change.index}/_open")
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
             else:
-                if change.analysis:
+                if change.analysis and cluster.is_opensearch:
                     echo(f"POST {change.index}/_close")
                     _show_request(f"{change.index}/_settings", {"analysis": change.analysis})
                     echo(f"POST {change.index}/_open")
+                elif change.analysis:
+                    path = f"{change.index}/_settings?reopen=true"
+                    _show_request(path, {"analysis": change.analysis})
                 _show_request(f"{change.index}/_mapping", change.mapping)
             message(*map(str, change.obstacles))
         if plan.named.kind == "data stream":
-            _show_template(plan)
+            _show_template(cluster, plan)
         # The change is seen before it is made.
         sys.stdout.flush()
         if dry_run:
@@ -72,11 +79,18 @@ def attach_command(
     indices = count(len(plan.changes), "index", "indices")
     field = plan.meta.analyzed if plan.meta.scheme.by_server else plan.meta.field
     message(f"{changed} of {indices} got the field {field!r} at {target.address}")
-    message(f"Documents that are there already: esdedup backfill --index {target.index}")
+    if any(not change.stopped for change in plan.changes):
+        message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_template(plan: admin.AttachPlan) -> None:
-    _show_request(f"_component_template/{template_name(plan.named.name)}", template_body(plan.meta))
+def _show_template(cluster: Cluster, plan: admin.AttachPlan) -> None:
+    """Show the component template, and what is in the way of its fields in the next index."""
+    state = next_state(cluster, plan.named)
+    doc_values = state is not None and state.rebuilds_source
+    path = f"_component_template/{template_name(plan.named.name)}"
+    _show_request(path, template_body(plan.meta, doc_values=doc_values))
+    if state is not None:
+        message(*map(str, obstacles(state, plan.meta, text_known=False)))
 
 
 def _show_request(path: str, body: Any) -> None:
@@ -106,9 +120,9 @@ def template_command(
     scheme, text_field = of.wanted(distance, server)
     with target.connected() as cluster:
         plan = plan_next(cluster, target.index, scheme, text_field, field)
-        _show_template(plan)
+        _show_template(cluster, plan)
         if install:
-            put_template(cluster, target.index, plan.meta)
+            put_template(cluster, plan.named, plan.meta)
             name = template_name(target.index)
             message(f"component template {name!r} is installed at {target.address}")
         _warn_of_next(cluster, plan)
@@ -155,7 +169,8 @@ def check_command(
             output.print_json(_findings(each))
             continue
         if each.meta is None:
-            echo(f"{each.index}: not attached")
+            documents = "" if each.documents is None else f", {count(each.documents, 'document')}"
+            echo(f"{each.index}: not attached{documents}")
         else:
             output.print_facts(_facts(_findings(each)))
         message(*map(str, each.obstacles))
@@ -166,6 +181,7 @@ def check_command(
 
 def _findings(check: admin.IndexCheck) -> dict[str, Any]:
     meta = check.meta
+    counted = check.sketched is not None
     return {
         "index": check.index,
         "attached": meta is not None,
@@ -175,10 +191,13 @@ def _findings(check: admin.IndexCheck) -> dict[str, Any]:
         "next_scheme_id": meta and meta.next and meta.next.whole.id,
         "documents": check.documents,
         "with_tokens": check.sketched,
-        "without_tokens": asdict(check.bare),
-        "other_scheme": asdict(check.other),
+        "without_tokens": asdict(check.bare) if counted else None,
+        "other_scheme": asdict(check.other) if counted else None,
         "stale": check.stale and asdict(check.stale),
-        "obstacles": [{"stops": each.stops, "reason": each.reason} for each in check.obstacles],
+        "obstacles": [
+            {"name": obstacle.name, "stops": obstacle.stops, "reason": obstacle.reason}
+            for obstacle in check.obstacles
+        ],
     }
 
 
@@ -200,9 +219,16 @@ def _advise(found: admin.Check, name: str) -> None:
     indices = found.indices
     if any(each.meta is None for each in indices):
         message(f"To add the fields: esdedup attach --index {name}")
-    if any(each.bare.count or each.other.count for each in indices):
+    blocked = {
+        obstacle.index
+        for check in indices
+        for obstacle in check.obstacles
+        if obstacle.stops != "nothing"
+    }
+    fillable = [check for check in indices if check.index not in blocked]
+    if any(check.bare.count or check.other.count for check in fillable):
         message(f"To fill in tokens: esdedup backfill --index {name}")
-    if any(each.stale is not None and each.stale.count for each in indices):
+    if any(check.stale is not None and check.stale.count for check in fillable):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
     if any(each.meta is not None and each.meta.scheme.by_server for each in indices):
         message("The index computes the tokens when a document is written: none can be stale")

@@ -50,7 +50,7 @@ def backfill_command(
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.whole.id}"
     _show(report, title, len(left_out), target, as_json)
     if left and not plan.left_out:
-        message(f"{count(left, 'document')} without tokens came meanwhile: run this again")
+        message(f"{count(left, 'document')} without tokens left: run this again")
     if report.failures or plan.left_out or left:
         raise Exit(1)
 

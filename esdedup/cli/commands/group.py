@@ -72,13 +72,13 @@ def group_command(
         message(f"{count(marks.written, 'document')} written, {marks.unchanged:,} unchanged")
         if marks.stale:
             message(
-                f"{count(marks.stale, 'document')} skipped, changed or deleted while documents were"
-                " grouped: run this again"
+                f"{count(marks.stale, 'document')} skipped, as they are gone or have another text"
+                " than when they were read: run this again"
             )
     if missed:
         message(
-            f"{count(missed, 'document')} missed: they were added or changed after the others"
-            " had been read (run this again), or several indices behind the name have their ids"
+            f"{count(missed, 'document')} with tokens not among those that were read: they are new"
+            " since (run this again), or several indices behind the name have their ids"
         )
     # After the report, because the index may have been changed already.
     if results.output is not None:

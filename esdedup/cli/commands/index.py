@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 from typer import Exit
 
-from esdedup import DuplicatePolicy, IngestReport, Scheme, UsageError
+from esdedup import DuplicatePolicy, IngestReport, Scheme, StoreError, UsageError
+from esdedup.admin.preflight import PIPELINE, obstacles_of
 from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
@@ -70,6 +71,11 @@ def index_command(
         chunks = reading.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             sketch_of(scheme or made.whole, policy.limits)
+        signs = obstacles_of(opened.store, stored or IndexMeta(scheme or Scheme(), tuple(names)))
+        stops = ("index",) if stored is not None else ("attach", "index")
+        if stopped := [sign for sign in signs if sign.stops in stops]:
+            raise StoreError("; ".join(map(str, stopped)))
+        message(*(str(sign) for sign in signs if sign.name == PIPELINE.name))
         opened.create()
         if fast_load and stored is not None and opened.store.statistics(stored).documents:
             raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
@@ -13,6 +14,7 @@ import xxhash
 from esdedup.exceptions import (
     AuthenticationFailed,
     EsdedupError,
+    IndexNotFound,
     PermissionDenied,
     StoreError,
     StoreUnavailable,
@@ -26,6 +28,7 @@ from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, write_act
 from esdedup.stores.elastic.errors import (
     RETRIED,
     NotReached,
+    PageTooLarge,
     PointInTimeLost,
     error_of,
     is_transient,
@@ -40,6 +43,9 @@ from esdedup.text.arrays import U64
 log = logging.getLogger("esdedup")
 
 _KEEP_ALIVE = "10m"
+_INTERVAL = "index.refresh_interval"
+_UNITS = {"nanos": 1e-9, "micros": 1e-6, "ms": 1e-3, "s": 1.0}
+_SECONDS = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 # Answers from a part of the shards would silently lack documents.
 _WHOLE = {"allow_partial_search_results": "false"}
 _ITEM = ("status", "error", "result", "_index", "_id")
@@ -47,6 +53,15 @@ _BULK = {
     "filter_path": ",".join(["error", "errors", "status", *(f"items.*.{name}" for name in _ITEM)])
 }
 """Leaves unread values, two thirds of the bytes, out of answers."""
+
+
+def refreshes_soon(interval: str) -> bool:
+    """Return whether an index refreshes itself within a second.
+
+    interval: its index.refresh_interval; "" for the default.
+    """
+    value = _SECONDS.fullmatch(interval)
+    return not interval or (value is not None and 0 < float(value[1]) * _UNITS[value[2]] <= 1)
 
 
 class Cluster:
@@ -68,6 +83,7 @@ class Cluster:
         self._link = Link(connection)
         self.window = Window(connection.requests)
         self._may_not_refresh = False
+        self._unrefreshed: set[str] = set()
         try:
             but_not = () if known else (NotReached,)
             name, version = self.retries.until_answered(self._identify, but_not)
@@ -141,7 +157,10 @@ class Cluster:
         return self.retries.until_answered(functools.partial(self.request, *request, **options))
 
     def search(self, path: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
-        """Return the hits of one search, and the number of all documents that match."""
+        """Return the hits of one search, and the number of all documents that match.
+
+        Raises PageTooLarge if the index does not return as many hits at once.
+        """
         _, answer = self.ask("POST", f"{path}/_search", {"track_total_hits": True, **body}, _WHOLE)
         return list(answer["hits"]["hits"]), int(answer["hits"]["total"]["value"])
 
@@ -185,7 +204,11 @@ class Cluster:
         return self.retries.until_answered(get) if targets else []
 
     def open_point(self, path: str, keep_alive: str = _KEEP_ALIVE) -> str:
-        """Open a point in time over an index. keep_alive: time from its last use until it ends."""
+        """Open a point in time over an index, of all documents that were written before.
+
+        keep_alive: time from its last use until it ends.
+        """
+        self.show(path)
         points, params = "/_pit", {"keep_alive": keep_alive}
         if self.is_opensearch:
             points = "/_search/point_in_time"
@@ -241,8 +264,16 @@ class Cluster:
                     raise
 
     def matches(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return all hits of a search for few documents, by a single request."""
-        hits, total = self.search(path, body)
+        """Return all hits of a search for few documents, by a single request if it can be.
+
+        Raises PageTooLarge if the search names more ids than the index allows.
+        """
+        try:
+            hits, total = self.search(path, body)
+        except PageTooLarge as error:
+            body = {**body, "size": error.most, "sort": [{"_shard_doc": "asc"}]}
+            with self.point_in_time(path) as point, closing(self.pages(point, body)) as pages:
+                return [hit for page in pages for hit in page]
         if len(hits) < total:
             raise StoreError(
                 f"{self.connection.shown}: {path[1:]}: several indices have the same ids: {total:,}"
@@ -262,6 +293,40 @@ class Cluster:
                     error,
                 )
             self._may_not_refresh = True
+
+    def show(self, path: str) -> None:
+        """Make all documents of an index visible to a reader of all of them.
+
+        If the index can't be refreshed, such as without the right to, log a warning if it does not
+        refresh itself every second.
+        """
+        try:
+            self.ask("POST", f"{path}/_refresh")
+        except (AuthenticationFailed, IndexNotFound, StoreUnavailable):
+            raise
+        except StoreError as error:
+            if path not in self._unrefreshed:
+                self._warn_of_unseen(path, error)
+            self._unrefreshed.add(path)
+
+    def _warn_of_unseen(self, path: str, error: StoreError) -> None:
+        params = {"flat_settings": "true"}
+        try:
+            _, answer = self.ask("GET", f"{path}/_settings/{_INTERVAL}", params=params)
+        except StoreError:
+            # The search that follows has a better reason, such as that the index is closed.
+            return
+        for index, state in answer.items():
+            interval = str(state["settings"].get(_INTERVAL, ""))
+            if not refreshes_soon(interval):
+                log.warning(
+                    "index %r: %s is %s, and it can't be refreshed (%s). Documents that were"
+                    " written since its last refresh are not read",
+                    index,
+                    _INTERVAL,
+                    interval,
+                    error,
+                )
 
     def pages(
         self, point: str, body: Mapping[str, Any], share: Share | None = None
@@ -284,9 +349,17 @@ class Cluster:
             yield from filter(None, pages)
 
     def page(self, of: Slice) -> tuple[list[dict[str, Any]], Slice | None]:
-        """Return the hits of one page, and the slice from the next page on; None at its end."""
+        """Return the hits of one page, and the slice from the next page on; None at its end.
+
+        A page is smaller than requested if the index does not return as many hits at once.
+        """
         search = {**of.body, "pit": {"id": of.point, "keep_alive": _KEEP_ALIVE}}
-        _, answer = self.ask("POST", "/_search", search, _WHOLE)
+        try:
+            _, answer = self.ask("POST", "/_search", search, _WHOLE)
+        except PageTooLarge as error:
+            if error.most >= of.body["size"]:
+                raise
+            return self.page(of._replace(body={**of.body, "size": error.most}))
         hits = list(answer["hits"]["hits"])
         if len(hits) < of.body["size"]:
             return hits, None

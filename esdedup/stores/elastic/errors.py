@@ -1,5 +1,6 @@
 """Turn an answer with an error status into our errors, for both products."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,11 @@ _SEVERAL = "has more than one ind"  # "index" or "indices"
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
 
+# The first is of hits, the second of the ids in a query.
+_WINDOW = re.compile(
+    r"(?:from \+ size must be less than or equal to:|allowed max result window is) \[(\d+)\]"
+)
+
 # The first is of Elasticsearch after a node came back, the second of OpenSearch without the node.
 _CONTEXT_GONE = ("search_context_missing", "no node found for id")
 
@@ -39,6 +45,17 @@ class SeveralIndices(exceptions.StoreError):
 
 class PointInTimeLost(exceptions.StoreError):
     """A node that held a part of a point in time is gone, or it was open for too long."""
+
+
+class PageTooLarge(exceptions.StoreError):
+    """A search requests more hits, or names more ids, than `index.max_result_window` allows.
+
+    most: the number that it allows.
+    """
+
+    def __init__(self, message: str, most: int) -> None:
+        super().__init__(message)
+        self.most = most
 
 
 def is_transient(status: int, body: Any) -> bool:
@@ -66,6 +83,10 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
     if status == 404 and "index_not_found_exception" in types:
         name = error.get("index") or cause.get("index") or "?"
         return exceptions.IndexNotFound(f"{where}: there is no such index: {name}")
+    if "index_closed_exception" in types:
+        name = error.get("index") or cause.get("index") or "?"
+        how = f"open it (POST /{name}/_open)"
+        return exceptions.StoreError(f"{where}: the index {name!r} is closed: {how}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server accepts (413)")
     if is_transient(status, body):
@@ -75,7 +96,10 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
             f"{where}: the point in time that was read is lost, with a node that held a part of it"
             f" or after a long pause: {reason}"
         )
-    return exceptions.StoreError(f"{where}: the server answered {status}: {reason}")
+    message = f"{where}: the server answered {status}: {reason}"
+    if (window := _WINDOW.search(reason)) is not None:
+        return PageTooLarge(message, int(window[1]))
+    return exceptions.StoreError(message)
 
 
 def item_error(item: Mapping[str, Any], where: str) -> exceptions.EsdedupError | None:

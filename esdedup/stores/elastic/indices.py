@@ -2,8 +2,10 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -17,6 +19,12 @@ _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
 SETTLE_SECONDS = 3.0
 """Longer than a client takes from reading a mapping to putting its own: 0.06 seconds on a server
 that is not busy."""
+_CLOSED = f"{FIELD}_closed"
+"""In `_meta`, the time at which `put_analysis` closed the index, until it is open again."""
+_CLOSED_SECONDS = 3_600.0
+"""Time after which an index with that note is taken for one that another client closed."""
+_NEEDS_DOC_VALUES = "Unable to derive source"
+"""A part of the reason why OpenSearch refuses fields of ours without doc values."""
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:\ud800-\udfff]')
 
 
@@ -44,6 +52,27 @@ class IndexState:
     @property
     def closed(self) -> bool:
         return self.setting("verified_before_close") == "true"
+
+    @property
+    def marked_closed(self) -> bool:
+        """Return whether `put_analysis` began to close the index, and did not come to its end."""
+        return _CLOSED in self.mapping.get("_meta", {})
+
+    @property
+    def closed_by_attach(self) -> bool:
+        """Return whether it was `put_analysis` that closed the index, if it is closed.
+
+        It notes the time before it closes an index. Since another client may close the index after
+        that too, the note counts for `_CLOSED_SECONDS`.
+        """
+        since = self.mapping.get("_meta", {}).get(_CLOSED)
+        known = isinstance(since, (int, float))
+        return known and abs(time.time() - since) < _CLOSED_SECONDS
+
+    @property
+    def rebuilds_source(self) -> bool:
+        """Return whether `_source` is rebuilt from doc values, so that every field needs some."""
+        return self.setting("derived_source.enabled") == "true"
 
     def setting(self, name: str, default: str = "") -> str:
         """Return a setting, named without the prefix "index."."""
@@ -191,11 +220,14 @@ def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> N
     the user can't open it or change its settings or mapping.
     """
     path = path_of(index)
+    if not cluster.is_opensearch and _put_reopening(cluster, path, analysis):
+        return
     # These change nothing.
     replicas = {"index": {"number_of_replicas": 1}}
     cluster.ask("POST", f"{path}/_open")
     cluster.ask("PUT", f"{path}/_settings", replicas, {"preserve_existing": "true"})
-    cluster.ask("PUT", f"{path}/_mapping", {})
+    meta = mappings_of(cluster, index)[index].get("_meta", {})
+    cluster.ask("PUT", f"{path}/_mapping", {"_meta": {**meta, _CLOSED: round(time.time())}})
     try:
         _, closed = cluster.ask("POST", f"{path}/_close")
         if not closed["acknowledged"]:
@@ -208,10 +240,52 @@ def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> N
         raise StoreError(f"index {index!r} is being written to: {how} ({error})") from error
     finally:
         try:
-            cluster.ask("POST", f"{path}/_open")
+            open_again(cluster, index)
         except StoreError as error:
             how = f"open it (POST /{index}/_open)"
             raise type(error)(f"index {index!r} may be closed: {how}: {error}") from error
+
+
+def _put_reopening(cluster: Cluster, path: str, analysis: Mapping[str, Any]) -> bool:
+    """Have Elasticsearch close and open an index by itself; False before 8.12, which can't.
+
+    It does so in one change of its state, which no client that ends can interrupt.
+    """
+    # Without the right to change the mapping, nothing must change.
+    cluster.ask("PUT", f"{path}/_mapping", {})
+    try:
+        settings = {"index": {"analysis": analysis}}
+        cluster.ask("PUT", f"{path}/_settings", settings, {"reopen": "true"})
+    except StoreError as error:
+        if "unrecognized parameter" in str(error):
+            return False
+        raise
+    return True
+
+
+def open_again(cluster: Cluster, index: str) -> None:
+    """Open an index that `put_analysis` closed, and remove its note."""
+    cluster.ask("POST", f"{path_of(index)}/_open")
+    meta = dict(mappings_of(cluster, index)[index].get("_meta", {}))
+    if meta.pop(_CLOSED, None) is not None:
+        cluster.ask("PUT", f"{path_of(index)}/_mapping", {"_meta": meta})
+
+
+def put_fields(
+    put: Callable[[Mapping[str, Any]], object],
+    meta: IndexMeta,
+    mapping: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Put our fields, with doc values if the index can't do without.
+
+    put: sends a mapping. mapping: as of `index_mapping`.
+    """
+    try:
+        put(index_mapping(meta, mapping))
+    except StoreError as error:
+        if _NEEDS_DOC_VALUES not in str(error):
+            raise
+        put(index_mapping(meta, mapping, doc_values=True))
 
 
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
@@ -233,8 +307,7 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
         if found != before:
             raise _changed(index, found)
         try:
-            body = index_mapping(after, mapping)
-            cluster.ask("PUT", f"{path_of(index)}/_mapping", body)
+            put_fields(partial(cluster.ask, "PUT", f"{path_of(index)}/_mapping"), after, mapping)
         except StoreError as error:
             reason = str(error)
             if "Limit of total fields" in reason:

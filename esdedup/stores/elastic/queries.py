@@ -16,6 +16,8 @@ from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, He
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _SLICES = 4
+_NO_NUMBER = -2
+"""The number that searches return where there is none (index.disable_sequence_numbers)."""
 
 
 class Slice(NamedTuple):
@@ -169,10 +171,13 @@ def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
 
 
 def held_of(hit: Mapping[str, Any]) -> Held:
-    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get."""
+    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get.
+
+    An index without sequence numbers rejects a change of any version.
+    """
     return Held(
         Document(hit["_id"], hit.get("_source", {})),
-        f"{hit['_seq_no']}/{hit['_primary_term']}",
+        f"{hit.get('_seq_no', _NO_NUMBER)}/{hit.get('_primary_term', 0)}",
         hit["_index"],
         hit.get("_routing"),
     )

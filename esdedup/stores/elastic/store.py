@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,7 +40,7 @@ from esdedup.stores.elastic.bulk import (
     place_of,
 )
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.errors import SeveralIndices, reason_of
+from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
 from esdedup.stores.elastic.queries import (
     candidates_body,
     candidates_of,
@@ -60,7 +59,6 @@ from esdedup.stores.mapping import (
     IndexMeta,
     analysis_of,
     common_meta,
-    index_mapping,
     without_tokens,
 )
 from esdedup.stores.to_json import to_json
@@ -90,6 +88,8 @@ class ClusterStore:
         self._several: bool | None = None
         # The ids that this store changed, and that searches may not see so; None for any.
         self._unseen: set[str] | None = None
+        # The most hits that the index returns at once, once it has refused more.
+        self._most_hits: int | None = None
         # Another object after each change.
         self._noted: object = None
 
@@ -109,15 +109,21 @@ class ClusterStore:
         mappings = self._mappings()
         if mappings is None:
             dynamic = {} if mapped else {"dynamic": False}
-            body: dict[str, Any] = {"mappings": {**dynamic, **index_mapping(meta)}}
-            if analysis := analysis_of(meta):
-                body["settings"] = {"analysis": analysis}
-            status, answer = self.cluster.ask("PUT", self._path, body, allowed=frozenset({400}))
-            if status == 200:
+            analysis = analysis_of(meta)
+            settings = {"settings": {"analysis": analysis}} if analysis else {}
+
+            def put(mapping: Mapping[str, Any]) -> None:
+                body = {**settings, "mappings": {**dynamic, **mapping}}
+                self.cluster.ask("PUT", self._path, body)
+
+            try:
+                indices.put_fields(put, meta)
+            except StoreError as error:
+                if "resource_already_exists_exception" not in str(error):
+                    raise type(error)(f"index {self.index!r}: {error}") from error
+                mappings = self._mappings() or {}
+            else:
                 return
-            if "resource_already_exists_exception" not in json.dumps(answer):
-                raise StoreError(f"{self.where}: {reason_of(answer)}")
-            mappings = self._mappings() or {}
         stored = common_meta(mappings, self.index)
         if stored is None:
             if len(mappings) > 1:
@@ -232,11 +238,15 @@ class ClusterStore:
         # Servers refuse empty ids.
         wanted = [id for id in ids if id]
         found: list[Held] = []
-        for first in range(0, len(wanted), _PAGE):
-            query = {"ids": {"values": wanted[first : first + _PAGE]}}
+        for first in range(0, len(wanted), size := min(_PAGE, self._most_hits or _PAGE)):
+            query = {"ids": {"values": wanted[first : first + size]}}
             # An id may be in several indices.
             body = {"query": query, "size": _MOST_HITS, "sort": "_doc", "_source": fields or False}
-            hits = self.cluster.matches(self._path, {**body, "seq_no_primary_term": True})
+            try:
+                hits = self.cluster.matches(self._path, {**body, "seq_no_primary_term": True})
+            except PageTooLarge as error:
+                self._most_hits = error.most
+                return found + self._search_held(wanted[first:], fields, refreshed=refreshed)
             found += map(held_of, hits)
         return found
 
@@ -268,10 +278,16 @@ class ClusterStore:
         return found
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        bodies = (candidates_body(query, limit) for query in queries)
+        most = min(limit, self._most_hits or limit)
+        bodies = (candidates_body(query, most) for query in queries)
         unread = unread_paths(queries)
-        answers = self.cluster.searches(self._path, bodies, self.where, unread)
-        return list(map(candidates_of, answers))
+        try:
+            answers = self.cluster.searches(self._path, bodies, self.where, unread)
+            return list(map(candidates_of, answers))
+        except PageTooLarge as error:
+            # What more candidates there are is reported as truncation.
+            self._most_hits = error.most
+            return self.candidates(queries, limit)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         actions = [
@@ -378,6 +394,7 @@ class ClusterStore:
             unseen.update(changed)
 
     def statistics(self, meta: IndexMeta) -> Statistics:
+        self.cluster.show(self._path)
         documents = self.cluster.count(self._path)
         _, answer = self.cluster.ask("GET", f"{self._path}/_stats/store")
         return Statistics(

@@ -4,7 +4,7 @@ The user's own index templates are never changed; messages show what to add to t
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from esdedup.stores.elastic.client import Cluster
@@ -17,15 +17,19 @@ def template_name(name: str) -> str:
     return f"esdedup-{name}"
 
 
-def template_body(meta: IndexMeta) -> dict[str, Any]:
-    settings = {"settings": {"analysis": made}} if (made := analysis_of(meta)) else {}
-    return {"template": {**settings, "mappings": index_mapping(meta)}}
+def template_body(meta: IndexMeta, *, doc_values: bool = False) -> dict[str, Any]:
+    """Return the component template of an index. doc_values: as of `index_mapping`."""
+    analysis = analysis_of(meta)
+    settings = {"settings": {"analysis": analysis}} if analysis else {}
+    return {"template": {**settings, "mappings": index_mapping(meta, doc_values=doc_values)}}
 
 
-def put_template(cluster: Cluster, name: str, meta: IndexMeta) -> None:
+def put_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
     """Put the component template of a name."""
-    path = f"/_component_template{path_of(template_name(name))}"
-    cluster.ask("PUT", path, template_body(meta))
+    path = f"/_component_template{path_of(template_name(named.name))}"
+    state = next_state(cluster, named)
+    doc_values = state is not None and state.rebuilds_source
+    cluster.ask("PUT", path, template_body(meta, doc_values=doc_values))
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
@@ -36,7 +40,7 @@ def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
         if status == 404 or not answer["component_templates"]:
             return
     if named.kind != "index":
-        put_template(cluster, named.name, meta)
+        put_template(cluster, named, meta)
 
 
 def replace_meta(
@@ -51,6 +55,14 @@ def replace_meta(
 
 def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | None:
     """Return whether the next index behind a name will have our fields, or None if unknown."""
+    if (state := next_state(cluster, named)) is None:
+        return None
+    stored = meta_of(state.mapping)
+    return stored is not None and stored.holds(meta) and not uncomputed(meta, state.mapping)
+
+
+def next_state(cluster: Cluster, named: Named) -> IndexState | None:
+    """Return the mapping and settings of the next index behind a name, or None if unknown."""
     unknown = frozenset({400, 403, 404})
     path = f"/_index_template/_simulate_index{path_of((named.name, *named.indices)[-1])}"
     if named.kind == "data stream":
@@ -62,12 +74,22 @@ def next_has_fields(cluster: Cluster, named: Named, meta: IndexMeta) -> bool | N
     status, answer = cluster.ask("POST", path, allowed=unknown)
     if status != 200:
         return None
-    mapping = answer.get("template", {}).get("mappings", {})
+    template = answer.get("template", {})
+    mapping = template.get("mappings", {})
     # Some versions return the mapping as the text of its JSON, or below a type's name.
     mapping = json.loads(mapping) if isinstance(mapping, str) else mapping
     mapping = mapping.get("_doc", mapping)
-    found = meta_of(mapping)
-    return found is not None and found.holds(meta) and not uncomputed(meta, mapping)
+    settings = dict(_flat(template.get("settings", {})))
+    return IndexState(f"the next index of {named.name}", mapping, settings)
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield settings by their dotted names."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)
 
 
 def advice(name: str) -> str:
