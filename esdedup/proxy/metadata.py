@@ -30,7 +30,7 @@ _NO_IDENTITY = re.compile(
 # The uuid is requested because an index without the other fields would be missing in the answer.
 _ASKED = (
     b"?filter_path=*.mappings._meta." + FIELD.encode() + b",*.aliases.*.is_write_index"
-    b",*.settings.index.uuid"
+    b",*.settings.index.uuid,*.settings.index.default_pipeline,*.settings.index.final_pipeline"
 )
 _UUIDS = b"/_settings/index.uuid?filter_path=*.settings.index.uuid"
 _TEMPLATE = b"/_index_template/_simulate_index/"
@@ -150,10 +150,25 @@ def _parsed(index: str, body: bytes) -> tuple[Found, Uuids]:
         known = json.loads(body)
         written = _write_index(index, known)
         meta = None if written is None else meta_of(known[written].get("mappings", {}))
+        if meta is not None and not all(part.scheme.by_server for part in meta.parts):
+            settings = known[written].get("settings", {}).get("index", {})
+            for name in ("default_pipeline", "final_pipeline"):
+                warn_of_pipeline(settings.get(name), f"index {index!r}, index.{name}")
         return Found(meta, "" if meta else "no_scheme"), _uuids(known)
     except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
         return Found(None, "failed"), {}
+
+
+def warn_of_pipeline(pipeline: str | None, where: str) -> None:
+    """Log that documents pass a pipeline of the servers, if they do. where: what names it."""
+    if pipeline not in (None, "", "_none"):
+        log.warning(
+            "%s: documents pass the ingest pipeline %r, which may change, rename or drop texts"
+            " after their tokens were computed. If it does, use a new index with --server",
+            where,
+            pipeline,
+        )
 
 
 def _read(answer: Answer) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import esdedup
 from esdedup import admin
 from esdedup.admin.preflight import KINDS
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words, write_lines
+from tests.helpers.pipelines import html_strip, pipeline, use_pipeline
 from tests.helpers.processes import start_command
 from tests.servers.modules import require_index_mode
 from tests.servers.proxy import Answer, Proxy
@@ -83,6 +84,29 @@ def test_a_setting_is_named_by_attach_check_and_template(url: str, name: str, ki
         assert (ran.status, advice in ran.err) == (0, True), ran.err
     finally:
         call(url, "DELETE", f"/_index_template/{name}")
+
+
+@pytest.mark.on_every_server
+def test_a_pipeline_that_changes_texts_is_named_and_the_server_copes(url: str, name: str) -> None:
+    texts = [f"<p>{words(at // 2, 20)}</p> {words(at // 2, 5)}" for at in range(4)]
+    write_lines(Path("new.jsonl"), [{"id": f"d{n}", "text": t} for n, t in enumerate(texts)])
+    with pipeline(url, html_strip("text")) as changing:
+        make(url, name, {"index.default_pipeline": changing})
+        make(url, f"{name}-server", {"index.default_pipeline": changing})
+        assert esdedup_command(url, "attach", "-i", name).status == 0
+        attached = esdedup_command(url, "attach", "--server", "--yes", "-i", f"{name}-server")
+        assert (attached.status, "ingest pipeline" in attached.err) == (0, False), attached.err
+        for index, stale in ((name, 4), (f"{name}-server", 0)):
+            indexed = esdedup_command(url, "index", "new.jsonl", "-i", index)
+            assert indexed.status == 0, indexed.err
+            assert (f"ingest pipeline '{changing}'" in indexed.err) == bool(stale)
+            (line,) = esdedup_command(url, "check", "-i", index).json
+            assert line["stale"]["count"] == stale
+        assert esdedup_command(url, "similar", "-i", f"{name}-server", "--id", "d0").json[0][
+            "matches"
+        ]
+        for index in (name, f"{name}-server"):
+            use_pipeline(url, index, None)
 
 
 @pytest.mark.on_every_server
