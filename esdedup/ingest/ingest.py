@@ -7,7 +7,7 @@ time, but those that have an id in common in the order of the records: of severa
 id the last one stays.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -109,6 +109,7 @@ def ingest(
     """
     policy = on_duplicate or DuplicatePolicy()
     originals = Originals(store, current, policy) if policy.action != "keep" else None
+    has_pipeline = policy.writes and store.has_pipeline()
     prepare = partial(_prepare, id_field, originals is not None)
     report, begun = IngestReport(), deque[Chunk]()
     ids = ids or RepeatedIds()
@@ -124,7 +125,7 @@ def ingest(
             if batch.meta != now:
                 # The index names another scheme by now.
                 batch = prepare((chunk, now))
-            yield _Writer(store, policy, originals, batch, chunk)
+            yield _Writer(store, policy, originals, batch, chunk, after_originals=has_pipeline)
 
     def write(writer: _Writer) -> tuple[_Writer, IngestReport]:
         return writer, writer.write()
@@ -175,9 +176,26 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
 
 
 @dataclass(frozen=True)
-class _Writer:
-    """Writes a batch. renews_marks: equal documents get new marks, and are counted already.
+class _Judged:
+    """What became of rows that were judged once.
 
+    report: counts of those that are settled.
+    failed: ids that were not written.
+    bereft: rows that are not settled, by their original, which was not written.
+    """
+
+    report: IngestReport
+    failed: set[str]
+    bereft: list[list[int]]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a batch.
+
+    renews_marks: equal documents get new marks, and are counted already.
+    after_originals: duplicates are written after their originals, which a pipeline of the index may
+        drop, move or rename: those would be marked with ids that do not exist.
     refused: receives the records that are not written.
     """
 
@@ -187,6 +205,7 @@ class _Writer:
     batch: _Batch
     chunk: Chunk
     renews_marks: bool = False
+    after_originals: bool = False
     refused: list[BadRecord] = field(default_factory=list)
 
     def write(self) -> IngestReport:
@@ -194,10 +213,37 @@ class _Writer:
         rows = range(len(self.batch.documents))
         if self.originals is None:
             return self._put(rows, {})[0]
-        return self._write_unless_similar(rows, self.originals)
+        return self._write_unless_similar(rows, self.originals)[0]
 
-    def _write_unless_similar(self, rows: Sequence[int], originals: Originals) -> IngestReport:
-        """Find near-duplicates, and write the rows that the policy lets in."""
+    def _write_unless_similar(
+        self, rows: Sequence[int], originals: Originals
+    ) -> tuple[IngestReport, set[str]]:
+        """Find near-duplicates, and write the rows that the policy lets in.
+
+        Return the counts, and the ids that were not written. A row whose original was not written
+        may be the first of its kind: of the rows of one such original, one after the other is tried
+        until one is settled, and then the others are compared with it.
+        """
+        report, failed = IngestReport(), set[str]()
+        while rows:
+            judged = self._write_judged(rows, originals)
+            report, failed = report + judged.report, failed | judged.failed
+            bereft, released = judged.bereft, list[int]()
+            while bereft:
+                firsts = sorted(group[0] for group in bereft)
+                tried, refused = self._write_unless_similar(firsts, originals)
+                report, failed = report + tried, failed | refused
+                groups, bereft = bereft, []
+                for first, *others in groups:
+                    if self.batch.documents.ids[first] not in refused:
+                        released += others
+                    elif others:
+                        bereft.append(others)
+            rows = sorted(released)
+        return report, failed
+
+    def _write_judged(self, rows: Sequence[int], originals: Originals) -> _Judged:
+        """Judge rows once, and write those that the policy lets in."""
         ids = {row: self.batch.documents.ids[row] for row in rows}
         texts = [self.batch.texts[row] for row in rows]
         found = originals.find([*ids.values()], texts, again=self.renews_marks)
@@ -205,35 +251,55 @@ class _Writer:
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
         # Of several documents of one id the last one is written.
         marks = {ids[row]: verdict for row, verdict in verdicts.items()}
-        leaders = [row for row in written if marks[ids[row]].original is None]
-        followers = [row for row in written if marks[ids[row]].original is not None]
-        # Duplicates first: after a kill, documents that come again are compared with the same
-        # representatives as the first time.
-        report, failed = self._put(followers, marks)
-        done, more = self._put(leaders, marks)
-        report, failed = report + done, failed | more
-        if self.policy.writes:
-            orphans = [row for row in written if marks[ids[row]].original in failed]
-            if orphans := [row for row in orphans if ids[row] not in failed]:
-                replace(self, renews_marks=True)._write_unless_similar(orphans, originals)
+        report, failed, postponed = IngestReport(), set[str](), dict[int, str]()
+        for part in self._parts({row: marks[ids[row]] for row in written}):
+            blocked = {*failed, *postponed.values()}
+            ready = [row for row in part if marks[ids[row]].original not in blocked]
+            postponed |= {row: ids[row] for row in {*part}.difference(ready)}
+            done, refused = self._put(ready, marks)
+            report, failed = report + done, failed | refused
+        follows = {row for row, verdict in verdicts.items() if verdict.original in failed}
+        orphans = [
+            row for row in written if row in follows and not {row, ids[row]} & {*postponed, *failed}
+        ]
+        renewed = IngestReport()
+        if self.policy.writes and orphans:
+            renewer = replace(self, renews_marks=True)
+            renewed, _ = renewer._write_unless_similar(orphans, originals)
         left_out = {row: each for row, each in verdicts.items() if not self.policy.takes(each)}
-        # The original was not written, so that each of these may be the first of its kind.
-        lost = {row for row, verdict in left_out.items() if verdict.original in failed}
-        settled = [verdict for row, verdict in verdicts.items() if row not in lost]
-        refused = {row: f"it is {left_out[row].reason}" for row in left_out if row not in lost}
-        skipped = len(refused) if self.policy.action == "skip" else 0
+        lost = (follows & left_out.keys()) | postponed.keys()
+        settled = [verdict for row, verdict in verdicts.items() if row not in {*lost, *orphans}]
+        refusals = {row: f"it is {left_out[row].reason}" for row in left_out if row not in lost}
+        skipped = len(refusals) if self.policy.action == "skip" else 0
         if not skipped:
-            self._refuse(refused)
+            self._refuse(refusals)
         report += IngestReport(
             skipped=skipped,
-            failed=len(refused) - skipped,
-            duplicates=sum(verdict.original is not None for verdict in settled),
-            exact=sum(verdict.exact for verdict in settled),
+            failed=len(refusals) - skipped,
+            duplicates=renewed.duplicates
+            + sum(verdict.original is not None for verdict in settled),
+            exact=renewed.exact + sum(verdict.exact for verdict in settled),
             truncated=sum(verdict.truncated for verdict in verdicts.values()),
         )
-        if lost:
-            report += self._write_unless_similar(sorted(lost), originals)
-        return report
+        bereft = defaultdict[str | None, list[int]](list)
+        for row in sorted(lost):
+            bereft[verdicts[row].original].append(row)
+        return _Judged(report, failed, [*bereft.values()])
+
+    def _parts(self, verdicts: Mapping[int, Verdict]) -> Iterator[list[int]]:
+        """Yield the rows to write, in the order in which they are written."""
+        if not (self.after_originals and self.policy.writes):
+            # Duplicates first: after a kill, documents that come again are compared with the same
+            # representatives as the first time.
+            yield [row for row, verdict in verdicts.items() if verdict.original is not None]
+            yield [row for row, verdict in verdicts.items() if verdict.original is None]
+            return
+        ids, waiting = self.batch.documents.ids, [*verdicts]
+        while waiting:
+            names = {ids[row] for row in waiting}
+            part = [row for row in waiting if verdicts[row].original not in names]
+            yield part or waiting
+            waiting = [row for row in waiting if part and row not in {*part}]
 
     def _refuse(self, refused: Mapping[int, str]) -> None:
         """Refuse the records of rows, which are read again, for the reasons."""

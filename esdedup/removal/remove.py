@@ -66,7 +66,7 @@ def put_back(store: Store, held: Sequence[Held]) -> _Restored:
     refused = {each.id: each for each in report.failures}
     found |= {one.id: one for one in store.hold(list(refused))}
     taken = f"{store.where} has another document of this id, which is unchanged"
-    created, present, failures = set(), set(), []
+    created, present, failures = set[str](), set[str](), list[Failure]()
     for one in held:
         there = found.get(one.id)
         if there is not None and same_json(there.document.source, one.document.source):

@@ -73,6 +73,12 @@ class Store(Protocol):
         if this process is killed. A file has neither.
         """
 
+    def has_pipeline(self) -> bool:
+        """Return whether documents may pass an ingest pipeline before they are stored.
+
+        It may change their texts, drop them, move them to other indices, or give them other ids.
+        """
+
     def write(
         self, documents: Sequence[Document] | Encoded, *, create: bool = False
     ) -> WriteReport:

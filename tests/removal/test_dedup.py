@@ -306,6 +306,46 @@ def test_an_answer_that_was_lost(
 
 
 @clusters
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_answer_of_a_move_that_was_lost(
+    place: Place, others: Place, there: Store, store: Store, at: int
+) -> None:
+    """The first answer is of the index that documents go to, the second of the one they leave."""
+    fill(store, sources(4))
+    before = whole(store)
+    assert isinstance(store, ClusterStore)
+    with Proxy(str(place.target), store.cluster.product.split()[0].lower()) as proxy:
+        far = Place(proxy.url, place.index)
+        proxy.drop_after = at
+        moved = dedup(far, "move", "--log", "log.zst")
+        (report,) = moved.json
+        assert (moved.status, report["moved"], report["failures"]) == (0, 8, []), moved.err
+        assert whole(there).keys() == before.keys() - whole(store).keys()
+        assert len(whole(there)) == 8
+        proxy.drop_after = at
+        undone = run(far, "undo", "log.zst", "--yes")
+        (report,) = undone.json
+        assert (undone.status, report["restored"], report["failures"]) == (0, 8, []), undone.err
+    assert whole(store) == before
+    assert whole(there) == {}
+
+
+@clusters
+def test_a_copy_that_another_client_moved_there_is_left(
+    place: Place, there: Store, store: Store, apply: Apply
+) -> None:
+    fill(store, sources(2))
+    fill(there, [])
+    before = whole(store)
+    copies = [held.document for held in store.hold(["g0-1", "g1-1"])]
+    report = apply("move", then=lambda: there.write(copies) and None)
+    assert (report.done, {each.id for each in report.failures}) == (2, {"g0-1", "g1-1"})
+    undone(store, there)
+    assert whole(store) == before
+    assert whole(there).keys() == {"g0-1", "g1-1"}
+
+
+@clusters
 def test_an_alias_that_means_another_index_ends_the_run(
     place: Place, others: Place, there: Store, store: Store, apply: Apply
 ) -> None:

@@ -163,6 +163,16 @@ class ClusterStore:
         finally:
             indices.resume(self.cluster, self.index)
 
+    def has_pipeline(self) -> bool:
+        path, params = f"{self._path}/_settings", {"flat_settings": "true"}
+        names = "index.default_pipeline,index.final_pipeline"
+        unknown = frozenset({403, 404})
+        status, answer = self.cluster.ask("GET", f"{path}/{names}", params=params, allowed=unknown)
+        if status != 200:
+            return status == 403
+        settings = (state["settings"].values() for state in answer.values())
+        return any(name != "_none" for names in settings for name in names)
+
     def write(
         self, documents: Sequence[Document] | Encoded, *, create: bool = False
     ) -> WriteReport:

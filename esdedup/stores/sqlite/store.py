@@ -119,6 +119,9 @@ class LocalStore:
     def loading(self, fast: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def has_pipeline(self) -> bool:
+        return False
+
     def write(
         self, documents: Sequence[Document] | Encoded, *, create: bool = False
     ) -> WriteReport:
