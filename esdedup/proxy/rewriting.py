@@ -20,6 +20,7 @@ from typing import IO, Any
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed, Request
 from esdedup.proxy.metadata import Found, Schemes
+from esdedup.proxy.pipelines import Pipelines, pipeline_of
 from esdedup.proxy.splice import WORK, Source, Splicer, value_of
 from esdedup.text.characters import is_unicode
 
@@ -84,6 +85,7 @@ class Rewriter:
     def __init__(self, schemes: Schemes, memory: int) -> None:
         """memory: bytes of the process."""
         self._schemes = schemes
+        self._pipelines = Pipelines()
         text = memory >> 8
         self._splicer = Splicer(text)
         # A longer source takes more memory than the splicer accepts.
@@ -152,12 +154,20 @@ class Rewriter:
                 for name in dict.fromkeys(one.name for one in batch if one.body):
                     if name not in found:
                         found[name] = await self._schemes.find(name, request.headers)
-                outcomes += await call(self._write, batch, found, target)
+                pipeline = pipeline_of(request.target)
+                outcomes += await call(self._write, batch, found, target, pipeline)
 
     def _write(
-        self, batch: list[Source], found: Mapping[str | None, Found], target: IO[bytes]
+        self,
+        batch: list[Source],
+        found: Mapping[str | None, Found],
+        target: IO[bytes],
+        pipeline: str | None,
     ) -> Counter[str]:
-        """Write a batch with tokens, and return its outcomes."""
+        """Write a batch with tokens, and return its outcomes.
+
+        pipeline: the ingest pipeline that the request names.
+        """
         metas = {name: each.meta for name, each in found.items()}
         done, outcomes = self._splicer.with_tokens(batch, metas)
         lines = zip((one.line for one in batch), done, strict=True)
@@ -165,9 +175,11 @@ class Rewriter:
         if target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
         return Counter(
-            outcome or found[one.name].reason
-            for one, outcome in zip(batch, outcomes, strict=True)
-            if one.body
+            "pipeline"
+            if outcome == "added" and self._pipelines.changes(source, pipeline)
+            else outcome or found[source.name].reason
+            for source, outcome in zip(batch, outcomes, strict=True)
+            if source.body
         )
 
 

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 Outcome = Literal[
     "added",
+    "pipeline",
     "removed",
     "no_scheme",
     "no_right",
@@ -48,12 +49,12 @@ Outcome = Literal[
     "not_json",
     "failed",
 ]
-"""added: it has tokens. removed: it has no text any more. no_scheme: its index has no tokens.
-no_right: the client may not see the mapping. no_index: its request creates the index, and no
-template has its mapping. no_text: it has no text, or the servers reject it. part: an update of some
-of the text fields. too_long: its text is longer than 1/256 of the memory, or to parse it takes too
-much. not_json: a request whose documents the proxy can't read. failed: see the
-log."""
+"""added: it has tokens. pipeline: it has tokens, and the request names an ingest pipeline, which
+can change its text afterwards. removed: it has no text any more. no_scheme: its index has no
+tokens. no_right: the client may not see the mapping. no_index: its request creates the index, and
+no template has its mapping. no_text: it has no text, or the servers reject it. part: an update of
+some of the text fields. too_long: its text is longer than 1/256 of the memory, or to parse it takes
+too much. not_json: a request whose documents the proxy can't read. failed: see the log."""
 
 
 class Source(NamedTuple):

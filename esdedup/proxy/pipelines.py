@@ -1,0 +1,59 @@
+"""Finds the ingest pipelines that requests name, and warns of them.
+
+A pipeline runs in the cluster, after the proxy: it may change a text whose tokens are computed
+already, and its documents are then found by the text that was sent.
+"""
+
+import logging
+from codecs import BOM_UTF8
+from urllib.parse import parse_qs
+
+from esdedup.proxy.splice import Source, value_of
+
+NO_PIPELINE = "_none"
+"""The value with which a request bypasses the pipeline of its index."""
+_MOST_WARNINGS = 100
+"""Names that are remembered; a client may send any number."""
+
+log = logging.getLogger(__name__)
+
+
+def pipeline_of(target: bytes) -> str | None:
+    """Return the pipeline that the query string of a request names, or None."""
+    values = parse_qs(target.partition(b"?")[2].decode("latin-1")).get("pipeline", ())
+    return _named(values[-1]) if values else None
+
+
+class Pipelines:
+    """Finds the pipelines of documents, and warns once of each."""
+
+    def __init__(self) -> None:
+        self._warned: set[tuple[str | None, str]] = set()
+
+    def changes(self, source: Source, pipeline: str | None) -> bool:
+        """Return whether a document passes a pipeline that its request names.
+
+        pipeline: that of the whole request. An action may name another.
+        """
+        if source.update:
+            return False  # The servers run pipelines of documents that are written whole.
+        if b'"pipeline"' in source.line:
+            text = source.line.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
+            ((_, action),) = value_of(text)[0].items()
+            value = action.get("pipeline")
+            pipeline = _named(value) if isinstance(value, str) else pipeline
+        if pipeline is None:
+            return False
+        name = source.name, pipeline
+        if name not in self._warned and len(self._warned) < _MOST_WARNINGS:
+            self._warned.add(name)
+            log.warning(
+                "documents for index %r pass the ingest pipeline %r after they got tokens: if it"
+                " changes their texts, use `esdedup attach --server`",
+                *name,
+            )
+        return True
+
+
+def _named(pipeline: str) -> str | None:
+    return None if pipeline in ("", NO_PIPELINE) else pipeline
