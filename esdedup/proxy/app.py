@@ -12,10 +12,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Literal
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from esdedup.proxy import http
-from esdedup.proxy.metadata import Schemes, warn_of_pipeline
+from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.rewriting import READABLE, Rewriter, pieces
 from esdedup.proxy.settings import Settings
@@ -28,8 +28,6 @@ _THREADS = min(2, os.cpu_count() or 1)
 """Threads that add tokens. Python runs one at a time, except in numpy and hashing."""
 _READY_SECONDS = 3.0
 _GONE = 499
-_PIPELINES = 1_000
-"""Number of names that are remembered as named."""
 _CHANGES_NAMES = re.compile(rb"/_(aliases|mapping|rollover)\b")
 
 log = logging.getLogger(__name__)
@@ -47,7 +45,6 @@ class Service:
         self._schemes = Schemes(self.upstream)
         self._rewriter = Rewriter(self._schemes, settings.max_memory)
         self.metrics = self.upstream.metrics
-        self._pipelines: set[str] = set()
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serve one ASGI scope."""
@@ -95,7 +92,6 @@ class Service:
             elif kind == "pass":
                 await self._pass(request)
             elif request.encoding in READABLE and ("json" in form or not form):
-                self._name_pipelines(request)
                 await self._add_tokens(request, kind, index)
             else:
                 await self._pass(request)
@@ -108,14 +104,6 @@ class Service:
                 if error.answer.status == 503:
                     log.warning("refused a request: %s", error)
             raise
-
-    def _name_pipelines(self, request: http.Request) -> None:
-        """Log each pipeline that requests name, once."""
-        query = request.target.partition(b"?")[2].decode("latin-1")
-        for pipeline in parse_qs(query).get("pipeline", ()):
-            if pipeline not in self._pipelines and len(self._pipelines) < _PIPELINES:
-                self._pipelines.add(pipeline)
-                warn_of_pipeline(pipeline, "the parameter pipeline of requests")
 
     async def _own(self, request: http.Request) -> None:
         """Answer for the proxy itself."""

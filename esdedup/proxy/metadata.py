@@ -12,6 +12,7 @@ from urllib.parse import quote
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
 from esdedup.proxy.http import Answer, Failed, Headers
+from esdedup.proxy.pipelines import warn_of_pipeline
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta, meta_of
 
@@ -158,17 +159,6 @@ def _parsed(index: str, body: bytes) -> tuple[Found, Uuids]:
     except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
         return Found(None, "failed"), {}
-
-
-def warn_of_pipeline(pipeline: str | None, where: str) -> None:
-    """Log that documents pass a pipeline of the servers, if they do. where: what names it."""
-    if pipeline not in (None, "", "_none"):
-        log.warning(
-            "%s: documents pass the ingest pipeline %r, which may change, rename or drop texts"
-            " after their tokens were computed. If it does, use a new index with --server",
-            where,
-            pipeline,
-        )
 
 
 def _read(answer: Answer) -> dict[str, Any]:

@@ -24,11 +24,22 @@ def pipeline_of(target: bytes) -> str | None:
     return _named(values[-1]) if values else None
 
 
+def warn_of_pipeline(pipeline: str | None, where: str) -> None:
+    """Log that documents pass a pipeline of the servers, if they do. where: what names it."""
+    if pipeline not in (None, "", NO_PIPELINE):
+        log.warning(
+            "%s: documents pass the ingest pipeline %r, which may change, rename or drop texts"
+            " after their tokens were computed. If it does, use a new index with --server",
+            where,
+            pipeline,
+        )
+
+
 class Pipelines:
     """Finds the pipelines of documents, and warns once of each."""
 
     def __init__(self) -> None:
-        self._warned: set[tuple[str | None, str]] = set()
+        self._warned: set[str] = set()
 
     def changes(self, source: Source, pipeline: str | None) -> bool:
         """Return whether a document passes a pipeline that its request names.
@@ -44,14 +55,9 @@ class Pipelines:
             pipeline = _named(value) if isinstance(value, str) else pipeline
         if pipeline is None:
             return False
-        name = source.name, pipeline
-        if name not in self._warned and len(self._warned) < _MOST_WARNINGS:
-            self._warned.add(name)
-            log.warning(
-                "documents for index %r pass the ingest pipeline %r after they got tokens: if it"
-                " changes their texts, use `esdedup attach --server`",
-                *name,
-            )
+        if pipeline not in self._warned and len(self._warned) < _MOST_WARNINGS:
+            self._warned.add(pipeline)
+            warn_of_pipeline(pipeline, "the parameter pipeline of requests")
         return True
 
 
