@@ -12,7 +12,7 @@ from esdedup.arguments import setting
 from esdedup.cli import options
 from esdedup.cli.output import count, message
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
-from esdedup.records.documents import RepeatedIds
+from esdedup.records.documents import PATH, RepeatedIds
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_of
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
@@ -50,7 +50,7 @@ class FileOptions(options.SchemeOptions):
         None, "Encoding of the files, such as utf-16 or gb18030.", show_default="UTF-8"
     )
     id_field: str | None = setting(
-        None, "Field with the document's id.", show_default="id, else path:line"
+        None, "Field with the document's id, or path.", show_default="id, else path:line"
     )
     dead_letter: Path | None = options.dead_letter()
     workers: int | None = setting(
@@ -102,8 +102,17 @@ class FileOptions(options.SchemeOptions):
         return chunks
 
 
-def warn_of_records(ids: RepeatedIds, without_words: int) -> None:
-    """Warn of records whose id an earlier record had, and of documents without words."""
+def warn_of_records(ids: RepeatedIds, without_words: int, placed: int = 0) -> None:
+    """Warn of records whose id an earlier record had, and of documents without words.
+
+    placed: number of records without an id, whose place is their id.
+    """
+    if placed:
+        have = count(placed, "record has no id", "records have no id")
+        message(
+            f"{have}: it is made from the file and the line; if a field identifies them, name it by"
+            f" --id-field, or pass --id-field {PATH} to hide this"
+        )
     if ids.first is not None:
         have = count(ids.count, "record has", "records have")
         message(f"{have} the id of an earlier record, and replaced it: first {ids.first}")
@@ -118,7 +127,8 @@ def checked(
     """Return the same chunks after a check of the names of fields by the first records."""
     begun: list[Chunk] = []
     names: dict[str, None] = {}
-    missing = {*text_fields, *([id_field] if id_field else [])}
+    # Without a field of this name, the id is the path and the line.
+    missing = {*text_fields, *([id_field] if id_field and id_field != PATH else [])}
     seen = 0
 
     def records() -> Iterator[Record]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import beside, in_order
+from esdedup.ingest.places import Places
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
 from esdedup.models import Change, Counts, Document, Failure, Held, tokens_in
 from esdedup.records.dead_letters import DeadLetter
@@ -95,6 +96,7 @@ def ingest(
     on_duplicate: DuplicatePolicy | None = None,
     on_batch: Callable[[IngestReport], None] | None = None,
     ids: RepeatedIds | None = None,
+    places: Places | None = None,
 ) -> IngestReport:
     """Write records with their tokens. What counts as created or updated is durable.
 
@@ -104,7 +106,8 @@ def ingest(
 
     current: returns the index's meta, which may change during the run. dead_letter: called with
     every record that is not written. on_batch: called after each batch with the report so far. ids:
-    receives the ids of all documents. Raises the errors of the store, and of `in_order`. The same
+    receives the ids of all documents. places: decides on the ids of records that have none; None
+    takes their places as they are. Raises the errors of the store, and of `in_order`. The same
     call again completes the work.
     """
     policy = on_duplicate or DuplicatePolicy()
@@ -125,7 +128,13 @@ def ingest(
             if batch.meta != now:
                 # The index names another scheme by now.
                 batch = prepare((chunk, now))
-            yield _Writer(store, policy, originals, batch, chunk, after_originals=has_pipeline)
+            rejected = dict[int, str]()
+            if places is not None:
+                names, rejected = places.settle(batch.documents.ids, batch.own)
+                batch = replace(batch, documents=replace(batch.documents, ids=names))
+            yield _Writer(
+                store, policy, originals, batch, chunk, rejected, after_originals=has_pipeline
+            )
 
     def write(writer: _Writer) -> tuple[_Writer, IngestReport]:
         return writer, writer.write()
@@ -193,6 +202,7 @@ class _Judged:
 class _Writer:
     """Writes a batch.
 
+    rejected: rows that are not written, with the reasons.
     renews_marks: equal documents get new marks, and are counted already.
     after_originals: duplicates are written after their originals, which a pipeline of the index may
         drop, move or rename: those would be marked with ids that do not exist.
@@ -204,16 +214,19 @@ class _Writer:
     originals: Originals | None
     batch: _Batch
     chunk: Chunk
+    rejected: Mapping[int, str]
     renews_marks: bool = False
     after_originals: bool = False
     refused: list[BadRecord] = field(default_factory=list)
 
     def write(self) -> IngestReport:
         """Write the documents of the batch; the records are not counted as read."""
-        rows = range(len(self.batch.documents))
+        rows = [row for row in range(len(self.batch.documents)) if row not in self.rejected]
+        self._refuse(self.rejected)
+        failed = IngestReport(failed=len(self.rejected))
         if self.originals is None:
-            return self._put(rows, {})[0]
-        return self._write_unless_similar(rows, self.originals)[0]
+            return failed + self._put(rows, {})[0]
+        return failed + self._write_unless_similar(rows, self.originals)[0]
 
     def _write_unless_similar(
         self, rows: Sequence[int], originals: Originals

@@ -25,6 +25,8 @@ TAKEN_BY_LINE = (
     "another text was indexed from this line of this file before; give the documents ids of their"
     " own (--id-field)"
 )
+PATH = "path"
+"""The `id_field` of records whose id is the field of this name, else the default one."""
 OURS = ("scheme", "digest", "wordless", *KINDS)
 """The fields that any scheme computes from a text, without those of named sketches."""
 
@@ -182,6 +184,8 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     if type(own) is str and own.isascii() and 0 < len(own) <= MAX_ID_BYTES:
         return own, True  # Nearly every id is so.
     if value_at(record.source, id_field or "id") in (None, ""):  # CSV has no null.
+        if id_field == PATH:
+            return _id_of(record, None)
         if record.spare_id is not None:
             return _checked_id(record.spare_id), True
         return _checked_id(f"{record.file}:{record.line}"), False

@@ -149,6 +149,12 @@ class Store(Protocol):
         seed gives the same documents in the same order while none is written.
         """
 
+    def some_ids(self, count: int) -> list[str]:
+        """Return the ids of at most `count` documents, with tokens or without, in any order.
+
+        Returns none if there is no index.
+        """
+
     def refresh(self) -> None:
         """Make all documents written so far visible to searches."""
 

@@ -11,8 +11,10 @@ from esdedup.cli import options, output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, sketch_of
 from esdedup.cli.output import count, message
+from esdedup.ingest.places import Places
 from esdedup.ingest.policies import PolicyAction
-from esdedup.records.documents import RepeatedIds
+from esdedup.records.documents import PATH, RepeatedIds
+from esdedup.records.files import format_of
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.mapping import IndexMeta
@@ -76,6 +78,8 @@ def index_command(
         if stopped := [sign for sign in signs if sign.stops in stops]:
             raise StoreError("; ".join(map(str, stopped)))
         message(*(str(sign) for sign in signs if sign.name == PIPELINE.name))
+        # Before the index has documents of this run.
+        places = Places(opened.store, reading.id_field == PATH)
         opened.create()
         if fast_load and stored is not None and opened.store.statistics(stored).documents:
             raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
@@ -103,6 +107,7 @@ def index_command(
                 on_duplicate=policy,
                 on_batch=on_batch,
                 ids=ids,
+                places=places,
             )
             opened.store.refresh()
         used = opened.scheme
@@ -112,7 +117,9 @@ def index_command(
         # Few indices have a pipeline that does this.
         counts = {name: n for name, n in counts.items() if n or name not in _BY_PIPELINES}
     output.print_counts(counts, as_json, "Records", title, output.place_of(opened))
-    warn_of_records(ids, report.without_words)
+    has_fields = any((reading.format or format_of(each)) not in ("text", "file") for each in files)
+    is_shown = has_fields and reading.id_field != PATH
+    warn_of_records(ids, report.without_words, places.count if is_shown else 0)
     if policy.action != "keep":
         chosen = sketch_of(used, policy.limits)
         expected = chosen.recall(policy.limits, chosen.tokens, 1)

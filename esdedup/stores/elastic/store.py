@@ -372,6 +372,14 @@ class ClusterStore:
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
             return documents_of(hits)
 
+    def some_ids(self, count: int) -> list[str]:
+        if self._mappings() is None:
+            return []
+        self.refresh()
+        query: Any = {"function_score": {"query": {"match_all": {}}, "random_score": {}}}
+        hits, _ = self.cluster.search(self._path, {"size": count, "_source": False, "query": query})
+        return [hit["_id"] for hit in hits]
+
     def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:
         path = f"{indices.path_of(next(iter(self._mappings() or ())))}/_analyze"
         bodies = ({"field": field, "text": text} for text in texts)

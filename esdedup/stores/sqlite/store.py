@@ -234,6 +234,15 @@ class LocalStore:
             rows = tables.sample(tables.columns_for(paths), meta, count, seed)
             return tables.rows.chosen(rows, paths)
 
+    def some_ids(self, count: int) -> list[str]:
+        if self.meta() is None:
+            return []
+        with self._reading() as tables:
+            order = f"SELECT id FROM {tables.documents} ORDER BY number"
+            ends = ((f"{order} LIMIT ?", -(-count // 2)), (f"{order} DESC LIMIT ?", count // 2))
+            found = [row for query, most in ends for row in tables.db.execute(query, (most,))]
+        return [*dict.fromkeys(id for (id,) in found)]
+
     def refresh(self) -> None:
         """Do nothing, because committed documents are visible."""
 

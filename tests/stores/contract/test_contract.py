@@ -557,6 +557,20 @@ WRONG_NAMES = [
 ]  # fmt: skip
 
 
+def test_some_ids_are_of_documents_with_tokens_and_without(place: Place) -> None:
+    store = place.open()
+    assert store.some_ids(3) == []
+    store.create(META)
+    assert store.some_ids(3) == []
+    documents = [document(f"d{n}", ["a"]) for n in range(5)]
+    write(store, [*documents, Document("plain", {"text": "without tokens"})])
+    every = {*(f"d{n}" for n in range(5)), "plain"}
+    assert {*store.some_ids(10)} == every
+    assert len({*store.some_ids(4)}) == 4
+    assert every > {*store.some_ids(4)}
+    store.close()
+
+
 def test_names_that_no_index_can_have(place: Place) -> None:
     names = WRONG_NAMES if isinstance(place.target, str) else ["", "a\x00b", "\ud800"]
     for name in names:

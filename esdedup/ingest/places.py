@@ -1,0 +1,96 @@
+"""The ids of records that have none: the file and the line, in the spelling that the index has."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from esdedup.exceptions import UsageError
+from esdedup.records.documents import PATH
+from esdedup.records.locations import is_address
+from esdedup.stores.base import Store
+
+_SAMPLE = 100
+_PLACE = re.compile(r".+:\d+", re.DOTALL)
+_PROBES = 20
+"""Records of a file that are looked up under each spelling. The first ones may have been skipped
+as near-duplicates."""
+_NO_ID = (
+    "it has no id, and documents of the index have ids of their own: name the field of the id"
+    f" (--id-field), or use places as ids (--id-field {PATH})"
+)
+
+
+class Places:
+    """Places as ids: the path of a file, which has several spellings, and the line.
+
+    Made before a run writes. store: the index, which may not exist. accepted: records without an id
+    may come beside documents with ids of their own, which another program may have written.
+
+    count: number of records whose id is their place.
+    """
+
+    def __init__(self, store: Store, accepted: bool) -> None:
+        ids = store.some_ids(_SAMPLE)
+        self.count, self._has_begun = 0, False
+        self._store, self._is_new = store, not ids
+        self._refused = not accepted and not all(map(_PLACE.fullmatch, ids))
+        self._spelling = dict[str, str]()
+
+    def settle(self, ids: list[str], own: Sequence[bool]) -> tuple[list[str], dict[int, str]]:
+        """Return the ids of the next records, and the reasons why some rows are not written.
+
+        own: whether the id is not the place of the record. Raises UsageError if no record can be
+        written, before any was.
+        """
+        rows = [row for row, is_own in enumerate(own) if not is_own]
+        if not rows:
+            self._has_begun = True
+            return ids, {}
+        placed, known = {row: ids[row].rpartition(":") for row in rows}, set[str]()
+        files: dict[str, list[str]] = {}
+        for file, _, line in placed.values():
+            files.setdefault(file, []).append(line)
+        for file, lines in files.items():
+            if file not in self._spelling:
+                self._spelling[file] = self._spelled(file, lines[:_PROBES])
+        settled = [*ids]
+        for row, (file, _, line) in placed.items():
+            settled[row] = f"{self._spelling[file]}:{line}"
+        if self._refused:
+            names = [settled[row] for row in rows]
+            known = {each.id for each in self._store.get(names, ["_"])}
+        reasons = {row: _NO_ID for row in rows if self._refused and settled[row] not in known}
+        if len(reasons) == len(ids) and not self._has_begun:
+            raise UsageError(
+                f"none of the first {len(ids):,} records has an id, and the documents of"
+                f" {self._store.where} have ids of their own: name the field of the id (--id-field)"
+                f", or pass --id-field {PATH} to add the records under their places, such as"
+                f" {settled[0]!r}"
+            )
+        self.count, self._has_begun = self.count + len(rows), True
+        return settled, reasons
+
+    def _spelled(self, file: str, lines: Sequence[str]) -> str:
+        """Return the spelling of a path by which the index has its first lines, or a plain one."""
+        spellings = _spellings(file)
+        if len(spellings) == 1 or self._is_new:
+            return spellings[-1]
+        ids = [f"{each}:{line}" for each in spellings for line in lines]
+        found = {each.id for each in self._store.get(ids, ["_"])}
+        used = (each for each in spellings if any(f"{each}:{line}" in found for line in lines))
+        return next(used, spellings[-1])
+
+
+def _spellings(file: str) -> list[str]:
+    """Return the spellings of a path: the given one first, and last the one of a new file.
+
+    The latter is without links, and relative if the given one is.
+    """
+    if is_address(file):
+        return [file]
+    whole, real = os.path.normpath(Path.cwd() / file), os.path.realpath(file)
+    new = real if Path(file).is_absolute() else os.path.relpath(real)
+    others = [file, whole, os.path.relpath(whole), real, os.path.relpath(real)]
+    names = [Path(each).as_posix() for each in [*others, new]]
+    return [*dict.fromkeys(each for each in names if each != names[-1]), names[-1]]

@@ -1,0 +1,126 @@
+"""Records without an id: their places are ids, of any spelling, and never double an index."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup import admin
+from tests.helpers.commands import fill, run_command, write_lines
+from tests.helpers.places import Place, clusters
+
+TICKETS = [
+    {"ticket": f"T-{n}", "text": f"ticket {n} is about the number {n * n} of things"}
+    for n in range(30)
+]
+
+
+@pytest.fixture(autouse=True)
+def files(folder: Path) -> None:
+    write_lines(Path("t.jsonl"), TICKETS)
+
+
+def ids_in(place: Place) -> set[str]:
+    """Return the ids of all documents."""
+    store = place.open()
+    try:
+        return {*store.some_ids(1_000)}
+    finally:
+        store.close()
+
+
+def filled_by_another(place: Place, *, backfilled: bool) -> None:
+    """Fill an index as its owner does, whose ids are those of the tickets."""
+    assert isinstance(place.target, str)
+    fill(place.target, place.index, {str(each["ticket"]): each for each in TICKETS})
+    admin.attach(place.target, place.index)
+    if backfilled:
+        admin.backfill(place.target, admin.plan_backfill(place.target, place.index))
+
+
+@clusters
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("backfilled", [True, False])
+def test_an_index_of_another_program_is_not_doubled(place: Place, backfilled: bool) -> None:
+    filled_by_another(place, backfilled=backfilled)
+    before = ids_in(place)
+    command = ["index", "t.jsonl", *place.options, "--json"]
+    refused = run_command(*command)
+    assert (refused.status, refused.out) == (2, "")
+    assert "none of the first 30 records has an id" in refused.err
+    assert "--id-field" in refused.err
+    assert ids_in(place) == before == {each["ticket"] for each in TICKETS}
+    again = run_command(*command, "--id-field", "ticket").json[0]
+    assert (again["created"], again["failed"]) == (0, 0)
+    assert ids_in(place) == before
+    wanted = run_command(*command, "--id-field", "path")
+    assert (wanted.status, wanted.json[0]["created"]) == (0, 30)
+    assert len(ids_in(place)) == 60
+
+
+def test_places_are_told_and_documents_of_other_ids_are_kept_apart(place: Place) -> None:
+    command = ["index", "t.jsonl", *place.options, "--json"]
+    first = run_command(*command)
+    assert first.json[0]["created"] == 30
+    assert "30 records have no id: it is made from the file and the line" in first.err
+    assert "no id" not in run_command(*command, "--id-field", "path").err
+    # With ids in the same index, only records that are there already are known by their places.
+    write_lines(Path("own.jsonl"), [{"id": f"own{n}", "text": f"own text {n}"} for n in range(300)])
+    assert run_command("index", "own.jsonl", *place.options).status == 0
+    again = run_command(*command)
+    assert (again.status, again.json[0]["unchanged"]) == (0, 30)
+    with Path("t.jsonl").open("a") as file:
+        file.write('{"text": "a line more"}\n{"id": "x", "text": "a line with an id"}\n')
+    more = run_command(*command, "--dead-letter", "bad.jsonl")
+    (report,) = more.json
+    assert (more.status, report["unchanged"], report["created"]) == (1, 30, 1)
+    assert report["read"] == 32
+    (letter,) = [json.loads(line) for line in Path("bad.jsonl").read_text().splitlines()]
+    assert (letter["line"], "it has no id" in letter["reason"]) == (31, True)
+    assert run_command(*command, "--id-field", "path").json[0]["created"] == 1
+
+
+def test_an_empty_id_is_told() -> None:
+    write_lines(Path("e.jsonl"), [{"id": "", "text": "one"}, {"id": "b", "text": "two"}])
+    assert "1 record has no id: it is made from the file" in run_command("index", "e.jsonl").err
+
+
+def test_lines_of_text_have_no_other_id() -> None:
+    Path("a.txt").write_text("one\ntwo\n")
+    assert run_command("index", "a.txt").err == ""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_each_spelling_of_a_path_is_the_same_place(place: Place, workers: str) -> None:
+    Path("in").mkdir()
+    write_lines(Path("in/a.jsonl"), TICKETS)
+    Path("link").symlink_to("in")
+    whole = str(Path("in/a.jsonl").resolve())
+    spellings = ["./in/a.jsonl", "in/a.jsonl", "in/../in/a.jsonl", whole, "link/a.jsonl", "in"]
+    for number, first in enumerate(spellings):
+        here = Place(place.target, f"{place.index}{number}")
+        run = run_command("index", first, *here.options, "--json", "--workers", workers)
+        assert (run.status, run.json[0]["created"]) == (0, 30)
+        ids = ids_in(here)
+        # A link to another folder may be changed to yet another one.
+        for spelling in spellings:
+            again = run_command("index", spelling, *here.options, "--json", "--workers", workers)
+            assert again.json[0]["unchanged"] == 30, (first, spelling)
+        assert ids_in(here) == ids
+
+
+def test_ids_of_earlier_versions_stay(place: Place) -> None:
+    """They are of the path as it was passed, whatever spelling that was."""
+    rows: list[Any] = [*map(json.loads, Path("t.jsonl").read_text().splitlines())]
+    for number, passed in enumerate(["t.jsonl", "x/../t.jsonl", str(Path("t.jsonl").resolve())]):
+        here = Place(place.target, f"{place.index}{number}")
+        earlier = [{"id": f"{passed}:{line}", **row} for line, row in enumerate(rows, 1)]
+        with esdedup.open(here.target, here.index) as index:
+            index.add(earlier)
+        for row in earlier:
+            del row["id"]
+        run = run_command("index", passed, *here.options, "--json")
+        counts = {name: run.json[0][name] for name in ("created", "updated", "failed")}
+        assert (run.status, counts["created"], counts["failed"]) == (0, 0, 0)
