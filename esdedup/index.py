@@ -36,7 +36,7 @@ from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import BulkPolicy, changes, stored_meta
 from esdedup.stores.connection import Connection, check_file_name, connection_to
-from esdedup.stores.fields import text_in, text_of, value_at
+from esdedup.stores.fields import parts_of, text_in, text_of, value_at
 from esdedup.stores.judgements import (
     PREFIX,
     Judgement,
@@ -245,7 +245,9 @@ class Index:
         if id is None:
             return Query(text_in(text or "", names), filters=filters)
         try:
-            return Query(text_of(self.get(id).source, names), _id(id), filters)
+            source = self.get(id).source
+            text, parts = text_of(source, names), parts_of(source, names)
+            return Query(text, _id(id), filters, parts=parts)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 

@@ -87,7 +87,8 @@ class Query:
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
     a document must match too. originals: leave out documents that are marked as duplicates.
-    marked: return digests and marks too. Raises UsageError for other types.
+    marked: return digests and marks too. parts: number of strings that are joined in the text; an
+    index that computes tokens has none of what is across two. Raises UsageError for other types.
     """
 
     text: str
@@ -95,6 +96,7 @@ class Query:
     filters: Sequence[Mapping[str, Any]] = ()
     originals: bool = False
     marked: bool = False
+    parts: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -128,7 +128,13 @@ class LogWriter:
             ) from error
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
-        self.append([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
+        try:
+            self.append([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
+        except StoreError:
+            # Nothing was changed, and nothing can be read from this file.
+            self._file.close()
+            path.unlink(missing_ok=True)
+            raise
         sync_folder(path.parent)
 
     def __enter__(self) -> Self:
@@ -184,13 +190,17 @@ class LogReader:
     """Reads a log up to its end or its first damage.
 
     damage: after `pages`, a message about the part that could not be read, or None. A log without
-    an end is damaged. Raises UsageError if the file can't be read or is no such log, StoreError if
-    its first line is damaged.
+    an end is damaged. unsettled: after `pages`, the last page, if the run ended before it logged
+    the result: any of these documents may be unchanged. is_whole: after `pages`, whether no line is
+    damaged, also without an end. Raises UsageError if the file can't be read or is no such log,
+    StoreError if its first line is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage: str | None = None
+        self.unsettled: list[Entry] = []
+        self.is_whole = True
         self._fault: str | None = None
         self._digest = xxhash.xxh3_128()
         try:
@@ -214,6 +224,7 @@ class LogReader:
     def pages(self) -> Iterator[list[Entry]]:
         """Yield pages of documents that were changed, or may have been if the run was killed."""
         planned: dict[str, Entry] = {}
+        self.unsettled, self.is_whole = [], True
         read, ended = 0, False
         lines = self._lines()
         next(lines)
@@ -240,8 +251,10 @@ class LogReader:
                 self._damaged(number, f"a line of another form{why}")
                 break
             yield [each for each in settled if each is not None]
+        self.is_whole = self._fault is None
         if planned:
-            yield [*planned.values()]
+            self.unsettled = [*planned.values()]
+            yield self.unsettled
         if not ended and self._fault is None:
             self._fault = "it has no end: the run was killed, or the log is truncated"
         if self._fault is not None:

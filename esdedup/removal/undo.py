@@ -1,8 +1,9 @@
 """Undo a run from its log: restore documents, or remove marks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from esdedup.groups.marks import differing, former, replaced
 from esdedup.models import Change, Counts, Failure, Held
@@ -12,6 +13,7 @@ from esdedup.stores.base import Store
 from esdedup.stores.changes import Decision, change_held, missing
 
 _GONE = "it is gone"
+_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,29 @@ def undo(
         if each is not None:
             each.refresh()
     return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
+
+
+def changed_by(store: Store, log: LogReader) -> int:
+    """Return the number of documents that a run changed, by the results in its log.
+
+    Of documents whose result the run could not log, those count that the store shows as changed.
+    """
+    total, marks = sum(map(len, log.pages())), log.header.action == "mark"
+    for first in range(0, len(log.unsettled), _AT_ONCE):
+        entries = log.unsettled[first : first + _AT_ONCE]
+        now = {each.id: each.document.source for each in store.hold([each.id for each in entries])}
+        total -= sum(not is_changed(entry, now, log.header.field, marks) for entry in entries)
+    return total
+
+
+def is_changed(entry: Entry, now: Mapping[str, Mapping[str, Any]], name: str, marks: bool) -> bool:
+    """Return whether a document is changed as a run planned.
+
+    now: the documents that exist, by id. name: of the field of the marks. marks: the run marks.
+    """
+    if marks:
+        return entry.id in now and not differing(now[entry.id], name, entry.marks)
+    return entry.id not in now
 
 
 def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:

@@ -12,12 +12,11 @@ from starlette.responses import Response
 
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.groups import Groups
-from esdedup.groups.marks import differing
 from esdedup.index import Index
 from esdedup.models import MARKS
 from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
-from esdedup.removal.undo import UndoReport
+from esdedup.removal.undo import UndoReport, changed_by, is_changed
 from esdedup.review.found import by_likeness
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
@@ -121,7 +120,16 @@ class Decide:
             # Decisions may have been made while another job was at work.
             plan = index.dedup(action, groups=self._groups(state))
             run.log = None if plan.log is None else plan.log.resolve()
-            plan.apply(on_report)
+            try:
+                plan.apply(on_report)
+            except EsdedupError:
+                # Documents of pages at work are not in the reports.
+                if run.log is not None and run.log.exists():
+                    done = changed_by(index.store, LogReader(run.log))
+                    report = run.report
+                    report = report if isinstance(report, DedupReport) else DedupReport()
+                    run.report = replace(report, done=done)
+                raise
 
         return self._start("Removing duplicates", run, work)
 
@@ -218,13 +226,10 @@ def _counted(index: Index, log: RunLog, ends: float) -> RunLog:
     for page in reader.pages():
         if time.monotonic() > ends:
             return log
-        changed += len(page)
         held = index.store.hold([entry.id for entry in page], paths)
         now = {each.document.id: each.document.source for each in held}
-        left += sum(
-            entry.id in now and not differing(now[entry.id], header.field, entry.marks)
-            if marking
-            else entry.id not in now
-            for entry in page
-        )
+        still = sum(is_changed(entry, now, header.field, marking) for entry in page)
+        left += still
+        # Of a page without a result, any of the documents may be unchanged.
+        changed += still if page is reader.unsettled else len(page)
     return replace(log, changed=changed, left=left, whole=reader.damage is None)

@@ -68,11 +68,17 @@ def _text_of(each: Document | Match, meta: IndexMeta) -> str:
 
 
 def _widest(left: I64, right: I64, lengths: I64) -> I64:
-    """Return the runs that are within no other on the left, shape (m, 3), the first of equals."""
-    order = np.lexsort((right, -lengths, left))
-    runs = np.stack([left, right, lengths], axis=1)[order]
-    ends = runs[:, 0] + runs[:, 2]
-    wider: I64 = runs[np.append(-1, np.maximum.accumulate(ends)[:-1])[: ends.size] < ends]
+    """Return the runs that are within no other on one of the sides, shape (m, 3), ordered.
+
+    Of equal ones on a side it is the first, so that all words in runs are in one of these.
+    """
+    runs = np.stack([left, right, lengths], axis=1)
+    both = []
+    for own, other in ((left, right), (right, left)):
+        order = np.lexsort((other, -lengths, own))
+        ends = (own + lengths)[order]
+        both.append(order[np.append(-1, np.maximum.accumulate(ends)[:-1])[: ends.size] < ends])
+    wider: I64 = np.unique(runs[np.concatenate(both)], axis=0)
     return wider
 
 

@@ -173,6 +173,12 @@ def _answers(
         # Free the candidates before the next level fetches its own.
         del found, matches, each, near
     results = [answer.result(chosen) for answer in answers]
+    if meta.scheme.by_server:
+        # How many shingles are across two strings of a list depends on the list.
+        results = [
+            each if query.parts == 1 else replace(each, recall=None)
+            for each, query in zip(results, queries, strict=True)
+        ]
     if chosen.metric == "cover":
         results = [
             replace(each, matches=with_passages(meta, chosen, text, each.matches, limits))

@@ -75,6 +75,13 @@ def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None
     return "\n".join(strings) if strings else None
 
 
+def parts_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> int:
+    """Return the number of strings that the text of a document is made of."""
+    if isinstance(text_fields[0], ValueField):
+        return 1
+    return sum(1 for field in text_fields for _ in _strings(value_at(source, field)))
+
+
 def _value_of(source: Mapping[str, Any], field: ValueField) -> tuple[str | None, str | None]:
     """Return the text of a field's value, or why it has none."""
     if (value := value_at(source, field)) is None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +20,14 @@ from esdedup.cli.options import Target, as_json, refuse, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.result_files import write_table
 from esdedup.corpus.corpus import find_in_index
+from esdedup.exceptions import EsdedupError
 from esdedup.groups.groups import Groups, joined_though_unlike
 from esdedup.models import Failure
 from esdedup.pairing.scan import WorkFolder
 from esdedup.records.streams import name_of
 from esdedup.removal.log import IN_THE_PAST, Action, LogReader
 from esdedup.removal.remove import DedupReport
-from esdedup.removal.undo import UndoReport
+from esdedup.removal.undo import UndoReport, changed_by
 
 _FAILURES_SHOWN = 5
 _OF_ITEMS = {
@@ -115,7 +117,9 @@ def dedup_command(
             capital(wanted),
             groups.duplicates + (len(groups) if wanted == "mark" else 0),
             lambda so_far: so_far.settled,
-            lambda so_far: f"{count(so_far.done, 'document')} {IN_THE_PAST[wanted]}",
+            lambda so_far: (
+                f"{count(_done(index, plan.log, so_far.done), 'document')} {IN_THE_PAST[wanted]}"
+            ),
             f", or restore them: esdedup undo {plan.log}",
         ) as on_report:
             done = plan.apply(on_report)
@@ -213,13 +217,16 @@ def undo_command(
     with target.open() as index:
         index.check_log(reader, force=force, successor=into is not None)
         scheme = index.scheme.id
-        documents = sum(map(len, reader.pages()))
+        documents = changed_by(index.store, reader)
         moved = f" to {header.to!r}" if header.to is not None else ""
         changed = f"{count(documents, 'document')} {IN_THE_PAST[header.action]}{moved}"
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
-        if reader.damage is not None:
+        is_empty = not documents and reader.is_whole
+        if is_empty:
+            message("Nothing to restore: the run changed no document")
+        elif reader.damage is not None:
             message(f"{reader.damage}; what follows can't be restored")
-        output.confirm(f"Restore them, in {index.store.where}?", yes)
+        output.confirm(f"Restore them, in {index.store.where}?", yes or is_empty)
         with output.totalling(
             UndoReport(),
             "Restoring",
@@ -237,8 +244,19 @@ def undo_command(
     if header.scheme != scheme:
         renew = f"to renew them, run `esdedup backfill -i {target.index}`"
         message(f"Their tokens are of scheme {header.scheme}: {renew}")
-    if report.failures or report.damage:
+    if report.failures or (report.damage and not is_empty):
         raise Exit(1)
+
+
+def _done(index: Index, log: Path | None, reported: int) -> int:
+    """Return the number of documents that a run changed before it failed.
+
+    reported: of the pages whose reports came; other pages may have been at work.
+    """
+    with suppress(EsdedupError):
+        if log is not None and log.exists():
+            return changed_by(index.store, LogReader(log))
+    return reported
 
 
 def _report(

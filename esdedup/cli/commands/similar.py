@@ -20,7 +20,7 @@ from esdedup.models import Metric
 from esdedup.records.files import BadRecord, Record, check_unicode, read_records
 from esdedup.records.streams import opened
 from esdedup.search.warnings import missing_matches
-from esdedup.stores.fields import text_at, text_of, value_at
+from esdedup.stores.fields import parts_of, text_at, text_of, value_at
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
@@ -250,7 +250,8 @@ def _query_of(
     text, id = text_of(record.source, text_fields), value_at(record.source, "id")
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
     name = str(id) if named else f"{record.file}:{record.line}"
-    return name, Query(text, name if named else None, filters)
+    parts = parts_of(record.source, text_fields)
+    return name, Query(text, name if named else None, filters, parts=parts)
 
 
 def _read(file: str, encoding: str | None) -> str:
