@@ -1,91 +1,120 @@
-"""Write esdedup/text/character_classes.json from this Python's Unicode database.
+"""Write esdedup/text/character_classes.json from tools/unicode_properties.json.
 
-Run once, on a Python whose database is Unicode 14.0 (Python 3.11): the file is part of the
-token format and must not follow later versions.
+The file is part of the token format: a change to it needs another version of schemes. That of
+version 3, `character_classes_3.json`, was written by an earlier state of this tool from Unicode
+14.0, and stays as it is.
 """
 
 import itertools
 import json
-import sys
-import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
-UNICODE_VERSION = "14.0.0"
-OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL = range(6)
-SINGLE_SCRIPTS = (
-    "CJK UNIFIED IDEOGRAPH",
-    "CJK COMPATIBILITY IDEOGRAPH",
-    "HIRAGANA",
-    "KATAKANA",
-    "HALFWIDTH KATAKANA",
-    "HENTAIGANA",
-    "IDEOGRAPHIC ITERATION",
-    "IDEOGRAPHIC NUMBER ZERO",
-    "VERTICAL IDEOGRAPHIC ITERATION",
-    # Scripts written without spaces, which no rule but a dictionary can split into words.
-    "THAI ",
-    "LAO ",
-    "KHMER ",
-    "MYANMAR ",
-    "TAI LE ",
-    "NEW TAI LUE ",
-    "TAI THAM ",
-    "TAI VIET ",
-)
+CODE_POINTS = 0x110000
+OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL, PUNCTUATION = range(7)
+# A line can break between any two clusters of these scripts, because they put no spaces between
+# words: Unicode Standard Annex 14, classes SA (complex context), ID (ideographic), AK, AP and AS
+# (orthographic syllables).
+BROKEN_ANYWHERE = {"SA", "ID", "AK", "AP", "AS"}
+# Full width letters of Latin and letters of Hangul are ideographic in lines. Both put spaces
+# between words.
+SPACED_SCRIPTS = {"Latin", "Hangul", "Common", "Inherited"}
+# Marks of length and repetition that several of these scripts share, such as the one of Katakana.
+SHARED_BREAKS = {"ID", "NS", "CJ"}
+IDEOGRAPHIC_ZERO = 0x3007
 # Planes 2 and 3 are reserved for ideographs, and 1F000 to 1FAFF for pictographs: characters that
 # later versions add there are classed now as they will be.
 IDEOGRAPHIC_PLANES = range(0x20000, 0x40000)
 PICTOGRAPHS = range(0x1F000, 0x1FB00)
-# Beside the symbol categories. A fraction slash is part of the normal form of one half.
+# Beside the symbol categories.
 SYMBOLS = "#%\u066a\u2030\u2031"
+# A fraction slash is part of the normal form of one half in version 3, and a backtick quotes.
+NO_SYMBOLS = "`\u2044\u2215\ufffc"
 # The selectors of a character's form as a text or an emoji.
 SELECTORS = "\ufe0e\ufe0f"
-NO_SYMBOLS = "`\u2044\u2215\ufffc\ufffd"
+# Letters by their category that only stretch a word: Joining_Type=Join_Causing, category Lm.
+STRETCHING = "\u0640\u07fa"
+
+TOOLS = Path(__file__).parent
+TEXT = TOOLS.parent / "esdedup" / "text"
 
 
-def character_class(point: int) -> int:
+def values_of(runs: Sequence[tuple[int, str]]) -> list[str]:
+    """Return the value of each code point."""
+    starts = [start for start, _ in runs]
+    lengths = [end - start for start, end in itertools.pairwise([*starts, CODE_POINTS])]
+    return [value for (_, value), length in zip(runs, lengths, strict=True) for _ in range(length)]
+
+
+def runs_of(values: Sequence[int]) -> list[list[int]]:
+    """Return the first code point and the value of each run of equal values."""
+    runs, point = [], 0
+    for value, group in itertools.groupby(values):
+        runs.append([point, value])
+        point += sum(1 for _ in group)
+    return runs
+
+
+def character_classes() -> list[int]:
+    """Return the class of each code point."""
+    properties = json.loads((TOOLS / "unicode_properties.json").read_text("ascii"))
+    categories, breaks, scripts = (
+        values_of(properties[name]) for name in ("General_Category", "Line_Break", "Script")
+    )
+    unspaced = {
+        script
+        for category, line_break, script in zip(categories, breaks, scripts, strict=True)
+        if category[0] == "L" and line_break in BROKEN_ANYWHERE
+    } - SPACED_SCRIPTS
+
+    def is_single(point: int) -> bool:
+        if scripts[point] == "Common":
+            return breaks[point] in SHARED_BREAKS
+        return scripts[point] in unspaced
+
+    return [
+        _class_of(point, category, is_single(point)) for point, category in enumerate(categories)
+    ]
+
+
+def _class_of(point: int, category: str, single: bool) -> int:
     character = chr(point)
-    category = unicodedata.category(character)
-    name = unicodedata.name(character, "")
     if category == "Cn":
         if point in IDEOGRAPHIC_PLANES:
             return SINGLE
-        noncharacter = 0xFDD0 <= point <= 0xFDEF or point & 0xFFFE == 0xFFFE
         if point in PICTOGRAPHS:
             return SYMBOL
+        noncharacter = 0xFDD0 <= point <= 0xFDEF or point & 0xFFFE == 0xFFFE
         return OTHER if noncharacter else WORD
-    if category == "Cf" or character in SELECTORS:
+    if category == "Cf" or character in SELECTORS or character in STRETCHING:
         return IGNORED
     if character in SYMBOLS or (category[0] == "S" and character not in NO_SYMBOLS):
         return SYMBOL
     if category[0] == "M":
         return MARK
-    if category[0] == "L" or "IDEOGRAPHIC NUMBER ZERO" in name:
-        return SINGLE if name.startswith(SINGLE_SCRIPTS) else WORD
-    return WORD if category[0] == "N" or category == "Pc" else OTHER
-
-
-def runs(values: list[int]) -> list[list[int]]:
-    """[[first code point, value], ...] of the runs of equal values."""
-    found, point = [], 0
-    for value, group in itertools.groupby(values):
-        found.append([point, value])
-        point += sum(1 for _ in group)
-    return found
+    if category[0] == "L" or point == IDEOGRAPHIC_ZERO:
+        return SINGLE if single else WORD
+    if category[0] == "N" or category == "Pc":
+        return WORD
+    return PUNCTUATION if category[0] in "PS" else OTHER
 
 
 def main() -> None:
-    if unicodedata.unidata_version != UNICODE_VERSION:
-        sys.exit(f"needs Unicode {UNICODE_VERSION}, has {unicodedata.unidata_version}")
-    points = range(sys.maxunicode + 1)
-    classes = [character_class(point) for point in points]
-    unassigned = [int(unicodedata.category(chr(point)) == "Cn") for point in points]
-    target = Path(__file__).parent.parent / "esdedup" / "text" / "character_classes.json"
+    """Write the file. Which characters Unicode 14.0 does not assign stays as it is."""
+    target = TEXT / "character_classes.json"
     document = {
-        "unicode": UNICODE_VERSION,
-        "classes": {"other": 0, "word": 1, "single": 2, "mark": 3, "ignored": 4, "symbol": 5},
-        "class_runs": runs(classes),
-        "unassigned_runs": runs(unassigned),
+        "unicode": "16.0.0",
+        "classes": {
+            "other": OTHER,
+            "word": WORD,
+            "single": SINGLE,
+            "mark": MARK,
+            "ignored": IGNORED,
+            "symbol": SYMBOL,
+            "punctuation": PUNCTUATION,
+        },
+        "class_runs": runs_of(character_classes()),
+        "unassigned_runs": json.loads(target.read_text("ascii"))["unassigned_runs"],
     }
     target.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="ascii")
 

@@ -15,7 +15,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -130,8 +130,9 @@ class Pattern:
 
 def paired(texts: Sequence[str], scheme: Scheme) -> Iterator[Paired]:
     """Yield texts as patterns compare them."""
+    splitting = replace(_SPLITTING, version=scheme.version)
     for text in normalise(texts, scheme.normalisation):
-        hashes, starts, ends = place(text, _SPLITTING, scheme.seed)
+        hashes, starts, ends = place(text, splitting, scheme.seed)
         words = [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         pairs = shingle(Ragged(hashes, np.array([0, hashes.size])), _CONTEXT).hashes
         yield Paired(words, pairs.tolist())

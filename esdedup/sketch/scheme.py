@@ -1,7 +1,7 @@
 """The scheme: every parameter that the tokens of a text depend on, frozen, with an id.
 
 The index stores it next to the tokens. The same scheme and text always have the same tokens: a
-change to any algorithm raises VERSION.
+change to any algorithm raises VERSION, and the tokens of the versions in VERSIONS are computed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from esdedup.sketch.kinds.server import Server
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
+from esdedup.text.characters import VERSION, VERSIONS
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
-VERSION = 3
 KINDS: dict[str, type[Sketch]] = {
     each.kind: each for each in (MinHash, Signature, SimHash, Bits, Passages, Server)
 }
@@ -43,7 +43,7 @@ class Scheme:
 
     sketches: what is computed from a text. Their names differ; the first one is the default.
     seed: keys every hash, 0 to 2**64 - 1. Two seeds share tokens only by chance.
-    version: of the algorithms.
+    version: of the algorithms. Those of normalisation and shingling are the same.
     Raises UsageError for values out of range.
     """
 
@@ -72,9 +72,18 @@ class Scheme:
                 raise UsageError(
                     f"sketch {each.name!r}: servers have words of their own, use word:N"
                 )
+            if each.by_server and self.shingling.punctuation:
+                raise UsageError(
+                    f"sketch {each.name!r}: the words of servers leave out punctuation, so"
+                    " shingling.punctuation can't be set"
+                )
         if not 0 <= self.seed < 2**64:
             raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
         _require_version(self.version)
+        for name in ("normalisation", "shingling"):
+            rules = getattr(self, name)
+            if rules.version != self.version:
+                object.__setattr__(self, name, replace(rules, version=self.version))
 
     @staticmethod
     def for_threshold(
@@ -200,6 +209,7 @@ class Scheme:
         form, shingling = self.normalisation.form, self.shingling
         fold = "case folded" if self.normalisation.casefold else "case kept"
         stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
+        stop += ", punctuation as words" if shingling.punctuation else ""
         rows = [("scheme", self.id), ("text", f"{form}, {fold}; shingles {shingling}{stop}")]
         for each in self.sketches:
             rows.append((each.name, f"{each.describe()}; {each.size_in_words}"))
@@ -211,8 +221,8 @@ class Scheme:
         return {
             "version": self.version,
             "seed": self.seed,
-            "normalisation": {**vars(self.normalisation)},
-            "shingling": {**vars(self.shingling), "stop_words": list(self.shingling.stop_words)},
+            "normalisation": self.normalisation.to_json(),
+            "shingling": self.shingling.to_json(),
             "sketches": [each.to_json() for each in self.sketches],
         }
 
@@ -288,9 +298,10 @@ def _object(value: Any, name: str) -> dict[str, Any]:
 
 
 def _require_version(version: object) -> None:
-    if version != VERSION:
+    if version not in VERSIONS:
+        known = " and ".join(map(str, VERSIONS))
         raise UsageError(
-            f"the scheme is of version {version!r}; this esdedup knows version {VERSION}:"
+            f"the scheme is of version {version!r}; this esdedup knows versions {known}:"
             " use a matching release"
         )
 

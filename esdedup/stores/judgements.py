@@ -62,7 +62,12 @@ class Judgement:
             raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "digests": list(self.digests)}
+        normalisation = {**self.normalisation.to_json(), "version": self.normalisation.version}
+        return {
+            **asdict(self),
+            "digests": list(self.digests),
+            "normalisation": normalisation,
+        }
 
     @staticmethod
     def from_json(found: Any) -> Judgement:
@@ -72,7 +77,8 @@ class Judgement:
             left, right = given["digests"]
             digest_words([left, right])
             given |= {"digests": (left, right)}
-            given["normalisation"] = Normalisation(**given["normalisation"])
+            # Judgements of earlier releases are of version 3, and do not have it.
+            given["normalisation"] = Normalisation(**{"version": 3, **given["normalisation"]})
             return Judgement(**given)
         except KeyError as error:
             raise UsageError(f"it has no {error.args[0]}") from error

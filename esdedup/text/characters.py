@@ -1,8 +1,8 @@
-"""Classes of characters (part of a word, mark, separator, ...), pinned at Unicode 14.0.
+"""Classes of characters (part of a word, mark, separator, ...), pinned at one version of Unicode.
 
 Python's own tables grow with every release, and tokens must not follow them. So the classes come
-from a file in the package, written by `tools/character_classes.py`, and every Python splits a text
-in the same way.
+from files in the package, one for each version of schemes, written by `tools/character_classes.py`,
+and every Python splits a text in the same way.
 """
 
 import functools
@@ -19,15 +19,20 @@ CODE_POINTS = 0x110000
 PIECE = 1 << 17
 """Characters of a text above which it is cut into pieces."""
 
-OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL = range(6)
-"""OTHER separates words (space, punctuation). A run of WORD characters is a word (letters, digits,
-connectors). A SINGLE character is a word by itself (Han, Hiragana, Katakana and the scripts of
-South-East Asia that put no spaces between words). A MARK belongs to the character before it, and
-is dropped behind a symbol. IGNORED characters (format controls, soft hyphen, the selectors of an
-emoji's form) are dropped. A run of one SYMBOL is a word (currencies, mathematics, emoji, # and
-%)."""
+OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL, PUNCTUATION = range(7)
+"""OTHER separates words (space, controls). A run of WORD characters is a word (letters, digits,
+connectors). A SINGLE character is a word by itself (scripts that put no spaces between words, such
+as Han, Thai and Javanese). A MARK belongs to the character before it, and is dropped behind a
+symbol. IGNORED characters (format controls, soft hyphen, the selectors of an emoji's form,
+stretching) are dropped. A run of one SYMBOL is a word (currencies, mathematics, emoji, # and %).
+PUNCTUATION is either: `character_classes` returns it as OTHER, unless it is requested."""
+VERSION = 4
+"""The latest version of the rules for tokens, which is that of schemes."""
+VERSIONS = (3, VERSION)
+"""The versions of schemes whose tokens are computed."""
 
 
+_CLASSES = "character_classes.json"
 _CONTROLS = (*range(32), *range(127, 160), *range(0xD800, 0xE000))
 """Controls of a terminal, and surrogates, which no encoding writes."""
 _BIDI = (0x061C, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -39,23 +44,33 @@ JSON_ESCAPES = {point: f"\\u{point:04x}" for point in (*_CONTROLS[32:], *_BIDI)}
 
 
 @functools.cache
-def _table(runs: str) -> NDArray[np.uint8]:
+def _table(file: str, runs: str) -> NDArray[np.uint8]:
     # It imports fewer modules than importlib.resources, and reads from zip files as well.
-    text = pkgutil.get_data("esdedup.text", "character_classes.json") or b""
+    text = pkgutil.get_data("esdedup.text", file) or b""
     starts, values = np.array(json.loads(text)[runs]).T
     table = np.repeat(values.astype(np.uint8), np.diff(starts, append=CODE_POINTS))
     table.setflags(write=False)
     return table
 
 
-def character_classes() -> NDArray[np.uint8]:
-    """Return the class of every code point: shape (0x110000,), read-only."""
-    return _table("class_runs")
+@functools.cache
+def character_classes(version: int = VERSION, punctuation: bool = False) -> NDArray[np.uint8]:
+    """Return the class of every code point: shape (0x110000,), read-only.
+
+    version: of schemes. punctuation: keep PUNCTUATION apart from OTHER, from version 4 on.
+    """
+    if version == 3:
+        return _table("character_classes_3.json", "class_runs")
+    table = _table(_CLASSES, "class_runs")
+    if not punctuation:
+        table = np.where(table == PUNCTUATION, np.uint8(OTHER), table)
+        table.setflags(write=False)
+    return table
 
 
 def unassigned() -> Mask:
     """Mark the code points that Unicode 14.0 does not assign: shape (0x110000,), read-only."""
-    return _table("unassigned_runs").view(np.bool_)
+    return _table(_CLASSES, "unassigned_runs").view(np.bool_)
 
 
 def code_points(text: str) -> U32:

@@ -3,6 +3,8 @@
 Unicode promises that the normal form and the case folding of an assigned character never change
 (Unicode Standard Annex 15, section 3, and the stability policy). A character that Unicode 14.0 does
 not assign stays as it is, even if this Python knows it.
+
+From version 4 of schemes on, NFKC keeps superscripts, subscripts and fractions: 10⁶ is not 106.
 """
 
 import functools
@@ -10,15 +12,15 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.arguments import check_fields
 from esdedup.text.arrays import U32, offsets_of
-from esdedup.text.characters import PIECE, code_points, pieces, unassigned
+from esdedup.text.characters import PIECE, VERSION, code_points, pieces, unassigned
 
 Form = Literal["NFC", "NFKC", "none"]
 
@@ -29,14 +31,25 @@ class Normalisation:
 
     form: the Unicode normal form ("NFKC", "NFC") or "none".
     casefold: remove differences of case, by full Unicode case folding.
+    version: of the scheme, which sets it.
     Raises UsageError for an unknown form.
     """
 
     form: Form = "NFKC"
     casefold: bool = True
+    version: int = field(default=VERSION, kw_only=True, metadata={"of_scheme": True})
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object of the parameters, without the version."""
+        return {"form": self.form, "casefold": self.casefold}
+
+    @property
+    def keeps_scripts(self) -> bool:
+        """Whether superscripts, subscripts and fractions keep their form."""
+        return self.form == "NFKC" and self.version > 3
 
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
@@ -90,9 +103,10 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
 
 
 def _one_by_one(texts: list[str], normalisation: Normalisation) -> list[str]:
-    young = unassigned().take(code_points("".join(texts))).any()
-    one = _normalise_around_young if young else _normalise_assigned
-    return [one(text, normalisation) for text in texts]
+    kind = _unusual().take(code_points("".join(texts))).max(initial=_PLAIN)
+    ways = {_PLAIN: _normalise_plainly, _SCRIPT: _normalise_assigned}
+    normalise_text = ways.get(int(kind), _normalise_around_young)
+    return [normalise_text(text, normalisation) for text in texts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +174,58 @@ def _replacements(normalisation: Normalisation) -> _Replacements:
     return _Replacements(kinds, first, more)
 
 
+_SCRIPTS = (
+    "aa b2-b3 b9-ba bc-be 2b0-2b8 2e0-2e4 10fc 1d2c-1d2e 1d30-1d3a 1d3c-1d4d 1d4f-1d6a 1d78"
+    " 1d9b-1dbf 2070-2071 2074-208e 2090-209c 2120 2122 2150-215f 2189 2c7c-2c7d 2d6f 3192-319f"
+    " a69c-a69d a770 a7f2-a7f4 a7f8-a7f9 ab5c-ab5f ab69 10781-10785 10787-107b0 107b2-107ba"
+    " 1f16a-1f16c"
+)
+"""Characters of Unicode 14.0 whose Decomposition_Type is Super, Sub or Fraction. None of them is a
+mark, has a case or is a part of a composed character."""
+_SQUARED = dict(
+    zip(
+        map(ord, "㍸㍹㎟㎠㎡㎢㎣㎤㎥㎦㎨㎯"),
+        ["dm²", "dm³", "mm²", "cm²", "m²", "km²", "mm³", "cm³", "m³", "km³", "m∕s²", "rad∕s²"],
+        strict=True,
+    )
+)
+"""Characters whose decomposition contains one of those."""
+_PLAIN, _SCRIPT, _YOUNG = range(3)
+
+
+@functools.cache
+def _unusual() -> NDArray[np.uint8]:
+    """Return which characters NFKC treats apart, shape (0x110000,).
+
+    Each is _SCRIPT, also if its decomposition contains one; _YOUNG, of a later version than Unicode
+    14.0; or else _PLAIN.
+    """
+    table = np.where(unassigned(), np.uint8(_YOUNG), np.uint8(_PLAIN))
+    table[[*_SQUARED, *_script_points()]] = _SCRIPT
+    return table
+
+
+def _script_points() -> list[int]:
+    bounds = (run.partition("-") for run in _SCRIPTS.split())
+    runs = (range(int(first, 16), int(last or first, 16) + 1) for first, _, last in bounds)
+    return [*itertools.chain.from_iterable(runs)]
+
+
+@functools.cache
+def _script_runs() -> re.Pattern[str]:
+    return re.compile(f"([{''.join(map(chr, _script_points()))}]+)")
+
+
 def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
+    """Normalise a text of characters that Unicode 14.0 assigns."""
+    if text.isascii() or not normalisation.keeps_scripts:
+        return _normalise_plainly(text, normalisation)
+    runs = _script_runs().split(text.translate(_SQUARED))
+    runs[::2] = [_normalise_plainly(run, normalisation) for run in runs[::2]]
+    return "".join(runs)
+
+
+def _normalise_plainly(text: str, normalisation: Normalisation) -> str:
     form = normalisation.form
     if form != "none":
         text = unicodedata.normalize(form, text)

@@ -8,14 +8,15 @@ t0 .. t(n-1):
 Broder, "On the resemblance and containment of documents", 1997, section 2.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.text.arrays import U64, Ragged, offsets_of, run_starts
+from esdedup.text.characters import VERSION
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.jieba import installed_version
 
@@ -26,12 +27,15 @@ Unit = Literal["word", "char", "jieba"]
 class Shingling:
     """How a normalised text becomes shingles.
 
-    unit: "word" (runs of word characters; a Han, Hiragana or Katakana character is a word by
-        itself), "char" (characters, white space collapsed) or "jieba" (Chinese words).
+    unit: "word" (runs of word characters; a character of a script without spaces, such as Han, is a
+        word by itself), "char" (characters, white space collapsed) or "jieba" (Chinese words).
     size: tokens a shingle.
     stop_words: tokens left out before shingles are formed, normalised as the text is.
     segmenter: with "jieba", the package version whose dictionary splits the words; "" takes the
         installed one.
+    punctuation: every punctuation mark is a word, for code and formulas. By default marks only
+        separate words. Characters as tokens contain punctuation in any case.
+    version: of the scheme, which sets it.
     Raises UsageError for values out of range, MissingExtra if jieba is needed and not installed.
     """
 
@@ -39,17 +43,28 @@ class Shingling:
     size: int = 3
     stop_words: tuple[str, ...] = ()
     segmenter: str = ""
+    punctuation: bool = False
+    version: int = field(default=VERSION, kw_only=True, metadata={"of_scheme": True})
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not 1 <= self.size <= 64:
             raise UsageError(f"shingle size {self.size}: use 1 to 64")
+        if self.punctuation and self.version < 4:
+            raise UsageError("punctuation as words needs a scheme of version 4")
         object.__setattr__(self, "stop_words", tuple(sorted(set(self.stop_words))))
         if self.unit == "jieba" and not self.segmenter:
             object.__setattr__(self, "segmenter", installed_version())
 
     def __str__(self) -> str:
         return f"{self.unit}:{self.size}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object of the parameters, without the version."""
+        document: dict[str, Any] = {"unit": self.unit, "size": self.size}
+        document |= {"stop_words": [*self.stop_words], "segmenter": self.segmenter}
+        # A parameter that is off is left out, so that it does not change the ids of schemes.
+        return document | ({"punctuation": True} if self.punctuation else {})
 
 
 def shingle(tokens: Ragged, size: int) -> Ragged:

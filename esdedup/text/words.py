@@ -3,7 +3,8 @@
 Words follow the classes in `characters.py`. A token's hash is XXH3-64 of its UTF-8 bytes. A run of
 one symbol is a word, of which the first three characters are hashed: "C+" differs from "C++", but a
 ruler of 60 equals signs does not differ from one of 70. A hyphen before a digit is a symbol, unless
-a word, a symbol or a hyphen is before it: it is the sign of the number. `tokenise` hashes the
+a word, a symbol or a hyphen is before it: it is the sign of the number. From version 4 of schemes
+on, a minus (U+2212) or an en dash (U+2013) in its place is the same sign. `tokenise` hashes the
 tokens of many texts at once. `place` also returns their positions in a text.
 """
 
@@ -11,7 +12,7 @@ import functools
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from esdedup.text.characters import (
     MARK,
     OTHER,
     PIECE,
+    PUNCTUATION,
     SINGLE,
     SYMBOL,
     character_classes,
@@ -37,18 +39,21 @@ _TABLED = 0x10000
 _LONGEST_RUN = 3
 """Characters of a run of one symbol that are hashed."""
 _HYPHEN, _ZERO = b"-0"
+_MINUS, _EN_DASH = 0x2212, 0x2013
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     """Split normalised texts into hashed tokens, without stop words: one row a text."""
     if shingling.unit == "word":
         if len(texts) == 1 and len(texts[0]) > PIECE:
-            hashes = np.concatenate([_words([each], seed).hashes for each in pieces(texts[0])])
+            hashes = np.concatenate(
+                [_words([piece], shingling, seed).hashes for piece in pieces(texts[0])]
+            )
             tokens = Ragged(hashes, np.array([0, hashes.size]))
         else:
-            tokens = _words(texts, seed)
+            tokens = _words(texts, shingling, seed)
     elif shingling.unit == "char":
-        tokens = _characters(texts, seed)
+        tokens = _characters(texts, shingling, seed)
     else:
         tokens = _jieba_words(texts, shingling, seed)
     if not shingling.stop_words:
@@ -69,28 +74,72 @@ def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
     return hashes[keep], starts[keep], ends[keep]
 
 
-def _words(texts: Sequence[str], seed: int) -> Ragged:
-    joined = "\n" + "\n".join(texts) + "\n"
+@dataclass(frozen=True, eq=False)
+class _Classified:
+    """Texts in a row, without IGNORED characters, as they are split into words.
+
+    text: begins and ends outside a word.
+    points: its code points, shape (characters,).
+    classes: of the points, as they are for `_word_spans`: symbols are SYMBOL, also signs.
+    bounds: the first character of each text and the end, shape (texts + 1,).
+    """
+
+    text: str
+    points: Unsigned
+    classes: NDArray[np.uint8]
+    bounds: I64
+
+
+def _words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     bounds = offsets_of(lengths + 1) + 1
-    if joined.isascii():
-        data = joined.encode("ascii")
+    whole = _classified("\n" + "\n".join(texts) + "\n", bounds, shingling)
+    starts, ends, symbols = _word_spans(whole.points, whole.classes)
+    ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
+    hashes = _hash_spans(whole.text, whole.points, starts, ends, seed)
+    return Ragged(hashes, np.searchsorted(starts, whole.bounds))
+
+
+def _classified(text: str, bounds: I64, shingling: Shingling) -> _Classified:
+    """Classify the characters of texts, and turn the signs of numbers into symbols."""
+    table = character_classes(shingling.version, shingling.punctuation)
+    if text.isascii():
+        data = text.encode("ascii")
         # bytes.translate looks bytes up faster than numpy does.
-        table = character_classes()[:256].tobytes()
-        classes = np.frombuffer(bytearray(data.translate(table)), np.uint8)
+        classes = np.frombuffer(bytearray(data.translate(table[:256].tobytes())), np.uint8)
         points: Unsigned = np.frombuffer(data, np.uint8)
     else:
-        joined, points, classes, bounds = _drop_ignored(joined, bounds)
-    starts, ends, symbols = _word_spans(points, classes)
-    ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
-    hashes = _hash_spans(joined, points, starts, ends, seed)
-    return Ragged(hashes, np.searchsorted(starts, bounds))
+        text, points, classes, bounds = _drop_ignored(text, bounds, table)
+    signs = _signs(points, classes, shingling.version)
+    if signs.size:
+        classes[signs] = SYMBOL
+        if (points[signs] != _HYPHEN).any():
+            points = points.copy()
+            points[signs] = _HYPHEN
+            text = _text_of(points)
+    if shingling.punctuation:
+        classes[classes == PUNCTUATION] = SYMBOL
+    return _Classified(text, points, classes, bounds)
 
 
-def _drop_ignored(text: str, bounds: I64) -> tuple[str, U32, NDArray[np.uint8], I64]:
+def _signs(points: Unsigned, classes: NDArray[np.uint8], version: int) -> I64:
+    """Return the positions of the signs of numbers, in a text that begins and ends with others."""
+    hyphens = points == _HYPHEN
+    if version > 3 and points.itemsize > 1:
+        hyphens |= (points == _MINUS) | (points == _EN_DASH)
+    places = np.flatnonzero(hyphens)
+    before = classes[places - 1]
+    signs = ((before == OTHER) | (before == PUNCTUATION)) & ~hyphens[places - 1]
+    numbers: I64 = places[signs & (points[places + 1] - _ZERO < 10)]
+    return numbers
+
+
+def _drop_ignored(
+    text: str, bounds: I64, table: NDArray[np.uint8]
+) -> tuple[str, U32, NDArray[np.uint8], I64]:
     """Return a text without IGNORED characters, its points, their classes, and row bounds."""
     points = code_points(text)
-    classes = character_classes().take(points)
+    classes = table.take(points)
     keep = classes != IGNORED
     if keep.all():
         return text, points, classes, bounds
@@ -106,9 +155,6 @@ def _word_spans(points: Unsigned, classes: NDArray[np.uint8]) -> tuple[I64, I64,
 
     The text begins and ends outside a word. classes: of the points; they are changed.
     """
-    hyphens = np.flatnonzero(points == _HYPHEN)
-    signs = (classes[hyphens - 1] == OTHER) & (points[hyphens - 1] != _HYPHEN)
-    classes[hyphens[signs & (points[hyphens + 1] - _ZERO < 10)]] = SYMBOL
     base = None
     marks = np.flatnonzero(classes == MARK)
     if marks.size:
@@ -176,44 +222,52 @@ def _character_hashes(seed: int) -> U64:
     return hashes
 
 
-def _characters(texts: Sequence[str], seed: int) -> Ragged:
+def _characters(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     collapsed = [" ".join(text.split()) for text in texts]
     lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
-    text, points, _, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
+    table = character_classes(shingling.version)
+    text, points, _, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths), table)
     starts = np.arange(points.size)
     return Ragged(_hash_spans(text, points, starts, starts + 1, seed), bounds)
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
-    rows = [list(filter(_has_word, pieces)) for pieces in cut(texts, shingling.segmenter)]
+    rows = [
+        [piece for piece in pieces if _has_word(piece, shingling)]
+        for pieces in cut(texts, shingling.segmenter)
+    ]
     counts = np.fromiter(map(len, rows), np.int64, len(rows))
     return Ragged(xxh3((word for row in rows for word in row), seed), offsets_of(counts))
 
 
-def _has_word(piece: str) -> bool:
-    return bool((character_classes()[code_points(piece)] != OTHER).any())
+def _has_word(piece: str, shingling: Shingling) -> bool:
+    table = character_classes(shingling.version, shingling.punctuation)
+    return bool((table[code_points(piece)] != OTHER).any())
 
 
-def _word_places(text: str, _: Shingling) -> tuple[I64, I64]:
+def _word_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
     joined = f"\n{text}\n"
-    starts, ends = _word_spans(*_drop_ignored(joined, np.zeros(1, np.int64))[1:3])[:2]
-    kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
+    whole = _classified(joined, np.zeros(1, np.int64), shingling)
+    starts, ends = _word_spans(whole.points, whole.classes)[:2]
+    keep = character_classes(shingling.version).take(code_points(joined)) != IGNORED
+    places = np.flatnonzero(keep)
     # The joined text has one line feed more at its start.
-    return kept[starts] - 1, kept[ends - 1]
+    return places[starts] - 1, places[ends - 1]
 
 
-def _character_places(text: str, _: Shingling) -> tuple[I64, I64]:
+def _character_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
     # A character, or the white space between two.
     places = re.finditer(r"\S|(?<=\S)\s+(?=\S)", text)
-    starts, ends = _columns([found.span() for found in places])
-    kept = character_classes().take(code_points(text)[starts]) != IGNORED
-    return starts[kept], ends[kept]
+    starts, ends = _columns([place.span() for place in places])
+    keep = character_classes(shingling.version).take(code_points(text)[starts]) != IGNORED
+    return starts[keep], ends[keep]
 
 
 def _jieba_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
     (pieces,) = cut([text], shingling.segmenter)
     edges = itertools.pairwise(itertools.accumulate(map(len, pieces), initial=0))
-    return _columns([span for span, piece in zip(edges, pieces, strict=True) if _has_word(piece)])
+    spans = zip(edges, pieces, strict=True)
+    return _columns([span for span, piece in spans if _has_word(piece, shingling)])
 
 
 def _columns(places: list[tuple[int, int]]) -> tuple[I64, I64]:

@@ -8,10 +8,21 @@ import numpy as np
 import xxhash
 
 from esdedup.text.arrays import Ragged, offsets_of
-from esdedup.text.characters import IGNORED, MARK, OTHER, SINGLE, SYMBOL, character_classes
+from esdedup.text.characters import (
+    IGNORED,
+    MARK,
+    OTHER,
+    PUNCTUATION,
+    SINGLE,
+    SYMBOL,
+    VERSION,
+    character_classes,
+)
 
 MASK = 2**64 - 1
 DIGITS = set("0123456789")
+KEPT = ("<super>", "<sub>", "<fraction>")
+SIGNS = {3: "-", 4: "-\u2212\u2013"}
 
 
 def ragged(rows: list[list[int]]) -> Ragged:
@@ -20,33 +31,63 @@ def ragged(rows: list[list[int]]) -> Ragged:
     return Ragged(hashes, offsets_of(np.array([len(row) for row in rows], np.int64)))
 
 
-def normalise(text: str) -> str:
-    once = unicodedata.normalize("NFKC", text).casefold()
-    return unicodedata.normalize("NFKC", once)
+def normalise(text: str, version: int = VERSION) -> str:
+    """NFKC and case folding, of a text of characters that Unicode 14.0 assigns."""
+    if version == 3:
+        once = unicodedata.normalize("NFKC", text).casefold()
+        return unicodedata.normalize("NFKC", once)
+    runs = itertools.groupby(expanded(text), is_script)
+    parts = ((kept, "".join(run)) for kept, run in runs)
+    return "".join(part if kept else normalise(part, 3) for kept, part in parts)
 
 
-def words(text: str) -> list[str]:
-    found: list[str] = []
+def is_script(character: str) -> bool:
+    """Whether a character is a superscript, a subscript or a fraction."""
+    return unicodedata.decomposition(character).startswith(KEPT)
+
+
+def expanded(text: str) -> str:
+    """The text with the decomposition of each character that contains a script."""
+    parts = []
+    for character in text:
+        decomposition = unicodedata.decomposition(character).split()
+        points = [point for point in decomposition if point[0] != "<"]
+        inside = expanded("".join(chr(int(point, 16)) for point in points))
+        kept = not is_script(character) and any(map(is_script, inside))
+        parts.append(inside if kept else character)
+    return "".join(parts)
+
+
+def words(text: str, version: int = VERSION, punctuation: bool = False) -> list[str]:
+    classes = character_classes(version, punctuation)
+    kept = [c for c in text if classes[ord(c)] != IGNORED]
+    made: list[str] = []
     inside = OTHER
-    kept = [c for c in text if character_classes()[ord(c)] != IGNORED]
+    signs = SIGNS[version]
     for before, character, after in zip([" ", *kept], kept, [*kept[1:], " "], strict=False):
-        kind = int(character_classes()[ord(character)])
-        if character == "-" and before != "-" and after in DIGITS:
-            kind = OTHER if character_classes()[ord(before)] != OTHER else SYMBOL
+        kind = int(classes[ord(character)])
+        number = before not in signs and after in DIGITS
+        if character in signs and number and classes[ord(before)] in (OTHER, PUNCTUATION):
+            kind, character = SYMBOL, "-"
+        if kind == PUNCTUATION:
+            kind = SYMBOL
         if kind == MARK:
             if inside == SYMBOL:
                 inside = OTHER
             if inside != OTHER:
-                found[-1] += character
+                made[-1] += character
             continue
-        same = kind == inside and (kind != SYMBOL or found[-1][0] == character)
+        same = kind == inside and (kind != SYMBOL or made[-1][0] == character)
         if kind not in (OTHER, SINGLE) and same:
-            found[-1] += character
+            made[-1] += character
         elif kind != OTHER:
-            found.append(character)
+            made.append(character)
         inside = kind
-    # A run of one symbol counts as three at most.
-    return [word[:3] if character_classes()[ord(word[0])] == SYMBOL else word for word in found]
+    # A run of one symbol counts as three at most. A hyphen in a word was a sign.
+    symbols = (SYMBOL, PUNCTUATION)
+    return [
+        word[:3] if word[0] == "-" or classes[ord(word[0])] in symbols else word for word in made
+    ]
 
 
 def token_hash(token: str, seed: int) -> int:

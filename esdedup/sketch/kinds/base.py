@@ -269,6 +269,7 @@ class ValueField(str):
 
 def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the arguments of a dataclass in a scheme's JSON. Raises UsageError."""
-    if unknown := given.keys() - {each.name for each in fields(kind) if each.init}:
+    known = {each.name for each in fields(kind) if each.init and "of_scheme" not in each.metadata}
+    if unknown := given.keys() - known:
         raise UsageError(f"a scheme has no parameter {f'{name}.{min(unknown)}'.lstrip('.')}")
     return dict(given)

@@ -27,7 +27,10 @@ GOLDEN_256 = [
     "8HqZj",
     "92aoj",
 ]
-GOLDEN_IDS = ("v3-2a6924466b3a", "v3-58ae7d5f0254")
+GOLDEN_IDS = {
+    3: ("v3-2a6924466b3a", "v3-58ae7d5f0254"),
+    4: ("v4-a9a72c604bfa", "v4-786d22a9748c"),
+}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,12 @@ def test_golden_tokens() -> None:
     wide = Scheme([Bits(256, 31)])
     (field,) = token_fields(sketch([texts[0] * 4], wide), wide)
     assert field["bits"] == GOLDEN_256
-    assert (Scheme([Bits(64, 8)]).id, wide.id) == GOLDEN_IDS
+    for version, ids in GOLDEN_IDS.items():
+        both = (
+            Scheme([Bits(size, segments)], version=version)
+            for size, segments in ((64, 8), (256, 31))
+        )
+        assert tuple(scheme.id for scheme in both) == ids
 
 
 def test_the_layout_follows_from_the_distance() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from unittest import mock
@@ -21,11 +22,18 @@ from esdedup.sketch.kinds.passages import Passages
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import KeptSets, known_sets, shingle_sets, sketch, token_fields
+from esdedup.sketch.sketch import (
+    KeptSets,
+    hashed_words,
+    known_sets,
+    shingle_sets,
+    sketch,
+    token_fields,
+)
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.arrays import U64
-from esdedup.text.characters import IGNORED, character_classes
+from esdedup.text.characters import IGNORED, VERSION, VERSIONS, character_classes, unassigned
 from esdedup.text.hashing import PADDING, xxh3_slices
 from esdedup.text.jaccard import jaccard, jaccard_with
 from esdedup.text.normalise import Normalisation, normalise
@@ -34,7 +42,10 @@ from esdedup.text.words import tokenise
 from tests.helpers import reference
 from tests.helpers.reference import ragged
 
-GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text("utf-8"))
+GOLDEN = {
+    version: json.loads((Path(__file__).parent / f"golden_{version}.json").read_text("utf-8"))
+    for version in VERSIONS
+}
 
 SCRIPTS = [
     "The quick brown fox, jumps over_the lazy dog 42 times.",
@@ -48,6 +59,11 @@ SCRIPTS = [
     "emoji 😀 👨‍👩‍👧 only",
     "C++ <= $100 #️⃣ 50%: -20 ★★★★★ =≠=",
     "soft\u00adhyphen zero\u200bwidth",
+    "10⁶ km, 1½ ㎡ and H₂O\ufffd",
+    "at -20, −20, –20 and 5−20–30-40",
+    "ꦧꦱꦗꦮ ᬩᬲᬩᬮᬶ ꨌꩌ ꆈꌠꁱꂷ ㄅㄆㄇ",
+    "مـــرحـــبا",
+    "return a * b if x else y[-1] / (z - 1)  # `q`",
     "e\u0301tude cafe\u0301",
     "ﬁne ＡＢＣ １２３ Ⅷ",
     "\u0301leading mark",
@@ -74,11 +90,19 @@ def test_xxh3_of_slices_is_that_of_the_package(strings: list[bytes], seed: int) 
     assert got.tolist() == [xxhash.xxh3_64_intdigest(string, seed) for string in strings]
 
 
-@given(TEXTS, st.integers(1, 5), st.integers(0, 3))
-def test_shingles_are_those_of_the_reference(texts: list[str], size: int, seed: int) -> None:
-    got = shingle(tokenise(texts, Shingling("word", size), seed), size)
+RULES = st.sampled_from([(3, False), (VERSION, False), (VERSION, True)])
+
+
+@given(TEXTS, st.integers(1, 5), st.integers(0, 3), RULES)
+def test_shingles_are_those_of_the_reference(
+    texts: list[str], size: int, seed: int, rules: tuple[int, bool]
+) -> None:
+    version, punctuation = rules
+    shingling = Shingling("word", size, punctuation=punctuation, version=version)
+    got = shingle(tokenise(texts, shingling, seed), size)
     for row, text in enumerate(texts):
-        assert got[row].tolist() == reference.shingles(reference.words(text), size, seed), text
+        words = reference.words(text, *rules)
+        assert got[row].tolist() == reference.shingles(words, size, seed), text
 
 
 @given(TEXTS, st.integers(1, 5))
@@ -91,18 +115,36 @@ def test_character_shingles_collapse_white_space(texts: list[str], size: int) ->
             assert got[row].tolist() == reference.shingles(list(plain), size, 1)
 
 
-WORD_EDGES = "a1_ .-+#€👍👎\n中かーกé한я\u0301\u3099\u0e34\u200d\u00ad\ufe0f\ud800😀𠀀𝒳\U000e0100"
+WORD_EDGES = "a1_ .-−–(+#€\ufffd\u0640ꦧ\ua9c0²½"
+WORD_EDGES += "👍👎\n中かーกé한я\u0301\u3099\u0e34\u200d\u00ad\ufe0f\ud800😀𠀀𝒳\U000e0100"
 
 
 MORE_HAN = st.one_of(st.sampled_from(WORD_EDGES), st.sampled_from("中かー"))
 
 
-@given(st.lists(st.text(WORD_EDGES) | st.text(MORE_HAN), min_size=1, max_size=6))
-def test_words_of_mixed_scripts_and_marks(texts: list[str]) -> None:
-    got = tokenise(texts, Shingling(), 3)
+@given(st.lists(st.text(WORD_EDGES) | st.text(MORE_HAN), min_size=1, max_size=6), RULES)
+def test_words_of_mixed_scripts_and_marks(texts: list[str], rules: tuple[int, bool]) -> None:
+    version, punctuation = rules
+    got = tokenise(texts, Shingling(punctuation=punctuation, version=version), 3)
     for row, text in enumerate(texts):
-        expected = [reference.token_hash(word, 3) for word in reference.words(text)]
+        expected = [reference.token_hash(word, 3) for word in reference.words(text, *rules)]
         assert got[row].tolist() == expected, text
+
+
+ASSIGNED = [chr(point) for point in np.flatnonzero(~unassigned()).tolist()]
+
+
+@given(st.lists(st.text(st.sampled_from(ASSIGNED), max_size=40), min_size=1, max_size=5), RULES)
+def test_any_characters_are_normalised_and_split_as_by_the_reference(
+    texts: list[str], rules: tuple[int, bool]
+) -> None:
+    version, punctuation = rules
+    scheme = Scheme(shingling=Shingling(punctuation=punctuation), version=version)
+    normalised, words = hashed_words(texts, scheme)
+    assert normalised == [reference.normalise(text, version) for text in texts]
+    for row, text in enumerate(normalised):
+        expected = [reference.token_hash(word, 1) for word in reference.words(text, *rules)]
+        assert words[row].tolist() == expected, text
 
 
 @pytest.mark.parametrize(
@@ -112,8 +154,15 @@ def test_words_of_mixed_scripts_and_marks(texts: list[str]) -> None:
         ("$100, €100 & 50% <=", "$ 100 € 100 50 % <  ="),
         ("+++ ==== 😂😂😂😂😂", "+++ === 😂😂😂"),
         ("-20 °C, 5-20 (-1) --3 a -b +-2", "- 20 ° c 5 20 - 1 3 a b + 2"),
-        ("👍🏽👎 ❤️❤ 👩‍💻 #️⃣ 🇩🇪 ½", "👍 🏽 👎 ❤❤ 👩 💻 # 🇩 🇪 1 2"),
+        ("👍🏽👎 ❤️❤ 👩‍💻 #️⃣ 🇩🇪 ½", "👍 🏽 👎 ❤❤ 👩 💻 # 🇩 🇪 ½"),
         ("`x` and/or a@b *y* …!?", "x and or a b y"),
+        ("10⁶ km, 10⁻⁶, 1½ cups, H₂O", "10⁶ km 10 ⁻ ⁶ 1½ cups h₂o"),
+        ("−20, –20 (−1) 5−20 5–20 a–b −x --−3", "- 20 - 20 - 1 5 − 20 5 20 a b − x − 3"),
+        ("so\ufffdn \ufffd\ufffd", "so \ufffd n \ufffd\ufffd"),
+        ("مـــرحـــبا ـ", "مرحبا"),
+        ("ꦧꦱꦗꦮ", "ꦧ ꦱ ꦗ ꦮ"),
+        ("ꦏꦿꦶꦤ", "ꦏꦿꦶ ꦤ"),
+        ("ᬩᬮᬶ ꨌꩌ 𑜀𑜫𑜀 ꆈꌠ ㄅㄆ", "ᬩ ᬮᬶ ꨌꩌ 𑜀𑜫 𑜀 ꆈ ꌠ ㄅ ㄆ"),
     ],
 )
 def test_symbols_are_words_and_punctuation_is_not(text: str, words: str) -> None:
@@ -121,6 +170,39 @@ def test_symbols_are_words_and_punctuation_is_not(text: str, words: str) -> None
         normalised = normalise([f"{text} {filling}"], Normalisation())
         made = tokenise(normalised, Shingling(), 1)[0].tolist()
         assert made == [reference.token_hash(word, 1) for word in [*words.split(), *filling]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a * b / c - d & e", "a * b / c - d & e"),
+        ("x[-1] != `y`; f((z))", "x [ - 1 ] ! = ` y ` ; f (( z ))"),
+        ("snake_case ----- “q”", "snake_case --- “ q ”"),
+        ("5-20 −20 (–1)", "5 - 20 - 20 ( - 1 )"),
+    ],
+)
+def test_every_mark_is_a_word_on_request(text: str, words: str) -> None:
+    for filling in ("", "字" * 99):
+        normalised = normalise([f"{text} {filling}"], Normalisation())
+        made = tokenise(normalised, Shingling(punctuation=True), 1)[0].tolist()
+        assert made == [reference.token_hash(word, 1) for word in [*words.split(), *filling]]
+
+
+def test_version_3_keeps_its_words() -> None:
+    scheme = Scheme(version=3)
+    for text, words in (
+        ("10⁶ 1½ −20 –20 ꦧꦱꦗꦮ", "106 11 2 − 20 20 ꦧꦱꦗꦮ"),
+        ("مـر \ufffd", "مـر"),
+    ):
+        made = hashed_words([text], scheme)[1][0].tolist()
+        assert made == [reference.token_hash(word, 1) for word in words.split()]
+    assert scheme.normalisation.version == scheme.shingling.version == 3
+    assert Scheme.from_json(scheme.to_json()) == scheme != Scheme()
+    assert Scheme().differences(scheme) == ["version 4, not 3"]
+    with pytest.raises(UsageError, match="needs a scheme of version 4"):
+        Scheme(shingling=Shingling(punctuation=True), version=3)
+    with pytest.raises(UsageError, match=r"no parameter shingling\.version"):
+        Scheme.from_json({**Scheme().to_json(), "shingling": {"unit": "word", "version": 3}})
 
 
 def test_jieba_words() -> None:
@@ -295,9 +377,9 @@ def test_sets_are_made_once_until_they_are_forgotten() -> None:
         assert asked[5:] == [[3]]
 
 
-def schemes() -> dict[str, Scheme]:
+def schemes(version: int = VERSION) -> dict[str, Scheme]:
     """The schemes of the golden vectors. "23 bands" was the default once."""
-    return {
+    made = {
         "default": Scheme([MinHash(bands=23), SimHash()]),
         "36 bits": Scheme([MinHash(bands=23, token_bits=36), SimHash()]),
         "char": Scheme([MinHash(bands=23, token_bits=36)], shingling=Shingling("char", 5)),
@@ -312,14 +394,19 @@ def schemes() -> dict[str, Scheme]:
         "passages": Scheme([MinHash(bands=23), Passages()]),
         "short passages": Scheme([Passages(4, 3, 24)], shingling=Shingling("char", 5), seed=7),
     }
+    if version > 3:
+        made["code"] = Scheme(shingling=Shingling(punctuation=True))
+    return {name: replace(scheme, version=version) for name, scheme in made.items()}
 
 
-@pytest.mark.parametrize("name", schemes())
-def test_golden_vectors(name: str) -> None:
-    scheme = schemes()[name]
-    golden = GOLDEN[name]
+@pytest.mark.parametrize(
+    ("version", "name"), [(version, name) for version in VERSIONS for name in schemes(version)]
+)
+def test_golden_vectors(version: int, name: str) -> None:
+    scheme = schemes(version)[name]
+    golden = GOLDEN[version][name]
     assert scheme.id == golden["id"]
-    texts = GOLDEN["texts"]
+    texts = GOLDEN[version]["texts"]
     sketches = sketch(texts, scheme)
     fields = token_fields(sketches, scheme)
     prints = [None] * len(texts)

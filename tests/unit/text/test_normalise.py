@@ -18,9 +18,11 @@ from esdedup.text.characters import pieces, unassigned
 from esdedup.text.normalise import Form, Normalisation, normalise
 from esdedup.text.shingles import Shingling
 from esdedup.text.words import tokenise
+from tests.helpers import reference
 
 FORMS: list[Form] = ["NFKC", "NFC", "none"]
 ALL = [Normalisation(form, casefold) for form in FORMS for casefold in (True, False)]
+ALL += [Normalisation("NFKC", casefold, version=3) for casefold in (True, False)]
 DEFAULT = Normalisation()
 
 YOUNG = [chr(point) for point in np.flatnonzero(unassigned()).tolist()]
@@ -50,17 +52,25 @@ CHOICES = st.sampled_from(ALL)
 
 def by_hand(text: str, chosen: Normalisation) -> str:
     """What Unicode says of each stretch between characters younger than Unicode 14.0."""
+
+    def folded(part: str) -> str:
+        if chosen.form != "none":
+            part = unicodedata.normalize(chosen.form, part)
+        if chosen.casefold:
+            part = part.casefold()
+        return part if chosen.form == "none" else unicodedata.normalize(chosen.form, part)
+
     made = []
     for young, group in itertools.groupby(text, lambda c: bool(unassigned()[ord(c)])):
         part = "".join(group)
-        if not young:
-            if chosen.form != "none":
-                part = unicodedata.normalize(chosen.form, part)
-            if chosen.casefold:
-                part = part.casefold()
-            if chosen.form != "none":
-                part = unicodedata.normalize(chosen.form, part)
-        made.append(part)
+        if young:
+            made.append(part)
+        elif chosen.keeps_scripts:
+            runs = itertools.groupby(reference.expanded(part), reference.is_script)
+            joined = [(kept, "".join(run)) for kept, run in runs]
+            made += [run if kept else folded(run) for kept, run in joined]
+        else:
+            made.append(folded(part))
     return "".join(made)
 
 
@@ -91,6 +101,28 @@ def test_every_character_beside_others(chosen: Normalisation) -> None:
     texts = ["".join(others[at : at + 9]) for at in range(0, len(others), 9)]
     texts += [f"E{mark}가" for mark in marks]
     assert normalise(texts, chosen) == [by_hand(text, chosen) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("10⁶ km", "106 km"),
+        ("1½ cups", "11/2 cups"),
+        ("1½ cups", "11⁄2 cups"),
+        ("H₂O", "H2O"),
+        ("x²", "x2"),
+        ("Nº 5", "No 5"),
+        ("a™", "aTM"),
+    ],
+)
+def test_superscripts_subscripts_and_fractions_keep_their_form(one: str, other: str) -> None:
+    for texts in ([one], [f"{one} é"], [f"{one} {YOUNG[0]}"], [one, "字" * 5_000]):
+        assert normalise([texts[0].replace(one, other), *texts[1:]], DEFAULT) != normalise(
+            texts, DEFAULT
+        )
+        assert normalise(texts, DEFAULT)[0].startswith(one.casefold())
+    assert normalise(["㎡ ㎨"], DEFAULT) == ["m² m∕s²"]
+    assert normalise([one], Normalisation(version=3)) == [reference.normalise(one, 3)]
 
 
 def test_another_form_is_refused() -> None:
