@@ -29,6 +29,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.text.characters import VERSION, VERSIONS
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
+from esdedup.text.weights import stored_weights
 
 KINDS: dict[str, type[Sketch]] = {
     each.kind: each for each in (MinHash, Signature, SimHash, Bits, Passages, Server)
@@ -64,6 +65,8 @@ class Scheme:
         names = [each.name for each in given]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two sketches are named {twice[0]!r}: give one of them another name")
+        if not 0 <= self.seed < 2**64:
+            raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
         for each in given:
             alone = each.reads_values or each.by_server
             if alone and [one.fields for one in given].count(each.fields) > 1:
@@ -77,13 +80,13 @@ class Scheme:
                     f"sketch {each.name!r}: the words of servers leave out punctuation, so"
                     " shingling.punctuation can't be set"
                 )
-        if not 0 <= self.seed < 2**64:
-            raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
         _require_version(self.version)
         for name in ("normalisation", "shingling"):
             rules = getattr(self, name)
             if rules.version != self.version:
                 object.__setattr__(self, name, replace(rules, version=self.version))
+        for each in given:
+            each.require_words(self.normalisation, self.shingling, self.seed)
 
     @staticmethod
     def for_threshold(
@@ -123,7 +126,7 @@ class Scheme:
     @functools.cached_property
     def id(self) -> str:
         """A short name of these parameters. Only equal schemes have equal ids."""
-        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        canonical = json.dumps(self._parameters, sort_keys=True, separators=(",", ":"))
         return f"v{self.version}-{xxhash.xxh3_64_hexdigest(canonical.encode('ascii'))[:12]}"
 
     @property
@@ -217,7 +220,14 @@ class Scheme:
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object that `from_json` reads."""
+        """Return a JSON object that `from_json` reads, with the tables of weights."""
+        tables = [each.table for each in self.sketches if each.table is not None]
+        weights = {"weights": {table.digest: table.packed for table in tables}}
+        return {**self._parameters, **(weights if tables else {})}
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """The parameters, with the digests of tables of weights."""
         return {
             "version": self.version,
             "seed": self.seed,
@@ -246,12 +256,13 @@ class Scheme:
             **parameters(Normalisation, normalisation, "normalisation")
         )
         whole["shingling"] = Shingling(**parameters(Shingling, shingling, "shingling"))
-        whole["sketches"] = tuple(map(_sketch_of, sketches))
+        tables = whole.pop("weights", None)
+        whole["sketches"] = tuple(_sketch_of(each, tables) for each in sketches)
         return Scheme(**parameters(Scheme, whole, ""))
 
     def differences(self, other: Scheme) -> list[str]:
         """Return what differs, as "shingling.size 3, not 5": our value, not the other's."""
-        mine, theirs = dict(_flat(self.to_json())), dict(_flat(other.to_json()))
+        mine, theirs = dict(_flat(self._parameters)), dict(_flat(other._parameters))
         return [
             f"{key} {_show(mine.get(key))}, not {_show(theirs.get(key))}"
             for key in sorted(mine.keys() | theirs.keys())
@@ -284,11 +295,15 @@ def is_token_field(name: str) -> bool:
     return name.partition("_")[0] in KINDS
 
 
-def _sketch_of(document: Any) -> Sketch:
-    kind = _object(document, "sketch").get("kind")
+def _sketch_of(document: Any, tables: object) -> Sketch:
+    """Return the sketch of its parameters. tables: packed tables of weights by their digests."""
+    parameters = _object(document, "sketch")
+    kind, digest = parameters.get("kind"), parameters.get("table")
     if not isinstance(kind, str) or kind not in KINDS:
         raise UsageError(f"a scheme has a sketch of kind {kind!r}: this esdedup knows {[*KINDS]}")
-    return KINDS[kind].from_json(document)
+    if isinstance(digest, str):
+        parameters["table"] = stored_weights(digest, tables)
+    return KINDS[kind].from_json(parameters)
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:

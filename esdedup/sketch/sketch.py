@@ -103,7 +103,8 @@ def _sketch_block(
     texts: Sequence[str], scheme: Scheme, with_shingles: bool, limits: Limits | None
 ) -> Sketches:
     normalised, words = hashed_words(texts, scheme)
-    block = Block(normalised, words, scheme.shingling.size, scheme.seed, scheme.sketches)
+    form = scheme.normalisation, scheme.shingling, scheme.seed
+    block = Block(normalised, words, *form, scheme.sketches)
     values, probes = dict[str, Values](), dict[str, Probes]()
     for each in scheme.sketches:
         if limits is None:

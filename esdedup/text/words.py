@@ -61,6 +61,26 @@ def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     return tokens.only(~np.isin(tokens.hashes, xxh3(shingling.stop_words, seed)))
 
 
+def spell(texts: Sequence[str], shingling: Shingling) -> list[list[str]]:
+    """Return the words of normalised texts whose hashes `tokenise` returns."""
+    if shingling.unit == "word":
+        whole, starts, ends = _spans(texts, shingling)
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        words = [whole.text[start:end] for start, end in spans]
+        edges = itertools.pairwise(np.searchsorted(starts, whole.bounds).tolist())
+        rows = [words[first:last] for first, last in edges]
+    elif shingling.unit == "char":
+        collapsed = (" ".join(text.split()) for text in texts)
+        table, bounds = character_classes(shingling.version), np.zeros(1, np.int64)
+        rows = [list(_drop_ignored(text, bounds, table)[0]) for text in collapsed]
+    else:
+        rows = _jieba_rows(texts, shingling)
+    if not shingling.stop_words:
+        return rows
+    stop_words = {*shingling.stop_words}
+    return [[word for word in row if word not in stop_words] for row in rows]
+
+
 def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
     """Return the hashed tokens of `tokenise` for one text, their starts and their ends in it.
 
@@ -91,13 +111,19 @@ class _Classified:
 
 
 def _words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
+    whole, starts, ends = _spans(texts, shingling)
+    hashes = _hash_spans(whole.text, whole.points, starts, ends, seed)
+    return Ragged(hashes, np.searchsorted(starts, whole.bounds))
+
+
+def _spans(texts: Sequence[str], shingling: Shingling) -> tuple[_Classified, I64, I64]:
+    """Return the classified texts, and the starts and ends of the words that are hashed."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     bounds = offsets_of(lengths + 1) + 1
     whole = _classified("\n" + "\n".join(texts) + "\n", bounds, shingling)
     starts, ends, symbols = _word_spans(whole.points, whole.classes)
     ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
-    hashes = _hash_spans(whole.text, whole.points, starts, ends, seed)
-    return Ragged(hashes, np.searchsorted(starts, whole.bounds))
+    return whole, starts, ends
 
 
 def _classified(text: str, bounds: I64, shingling: Shingling) -> _Classified:
@@ -232,12 +258,16 @@ def _characters(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
-    rows = [
+    rows = _jieba_rows(texts, shingling)
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Ragged(xxh3((word for row in rows for word in row), seed), offsets_of(counts))
+
+
+def _jieba_rows(texts: Sequence[str], shingling: Shingling) -> list[list[str]]:
+    return [
         [piece for piece in pieces if _has_word(piece, shingling)]
         for pieces in cut(texts, shingling.segmenter)
     ]
-    counts = np.fromiter(map(len, rows), np.int64, len(rows))
-    return Ragged(xxh3((word for row in rows for word in row), seed), offsets_of(counts))
 
 
 def _has_word(piece: str, shingling: Shingling) -> bool:

@@ -21,7 +21,9 @@ from esdedup.models import Metric
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.tokens import decode
 from esdedup.text.arrays import U64, Mask, Ragged, Values
-from esdedup.text.shingles import distinct, shingle
+from esdedup.text.normalise import Normalisation
+from esdedup.text.shingles import Shingling, distinct, shingle
+from esdedup.text.weights import Weights
 
 MEASURES: dict[Metric, tuple[str, str]] = {
     "jaccard": ("Jaccard similarity", "threshold"),
@@ -36,13 +38,14 @@ _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 class Block:
     """Texts that are sketched together, and what their sketches share.
 
-    texts: normalised. words: the hashed words of each text. size: words or characters of a shingle.
-    seed: keys hashes. sketches: all that are computed. shared: arrays that serve several of them.
+    texts: normalised. words: the hashed words of each text. normalisation, shingling, seed: how
+    texts became words. sketches: all that are computed. shared: arrays that serve several of them.
     """
 
     texts: Sequence[str]
     words: Ragged
-    size: int
+    normalisation: Normalisation
+    shingling: Shingling
     seed: int
     sketches: Sequence[Sketch]
     shared: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +53,7 @@ class Block:
     @cached_property
     def shingles(self) -> Ragged:
         """The shingles of each text, with repeated ones."""
-        return shingle(self.words, self.size)
+        return shingle(self.words, self.shingling.size)
 
     @cached_property
     def sets(self) -> Ragged:
@@ -146,6 +149,14 @@ class Sketch(ABC):
     def dtype(self) -> type[np.unsignedinteger[Any]]:
         """The narrowest type that holds a value."""
         return np.uint32 if self.bits <= 32 else np.uint64
+
+    @property
+    def table(self) -> Weights | None:
+        """The weights of words, which are stored beside the parameters; None for none."""
+        return None
+
+    def require_words(self, normalisation: Normalisation, shingling: Shingling, seed: int) -> None:  # noqa: B027
+        """Raise UsageError if the weights are not of the words of a scheme."""
 
     def text(self, value: Any) -> str:
         """Return the text of a field's value, if it `reads_values`. Raises RecordError."""

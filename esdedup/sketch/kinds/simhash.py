@@ -4,11 +4,12 @@ Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002
 applied to documents: Manku, Jain, Das Sarma, "Detecting near-duplicates for web crawling",
 WWW 2007, section 2.
 
-Bit i of a fingerprint is 1 if more than half of the features have bit i set in their hash. Counts
-are exact, so a fingerprint is the same on every machine.
+Bit i of a fingerprint is 1 if the features that have bit i set in their hash weigh more than half
+of all. A feature weighs 1, or what a table of weights holds. Weights are whole numbers and sums are
+exact, so a fingerprint is the same on every machine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -19,12 +20,17 @@ from esdedup.sketch.kinds.base import Block
 from esdedup.sketch.kinds.segments import Segmented, widths_of
 from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
-from esdedup.text.shingles import distinct, shingle
+from esdedup.text.normalise import Normalisation
+from esdedup.text.shingles import Shingling, distinct, shingle
+from esdedup.text.weights import U8, Weights, WeightTable, weight_table
 
 Weighting = Literal["tf", "binary"]
 
 _LANE_CAPACITY = 255
 _LANES = np.uint64(0x0101010101010101)
+_WIDE_CAPACITY = 257
+"""Weights of at most 255 that fit a lane of 16 bits."""
+_WIDE_LANES = np.uint64(0x00FF00FF00FF00FF)
 _BITS = np.arange(8, dtype=np.uint64)[:, None]
 _LANES_AT_ONCE = 1 << 14
 """Words of lanes of one call of numpy: for one text all, for many of one bit, in the cache."""
@@ -39,6 +45,8 @@ class SimHash(Segmented):
     segments: pieces that a fingerprint is cut into, each a token.
     feature_size: words or characters of a feature; features are shingles of this size.
     weighting: "tf" counts each occurrence of a feature, "binary" each feature once.
+    weights: by which each count is multiplied; None for 1 each. A text whose features all weigh 0
+        has the fingerprint that it has without weights.
     Raises UsageError for values out of range.
     """
 
@@ -46,6 +54,7 @@ class SimHash(Segmented):
     segments: int = 4
     feature_size: int = 2
     weighting: Weighting = "tf"
+    weights: Weights | None = None
 
     kind = "simhash"
     token_bytes = 9.9
@@ -71,54 +80,128 @@ class SimHash(Segmented):
         # No segment spans two words.
         return widths_of(64, self.segments // self.width) * self.width
 
+    @property
+    def table(self) -> Weights | None:
+        return self.weights
+
+    def weight_table(
+        self, normalisation: Normalisation, shingling: Shingling, seed: int
+    ) -> WeightTable | None:
+        """Return the weights by the hashes of features; None without weights."""
+        if self.weights is None:
+            return None
+        return weight_table(self.weights, normalisation, shingling, seed, self.feature_size)
+
+    def require_words(self, normalisation: Normalisation, shingling: Shingling, seed: int) -> None:
+        self.weight_table(normalisation, shingling, seed)
+
     def values(self, block: Block) -> U64:
         """Return fingerprints, shape (n, size // 64)."""
-        return fingerprints(shingle(block.words, self.feature_size), self)
+        table = self.weight_table(block.normalisation, block.shingling, block.seed)
+        return fingerprints(shingle(block.words, self.feature_size), self, table)
+
+    def describe(self) -> str:
+        weights = self.weights
+        return super().describe() + (
+            f"; weights of {len(weights.words):,} words, others {weights.default:g}"
+            f" ({weights.digest})"
+            if weights
+            else ""
+        )
 
     def to_json(self) -> dict[str, Any]:
-        # The ids of schemes cover this name, which once held weights of features.
-        return {**super().to_json(), "table": None}
+        document = super().to_json()
+        weights = document.pop("weights")
+        # The ids of schemes cover this name.
+        return {**document, "table": None if weights is None else weights.digest}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        given = {
-            name: value for name, value in document.items() if (name, value) != ("table", None)
-        }
-        return super().from_json(given)
+        named = {"table": "weights"}
+        return super().from_json({named.get(key, key): each for key, each in document.items()})
 
 
-def fingerprints(features: Ragged, simhash: SimHash) -> U64:
-    """Fingerprints, shape (rows, bits // 64), high words first; 0 without features."""
+def fingerprints(features: Ragged, simhash: SimHash, table: WeightTable | None = None) -> U64:
+    """Fingerprints, shape (rows, bits // 64), high words first; 0 without features.
+
+    table: the weights of features; None for 1 each.
+    """
     if simhash.weighting == "binary":
         features = distinct(features)
+    tenths = None if table is None else table.tenths_of(features.hashes)
     words, hashes = [], features.hashes
     for word in range(simhash.width):
         if word:
             hashes = avalanche(features.hashes * PRIME64_1 + np.uint64(word))
-        ones = _count_bits(hashes, features)
-        packed = np.packbits(2 * ones > features.counts[:, None], axis=1, bitorder="little")
+        if tenths is None:
+            ones, total = _count_bits(hashes, features), features.counts
+        else:
+            ones, total = weigh_bits(hashes, features, tenths)
+        packed = np.packbits(2 * ones > total[:, None], axis=1, bitorder="little")
         words.append(packed.view("<u8")[:, 0].astype(np.uint64))
     return np.stack(words, axis=1)
 
 
-def _count_bits(hashes: U64, features: Ragged) -> I64:
-    """The number of a row's hashes with each bit set: shape (rows, 64)."""
+def weigh_bits(hashes: U64, features: Ragged, weights: U8) -> tuple[I64, I64]:
+    """Return the weight of each bit, shape (rows, 64), and of each row, shape (rows,).
+
+    hashes: of the features, shape (total,). weights: of the features, shape (total,). Where all
+    features of a row weigh 0, each weighs 1.
+    """
+    total = np.zeros(len(features), np.int64)
+    filled = np.flatnonzero(features.counts)
+    total[filled] = np.add.reduceat(weights, features.offsets[filled], dtype=np.int64)
+    light = (total == 0) & (features.counts > 0)
+    if light.any():
+        weights = np.where(np.repeat(light, features.counts), np.uint8(1), weights)
+        total[light] = features.counts[light]
+    return _count_bits(hashes, features, weights), total
+
+
+def _count_bits(hashes: U64, features: Ragged, weights: U8 | None = None) -> I64:
+    """Return the number of a row's hashes with each bit set, or their weight: shape (rows, 64)."""
     ones = np.zeros((len(features), 64), np.int64)
     filled = np.flatnonzero(features.counts)
     if not filled.size:
         return ones
-    # Eight counters share a word, so a sum runs over at most 255 hashes, and long rows are cut.
+    # Several counters share a word, so a sum runs over as many hashes as can't overflow, and long
+    # rows are cut.
+    capacity = _LANE_CAPACITY if weights is None else _WIDE_CAPACITY
     counts = features.counts[filled]
-    pieces = -(-counts // _LANE_CAPACITY)
+    pieces = -(-counts // capacity)
     first_piece = offsets_of(pieces)[:-1]
-    starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * _LANE_CAPACITY
+    starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * capacity
     at_once = max(1, _LANES_AT_ONCE // hashes.size)
     some = (_BITS[first : first + at_once] for first in range(0, 8, at_once))
-    # Lane i of the sums of bit k counts bit 8 * i + k.
-    lanes = [np.add.reduceat((hashes >> bits) & _LANES, starts, axis=1) for bits in some]
-    octets = np.concatenate(lanes).T.astype("<u8", order="C").view(np.uint8).reshape(-1, 8, 8)
-    by_piece = octets.swapaxes(1, 2).reshape(-1, 64).astype(np.int64)
+    # Byte i of the lanes of bit k is bit 8 * i + k of a hash.
+    lanes = ((hashes >> bits) & _LANES for bits in some)
+    by_piece = (
+        _narrow_sums(lanes, starts) if weights is None else _wide_sums(lanes, starts, weights)
+    )
     if starts.size > filled.size:
         by_piece = np.add.reduceat(by_piece, first_piece, axis=0)
     ones[filled] = by_piece
     return ones
+
+
+def _narrow_sums(lanes: Iterator[U64], starts: I64) -> I64:
+    """Return the sums of lanes of eight bits from each start: shape (starts, 64)."""
+    sums = np.concatenate([np.add.reduceat(each, starts, axis=1) for each in lanes])
+    octets = sums.T.astype("<u8", order="C").view(np.uint8).reshape(-1, 8, 8)
+    return octets.swapaxes(1, 2).reshape(-1, 64).astype(np.int64)
+
+
+def _wide_sums(lanes: Iterator[U64], starts: I64, weights: U8) -> I64:
+    """Return the weighted sums from each start, in lanes of sixteen bits: shape (starts, 64)."""
+    # A product stays in its lane of eight bits, as each holds 0 or 1.
+    wide, even, odd = weights.astype(np.uint64), [], []
+    for each in lanes:
+        each *= wide
+        even.append(np.add.reduceat(each & _WIDE_LANES, starts, axis=1))
+        each >>= np.uint64(8)
+        each &= _WIDE_LANES
+        odd.append(np.add.reduceat(each, starts, axis=1))
+    sums = np.stack([np.concatenate(even), np.concatenate(odd)])
+    # Of each start: bit k, even or odd byte, lane.
+    by_lane = sums.T.astype("<u8", order="C").view("<u2").reshape(-1, 8, 2, 4)
+    return by_lane.transpose(0, 3, 2, 1).reshape(-1, 64).astype(np.int64)
