@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from esdedup import exceptions as exceptions
     from esdedup import spark as spark
     from esdedup.analysis.report import Report
+    from esdedup.analysis.weighing import weights
     from esdedup.corpus.dedup import Deduplicated, dedup, group, pairs
     from esdedup.exceptions import (
         EsdedupError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from esdedup.stores.connection import Connection
     from esdedup.text.normalise import Normalisation
     from esdedup.text.shingles import Shingling
+    from esdedup.text.weights import Weights
 
     __version__: str
 
@@ -46,12 +48,13 @@ __all__ = [
     "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
     "Limits", "Match", "MinHash", "Normalisation", "Pair", "Passages", "Query", "RecordError",
     "Report", "Result", "Scheme", "SchemeMismatch", "Server", "Shingling", "Signature", "SimHash",
-    "SimilarPairs", "StoreError", "UsageError", "dedup", "enrich", "group", "open", "pairs",
-    "similarity",
+    "SimilarPairs", "StoreError", "UsageError", "Weights", "dedup", "enrich", "group", "open",
+    "pairs", "similarity", "weights",
 ]  # fmt: skip
 
 _MODULES = {
     "analysis.report": "Report",
+    "analysis.weighing": "weights",
     "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
     "groups.groups": "Group Grouping Groups",
     "groups.marks": "GroupReport",
@@ -74,6 +77,7 @@ _MODULES = {
     "stores.connection": "Connection",
     "text.normalise": "Normalisation",
     "text.shingles": "Shingling",
+    "text.weights": "Weights",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -13,6 +13,7 @@ from typing import Any, Self, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, report
+from esdedup.analysis.weighing import Weighing, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
@@ -52,6 +53,7 @@ from esdedup.stores.place import Place
 from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import stop_entries
 from esdedup.text.jaccard import jaccard_with
+from esdedup.text.weights import Weights
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
@@ -490,6 +492,16 @@ class Index:
         sketch: name of one whose fields are compared, and passages marked; by default the first.
         """
         return explain(self.store, self.meta.of(sketch), _id(left), _id(right), sketch)
+
+    @accepts(Weighing)
+    def weights(self, *, scheme: Scheme | None = None, **options: Any) -> Weights:
+        """Return weights of words by how many documents have them, as `esdedup.weights`.
+
+        scheme: how texts become words, by default that of the index. options: as of that function.
+        """
+        require_scheme(scheme)
+        weighing = from_settings(Weighing, options)
+        return weigh(texts_of(self.store, self.meta), scheme or self.scheme, weighing).weights
 
     def statistics(self) -> Statistics:
         """Return numbers of documents and bytes."""

@@ -11,18 +11,21 @@ at a time (Agarwal et al., "Mergeable summaries", PODS 2012, section 3).
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from esdedup.arguments import accepts, check_fields, check_list, from_settings, setting
+from esdedup.arguments import accepts, check_fields, check_list, check_type, from_settings, setting
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.scheme import Scheme, require_scheme
+from esdedup.stores import Store
+from esdedup.stores.fields import text_at
+from esdedup.stores.mapping import IndexMeta
 from esdedup.text.characters import is_unicode
 from esdedup.text.normalise import normalise
 from esdedup.text.shingles import Shingling
-from esdedup.text.weights import MOST_TENTHS, TENTHS, Weights
+from esdedup.text.weights import MOST_TENTHS, TENTHS, Weights, weight_table
 from esdedup.text.words import spell
 
 _BATCH = 500
@@ -40,30 +43,52 @@ class Weighing:
     most: number of words, the most frequent ones. The others get the weight of the first one that
         is left out.
     least: documents that must have a word.
+    features: words of a feature; None for those of the scheme's first SimHash.
     counters: words that are counted at the same time, about 200 bytes each.
-    stop_words: words of weight 0, besides.
     Raises UsageError for values out of range.
     """
 
     most: int = setting(20_000, "Maximum number of words.", min=1)
     least: int = setting(2, "Leave out words that fewer documents have.", min=1)
+    features: int | None = setting(
+        None, "Words of a feature of SimHash.", min=1, max=64, show_default="the scheme's"
+    )
     counters: int = setting(COUNTERS, "Words to count at the same time.", min=2, rare=True)
-    stop_words: Sequence[str] = setting((), "Words of weight 0.")
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, lowest in (("most", 1), ("least", 1), ("counters", 2)):
-            if (value := getattr(self, name)) < lowest:
+        for name, lowest in (("most", 1), ("least", 1), ("features", 1), ("counters", 2)):
+            value = getattr(self, name)
+            if value is not None and value < lowest:
                 raise UsageError(f"{name} {value}: use at least {lowest}")
-        check_list("stop_words", self.stop_words)
+
+    def feature_size(self, scheme: Scheme) -> int:
+        """Return the words of a feature. Raises UsageError if the scheme has no SimHash."""
+        if self.features is not None:
+            return self.features
+        for sketch in scheme.sketches:
+            if isinstance(sketch, SimHash):
+                return sketch.feature_size
+        raise UsageError("the scheme has no SimHash, whose features have weights: name features")
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A table of weights, the number of documents, and the number of words that were counted."""
+
+    weights: Weights
+    documents: int
+    words: int
 
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
     """The number of documents that have each word.
 
-    documents: number of them. counts: documents of each word. error: by how much a count can be too
-    high; words in at most as many documents can be missing. 0 if all words were counted.
+    documents: number of those with words.
+    counts: documents of each word.
+    error: by how much a count can be too high. Words in at most as many documents can be missing. 0
+        if all words were counted.
     """
 
     documents: int
@@ -75,21 +100,12 @@ class DocumentFrequencies:
         weight = math.log((1 + self.documents) / (1 + count))
         return min(MOST_TENTHS, round(TENTHS * weight)) / TENTHS
 
-    def weights(self, weighing: Weighing) -> Weights:
-        """Return the table of weights. Raises UsageError if there are no documents."""
-        if not self.documents:
-            raise UsageError("no document has a text: there is nothing to weigh words by")
-        least = max(weighing.least, 2 * self.error + 1)
-        # By falling count, then by word, so that a tie is always cut at the same place.
-        ranked = sorted(
-            (-count, word)
-            for word, count in self.counts.items()
-            # Others can't be written to a file.
-            if count >= least and is_unicode(word)
-        )
-        cut = -ranked[weighing.most][0] if len(ranked) > weighing.most else least - 1
-        words = {word: self.weight(-count) for count, word in ranked[: weighing.most]}
-        return Weights({**words, **dict.fromkeys(weighing.stop_words, 0.0)}, self.weight(cut))
+    def ranked(self, least: int) -> list[tuple[str, int]]:
+        """Return the words that at least so many documents have, the most frequent first."""
+        least = max(least, 2 * self.error + 1)
+        frequent = ((word, count) for word, count in self.counts.items() if count >= least)
+        # By word too, so that a tie is always cut at the same place.
+        return sorted(frequent, key=lambda row: (-row[1], row[0]))
 
 
 def document_frequencies(
@@ -103,8 +119,8 @@ def document_frequencies(
     documents = dropped = 0
     rest = iter(texts)
     while batch := list(itertools.islice(rest, _BATCH)):
-        documents += len(batch)
         for words in spell(normalise(batch, scheme.normalisation), scheme.shingling):
+            documents += bool(words)
             for feature in features(words, size, scheme.shingling):
                 counts[feature] = counts.get(feature, 0) + 1
         if len(counts) > counters:
@@ -126,25 +142,53 @@ def features(words: Sequence[str], size: int, shingling: Shingling) -> set[str]:
     return {between.join(words[at : at + size]) for at in range(len(words) - size + 1)}
 
 
-def feature_size(scheme: Scheme) -> int:
-    """Return the words of a feature of the first SimHash of a scheme. Raises UsageError."""
-    for sketch in scheme.sketches:
-        if isinstance(sketch, SimHash):
-            return sketch.feature_size
-    raise UsageError("the scheme has no SimHash, whose features have weights")
+def weigh(texts: Iterable[str], scheme: Scheme, weighing: Weighing) -> Weighed:
+    """Return the weights of words by how many texts have them. Raises UsageError for too few."""
+    size = weighing.feature_size(scheme)
+    found = document_frequencies(texts, scheme, size, weighing.counters)
+    ranked = found.ranked(weighing.least)
+    chosen, following = ranked[: weighing.most], ranked[weighing.most : weighing.most + 1]
+    # A word without its ignored characters may compose further, and others can't be in a file.
+    normalised = normalise([word for word, _ in chosen], scheme.normalisation)
+    words = {
+        word: found.weight(count)
+        for (word, count), same in zip(chosen, normalised, strict=True)
+        if word == same and is_unicode(word)
+    }
+    rarer = following[0][1] if following else max(1, weighing.least - 1)
+    if not (default := found.weight(rarer)):
+        raise UsageError(f"{found.documents:,} documents with words are too few to weigh words by")
+    weights = Weights(words, default)
+    weight_table(weights, scheme.normalisation, scheme.shingling, scheme.seed, size)
+    return Weighed(weights, found.documents, len(found.counts))
 
 
 @accepts(Weighing)
 def weights(texts: Iterable[str], *, scheme: Scheme | None = None, **options: Any) -> Weights:
-    """Return weights of words by their inverse document frequencies, for `SimHash(weights=...)`.
+    """Return weights of words by how many of the texts have them, for `SimHash(weights=...)`.
 
-    texts: read once. scheme: how texts become words, `Scheme()` by default; its first SimHash has
-    the size of a feature. options: of `Weighing`.
-    Raises UsageError for wrong arguments, and without texts.
+    The weight of a word is its inverse document frequency, `ln((1 + texts) / (1 + texts with it))`.
+
+    texts: read once. scheme: how texts become words, `Scheme()` by default. options: most, the
+    number of words, the most frequent ones; least, the texts that must have a word; features, the
+    number of words of a feature, by default that of the scheme's first SimHash; counters, the
+    number of words that are counted at the same time.
+    Raises UsageError for wrong arguments, and for too few texts.
     """
     check_list("texts", texts)
     require_scheme(scheme)
-    scheme = scheme or Scheme()
-    weighing = from_settings(Weighing, options)
-    size = feature_size(scheme)
-    return document_frequencies(texts, scheme, size, weighing.counters).weights(weighing)
+    return weigh(_checked(texts), scheme or Scheme(), from_settings(Weighing, options)).weights
+
+
+def texts_of(store: Store, meta: IndexMeta) -> Iterator[str]:
+    """Yield the texts of an index."""
+    for documents in store.scan([*meta.text_fields], meta):
+        for document in documents:
+            if (text := text_at(document.source, meta.text_fields)) is not None:
+                yield text
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        check_type("text", text, "str")
+        yield text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esdedup import Limits, Scheme, Server, Shingling, Signature, SimHash, UsageError
+from esdedup import Limits, Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sample, draw, meeting
 from esdedup.analysis.to_json import to_json
@@ -32,6 +32,7 @@ from esdedup.records.targets import check_new, check_targets
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
+from esdedup.text.weights import words_of_a_feature
 
 _BINS = 50
 _PERCENT_A_BLOCK = 6.25
@@ -66,6 +67,9 @@ def scheme_command(
     distance: int | None = options.distance(),
     passages: bool = options.passages(),
     server: bool = options.server(),
+    weights: Path | None = setting(
+        None, "Weights of words for SimHash, of esdedup weights.", show_default="none"
+    ),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool = as_json(),
 ) -> None:
@@ -109,11 +113,16 @@ def scheme_command(
         base = replace(base, shingling=shingling)
     if seed is not None:
         base = replace(base, seed=seed)
+    if weights is not None and (
+        server or not any(isinstance(each, SimHash) for each in base.sketches)
+    ):
+        raise UsageError("--weights is for SimHash, which the scheme lacks")
     if server:
         own, found = [Server.for_threshold(threshold, recall)], list[Choice]()
         made = with_sketches(replace(base, sketches=own), passages, bits, distance)
     else:
-        base = replace(base, sketches=tuple(_sketches(base, shingle, signature)))
+        table = None if weights is None else Weights.read(weights)
+        base = replace(base, sketches=tuple(_sketches(base, shingle, signature, table)))
         base = with_sketches(base, passages, bits, distance)
         if 0 < threshold < 1 and 0 < recall < 1:
             # Signatures long enough for the recall, if any length is.
@@ -146,12 +155,20 @@ def scheme_command(
         _show_sample(drawn, neighbours, found, threshold)
 
 
-def _sketches(base: Scheme, shingle: str | None, signature: int | None) -> Iterator[Sketch]:
-    """Yield the sketches of a scheme, with the requested single values."""
+def _sketches(
+    base: Scheme, shingle: str | None, signature: int | None, weights: Weights | None
+) -> Iterator[Sketch]:
+    """Yield the sketches of a scheme, with the requested single values and weights."""
     for each in base.sketches:
-        if isinstance(each, SimHash) and shingle:
-            # A feature of more words than a shingle would depend on words that no shingle does.
-            yield replace(each, feature_size=min(SimHash.feature_size, base.shingling.size))
+        if isinstance(each, SimHash):
+            if shingle:
+                # A feature of more words than a shingle would depend on words that no shingle does.
+                size = min(SimHash.feature_size, base.shingling.size)
+                each = replace(each, feature_size=size)
+            if weights is not None:
+                size = words_of_a_feature(weights, base.shingling) or each.feature_size
+                each = replace(each, weights=weights, feature_size=size)
+            yield each
         elif not (isinstance(each, Signature) and signature):
             yield each
     if signature:
