@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from esdedup.analysis.features import WeighedFeatures, weighed_features
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.search.warnings import percent
 from esdedup.sketch.banding import MOST_SWAPS
 from esdedup.sketch.kinds.base import Sketch, ValueField
+from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, Sketches, sketch
@@ -63,7 +65,8 @@ class ExplainedSketch:
     "position:token". probed: number of positions in which the left text as a query meets the right
     one, with the most probes. chance: share of pairs this similar that such a query finds; None by
     Hamming distance. distance: number of differing bits, None by Jaccard similarity. always:
-    distance up to which two documents share a token.
+    distance up to which two documents share a token. features: those that weigh most in the
+    fingerprints; None for other kinds than SimHash.
     """
 
     name: str
@@ -73,6 +76,7 @@ class ExplainedSketch:
     chance: float | None
     distance: int | None
     always: int | None
+    features: WeighedFeatures | None = None
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the figures in words: (name, value, remark)."""
@@ -85,6 +89,13 @@ class ExplainedSketch:
             met = f"{self.probed} of {self.tokens}"
             chance = f"{percent(self.chance)} of pairs this similar meet"
             found.append((f"{self.name}: met by a query", met, chance))
+        if self.features is not None:
+            lists = {"in both": self.features.shared, "in the difference": self.features.differing}
+            found += [
+                (f"{self.name}: most {where}", ", ".join(map(str, features)), "")
+                for where, features in lists.items()
+                if features
+            ]
         return found
 
 
@@ -217,7 +228,12 @@ def explain(
         duplicates=duplicates,
         passage=passage or None,
         sketches=tuple(
-            _sketch(each, sketches, similarity, limits, analyzed)
+            replace(
+                _sketch(each, sketches, similarity, limits, analyzed),
+                features=weighed_features(texts, scheme, each)
+                if isinstance(each, SimHash)
+                else None,
+            )
             for each in (scheme.sketches if sketches.filled.all() else ())
         ),
     )

@@ -129,10 +129,16 @@ def signature(hashes: list[int], permutations: int, seed: int) -> list[int]:
     return made
 
 
-def fingerprint(hashes: list[int]) -> int:
+def fingerprint(hashes: list[int], weights: list[int] | None = None) -> int:
+    """weights: of the hashes, by default 1 each, and 1 each if all are 0."""
+    if weights is None or not any(weights):
+        weights = [1] * len(hashes)
     made = 0
     for bit in range(64):
-        made |= (2 * sum(h >> bit & 1 for h in hashes) > len(hashes)) << bit
+        signed = (
+            weight if h >> bit & 1 else -weight for h, weight in zip(hashes, weights, strict=True)
+        )
+        made |= (sum(signed) > 0) << bit
     return made
 
 

@@ -22,7 +22,7 @@ from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling, distinct, shingle
-from esdedup.text.weights import U8, Weights, WeightTable, weight_table
+from esdedup.text.weights import TENTHS, U8, Weights, WeightTable, weight_table
 
 Weighting = Literal["tf", "binary"]
 
@@ -128,33 +128,49 @@ def fingerprints(features: Ragged, simhash: SimHash, table: WeightTable | None =
     """
     if simhash.weighting == "binary":
         features = distinct(features)
-    tenths = None if table is None else table.tenths_of(features.hashes)
-    words, hashes = [], features.hashes
+    weights = None if table is None else feature_weights(features, table)
+    words = []
     for word in range(simhash.width):
-        if word:
-            hashes = avalanche(features.hashes * PRIME64_1 + np.uint64(word))
-        if tenths is None:
+        hashes = feature_hashes(features.hashes, word)
+        if weights is None:
             ones, total = _count_bits(hashes, features), features.counts
         else:
-            ones, total = weigh_bits(hashes, features, tenths)
+            ones, total = weigh_bits(hashes, features, weights)
         packed = np.packbits(2 * ones > total[:, None], axis=1, bitorder="little")
         words.append(packed.view("<u8")[:, 0].astype(np.uint64))
     return np.stack(words, axis=1)
 
 
+def feature_hashes(features: U64, word: int) -> U64:
+    """Return the hashes whose bits become a word of 64 bits of a fingerprint, of their shape."""
+    return avalanche(features * PRIME64_1 + np.uint64(word)) if word else features
+
+
+def feature_weights(features: Ragged, table: WeightTable | None) -> U8:
+    """Return the weight of each feature in tenths: shape (total,).
+
+    Where all features of a row weigh 0, and without a table, each weighs 1.
+    """
+    if table is None:
+        return np.full(features.hashes.size, TENTHS, np.uint8)
+    weights = table.tenths_of(features.hashes)
+    filled = np.flatnonzero(features.counts)
+    heaviest = np.maximum.reduceat(weights, features.offsets[filled])
+    if not heaviest.all():
+        light = np.zeros(len(features), np.bool_)
+        light[filled] = heaviest == 0
+        weights[np.repeat(light, features.counts)] = TENTHS
+    return weights
+
+
 def weigh_bits(hashes: U64, features: Ragged, weights: U8) -> tuple[I64, I64]:
     """Return the weight of each bit, shape (rows, 64), and of each row, shape (rows,).
 
-    hashes: of the features, shape (total,). weights: of the features, shape (total,). Where all
-    features of a row weigh 0, each weighs 1.
+    hashes: of the features, shape (total,). weights: of the features, shape (total,).
     """
     total = np.zeros(len(features), np.int64)
     filled = np.flatnonzero(features.counts)
     total[filled] = np.add.reduceat(weights, features.offsets[filled], dtype=np.int64)
-    light = (total == 0) & (features.counts > 0)
-    if light.any():
-        weights = np.where(np.repeat(light, features.counts), np.uint8(1), weights)
-        total[light] = features.counts[light]
     return _count_bits(hashes, features, weights), total
 
 

@@ -1,0 +1,93 @@
+"""The features that weigh most in the fingerprints of two texts, and in their difference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from esdedup.sketch.kinds.simhash import SimHash, feature_hashes, feature_weights
+from esdedup.sketch.scheme import Scheme
+from esdedup.text.arrays import F64, U64
+from esdedup.text.normalise import normalise
+from esdedup.text.shingles import shingle
+from esdedup.text.weights import TENTHS
+from esdedup.text.words import spell, tokenise
+
+_SHOWN = 5
+_BITS = np.arange(64, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class WeighedFeature:
+    """A feature of SimHash in two texts.
+
+    words: its words. left, right: its weight in each text, times its occurrences if these count.
+    """
+
+    words: str
+    left: float
+    right: float
+
+    def __str__(self) -> str:
+        if not self.left or not self.right:
+            return f"{self.words} {self.left or self.right:g} {'left' if self.left else 'right'}"
+        same = self.left == self.right
+        return f"{self.words} {self.left:g}" + ("" if same else f" left, {self.right:g} right")
+
+
+@dataclass(frozen=True)
+class WeighedFeatures:
+    """The features of two texts that decide their fingerprints.
+
+    shared: those that weigh most in both texts. differing: those that contribute most to the bits
+    that differ.
+    """
+
+    shared: tuple[WeighedFeature, ...]
+    differing: tuple[WeighedFeature, ...]
+
+
+def weighed_features(texts: Sequence[str], scheme: Scheme, sketch: SimHash) -> WeighedFeatures:
+    """Return the features of a pair of texts that decide the fingerprints of a sketch."""
+    normalised = normalise(texts, scheme.normalisation)
+    form = scheme.normalisation, scheme.shingling, scheme.seed
+    features = shingle(tokenise(normalised, *form[1:]), sketch.feature_size)
+    tenths = feature_weights(features, sketch.weight_table(*form))
+    names: dict[int, str] = {}
+    weights: dict[int, list[float]] = {}
+    for side, words in enumerate(spell(normalised, scheme.shingling)):
+        bounds = slice(*features.offsets[side : side + 2].tolist())
+        for at, (feature, weight) in enumerate(
+            zip(features.hashes[bounds].tolist(), tenths[bounds].tolist(), strict=True)
+        ):
+            between = "" if scheme.shingling.unit == "char" else " "
+            names[feature] = between.join(words[at : at + sketch.feature_size])
+            sides = weights.setdefault(feature, [0.0, 0.0])
+            sides[side] = weight + (sides[side] if sketch.weighting == "tf" else 0.0)
+    hashes = np.array([*names], np.uint64)
+    table = np.array([*weights.values()]).reshape(-1, 2) / TENTHS
+    return WeighedFeatures(
+        _heaviest([*names.values()], table, table.min(axis=1)),
+        _heaviest([*names.values()], table, _contributions(hashes, table, sketch)),
+    )
+
+
+def _contributions(hashes: U64, weights: F64, sketch: SimHash) -> F64:
+    """Return how much each feature contributes to the bits that differ: shape (features,).
+
+    weights: in each text, shape (features, 2).
+    """
+    contributions = np.zeros(hashes.size)
+    for word in range(sketch.width):
+        signs = 2.0 * ((feature_hashes(hashes, word)[:, None] >> _BITS) & np.uint64(1)) - 1
+        sums = weights.T @ signs
+        left, right = sums > 0
+        # A feature of the left text pushes towards its bit, and away from that of the right one.
+        towards = left.astype(float) - right
+        contributions += (weights[:, 0] - weights[:, 1]) * (signs @ towards)
+    return contributions
+
+
+def _heaviest(names: list[str], weights: F64, by: F64) -> tuple[WeighedFeature, ...]:
+    order = sorted(np.flatnonzero(by > 0).tolist(), key=lambda row: (-by[row], names[row]))
+    return tuple(WeighedFeature(names[row], *weights[row].tolist()) for row in order[:_SHOWN])
