@@ -98,7 +98,7 @@ class DocumentFrequencies:
     def weight(self, count: int) -> float:
         """Return the weight of a word that `count` documents have, in tenths, at most 25.5."""
         weight = math.log((1 + self.documents) / (1 + count))
-        return min(MOST_TENTHS, round(TENTHS * weight)) / TENTHS
+        return max(0, min(MOST_TENTHS, round(TENTHS * weight))) / TENTHS
 
     def ranked(self, least: int) -> list[tuple[str, int]]:
         """Return the words that at least so many documents have, the most frequent first."""

@@ -93,7 +93,7 @@ class _Files:
                     else:
                         yield text
         if skipped:
-            message(f"{count(skipped, 'record')} without a text skipped")
+            message(f"{count(skipped, 'record')} without a text: skipped")
 
 
 def _counted(texts: Iterator[str], progress: Progress) -> Iterator[str]:
