@@ -130,6 +130,9 @@ def test_the_command_weighs_words_of_files_and_of_an_index(place: Place, folder:
     ran = run_command("weights", "texts.jsonl", "-o", "files.tsv", "--features", "1", "--json")
     assert ran.status == 0, ran
     assert "1 record without a text: skipped" in ran.err
+    # A table may have been changed by hand.
+    ran = run_command("weights", "texts.jsonl", "-o", "files.tsv")
+    assert (ran.status, "--output files.tsv: the file exists" in ran.err) == (2, True)
     found = Weights.read("files.tsv")
     assert found == esdedup.weights(TEXTS, features=1)
     assert json.loads(ran.out) == {
@@ -153,6 +156,8 @@ def test_a_scheme_file_holds_the_table(folder: Path) -> None:
     ran = run_command("scheme", "--weights", "weights.tsv", "-o", "scheme.json")
     assert (ran.status, "weights.tsv: line 2" in ran.err) == (2, True)
     Path("weights.tsv").write_text("the\t0\nmustang\t9\nsaucer\t4.5\n")
+    ran = run_command("scheme", "--weights", "weights.tsv", "-o", "weights.tsv")
+    assert (ran.status, "the command reads this file" in ran.err) == (2, True)
     ran = run_command("scheme", "--weights", "weights.tsv", "-o", "scheme.json", "--table")
     assert Weights.read("weights.tsv").digest in "".join(ran.out.split())
     scheme = Scheme.from_json(json.loads(Path("scheme.json").read_text()))

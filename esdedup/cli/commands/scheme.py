@@ -89,7 +89,7 @@ def scheme_command(
         )
     if output is not None:
         check_folder("--output", output)
-        check_targets({"--output": [str(output)]}, [] if scheme is None else [str(scheme)])
+        check_targets({"--output": [str(output)]}, map(str, filter(None, (scheme, weights))))
     base = scheme_in(scheme) or Scheme()
     neighbours, drawn = unrelated(documents or 1e6), None
     if sample is not None:

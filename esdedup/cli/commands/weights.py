@@ -9,11 +9,12 @@ from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
 from esdedup.arguments import setting
 from esdedup.cli.files import FORMATS, checked, total_bytes
 from esdedup.cli.options import Target, as_json, refuse, scheme_in
-from esdedup.cli.output import Progress, check_page, count, message, print_counts
+from esdedup.cli.output import Progress, check_folder, count, message, print_counts
 from esdedup.records.files import Format, Record, check_file, chunks_of
-from esdedup.records.locations import is_address, written
+from esdedup.records.locations import written
 from esdedup.records.paths import files_named
 from esdedup.records.streams import check_encoding
+from esdedup.records.targets import check_new
 from esdedup.stores.fields import text_at
 
 
@@ -23,7 +24,7 @@ def weights_command(
     files: list[str] | None = setting(
         None, f"Read these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
     ),
-    output: Path = setting(..., "File to write the weights to.", "-o"),
+    output: Path = setting(..., "New file to write the weights to.", "-o"),
     scheme: Path | None = setting(
         None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
     ),
@@ -46,7 +47,8 @@ def weights_command(
     The line without a word has the weight of all other words. You can change the file, or write one
     by hand: a word of weight 0 does not count. To use it: esdedup scheme --weights FILE.
     """
-    check_page(output)
+    check_folder("--output", output)
+    check_new("--output", str(output))
     named = scheme_in(scheme)
     if files:
         refuse([each.name for each in fields(Target)], "can't be combined with FILES")
@@ -105,7 +107,7 @@ def _counted(texts: Iterator[str], progress: Progress) -> Iterator[str]:
 def _show(weighed: Weighed, output: Path, as_json: bool) -> None:
     """Write the table, and show its counts."""
     weights = weighed.weights
-    with written(str(output) if is_address(str(output)) else str(output.resolve())) as file:
+    with written(str(output.resolve())) as file:
         file.write(weights.text.encode())
     counts = {
         "documents": weighed.documents,
