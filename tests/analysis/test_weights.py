@@ -131,8 +131,8 @@ def test_the_command_weighs_words_of_files_and_of_an_index(place: Place, folder:
     assert ran.status == 0, ran
     assert "1 record without a text: skipped" in ran.err
     # A table may have been changed by hand.
-    ran = run_command("weights", "texts.jsonl", "-o", "files.tsv")
-    assert (ran.status, "--output files.tsv: the file exists" in ran.err) == (2, True)
+    again = run_command("weights", "texts.jsonl", "-o", "files.tsv")
+    assert (again.status, "--output files.tsv: the file exists" in again.err) == (2, True)
     found = Weights.read("files.tsv")
     assert found == esdedup.weights(TEXTS, features=1)
     assert json.loads(ran.out) == {

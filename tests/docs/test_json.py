@@ -38,6 +38,7 @@ LOCAL = {
     ],
     "undo": [["index", ARTICLES], ["undo", "moved", "--yes"]],
     "explain": [["explain", "en-08", "en-10"]],
+    "weights": [["weights", "-o", "weights.tsv"]],
     "stats": [["stats", "--hot", "2"]],
     "stop": [["stop", ".U0DeO"], ["stop", "--clear"]],
     "report": [["report"]],

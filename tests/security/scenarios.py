@@ -127,6 +127,7 @@ SCENARIOS = (
     reading("similar", f"similar --text {TEXT} -i INDEX", "similar --id d1 -i INDEX"),
     reading("query", f"query --text {TEXT} -i INDEX"),
     reading("explain", "explain d0 d1 -i INDEX"),
+    reading("weights", "weights -i INDEX -o words.tsv --least 1"),
     reading("pairs", "pairs -i INDEX"),
     reading("stats", "stats -i INDEX --hot 3"),
     reading("report", "report -i INDEX -o report.html"),
