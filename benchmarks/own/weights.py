@@ -10,10 +10,10 @@ Chinese, pairs of characters). Measured are the distances of texts to their copi
     recall     copies within 3 and 7 bits
     false      pairs of texts without copies, within 3 and 7 bits, whose Jaccard similarity of pairs
                of words is under 0.5
-    seconds    to sketch the texts, the best of three
+    seconds    of the processor to sketch the texts without and with weights, the best of seven
 
-The weights are of `esdedup weights` on the same texts. "short" are the first 12 words, or 24
-characters, of each text. "constant" are the same weights, but 1 for each word: what they cost.
+The weights are those of `esdedup weights` for the same texts. "short" are the first 12 words, or 24
+characters, of each text.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import esdedup
 from benchmarks.lib import measuring
 from benchmarks.lib.corpora import corpus
 from benchmarks.lib.measuring import Figures
-from esdedup import Scheme, Shingling, SimHash, Weights
+from esdedup import MinHash, Scheme, Shingling, SimHash
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import F64, I64
 from esdedup.text.jaccard import hamming, jaccard
@@ -37,6 +37,7 @@ from esdedup.text.shingles import Unit
 RANDOM = 200_000
 DISTANCES = (3, 7)
 EDITS = 5
+REPETITIONS = 7
 SHORT = {"debian": 12, "chinese": 24}
 FEATURES: dict[str, list[tuple[Unit, int]]] = {
     "debian": [("word", 1), ("word", 2)],
@@ -45,7 +46,7 @@ FEATURES: dict[str, list[tuple[Unit, int]]] = {
 """The units and sizes of features. A word of Chinese is a character, unless jieba splits it."""
 _HEADS = (
     "features", "weights", "area", "copies within 3 bits", "within 7", "false pairs within 3",
-    "within 7", "seconds",
+    "within 7",
 )  # fmt: skip
 
 
@@ -91,7 +92,6 @@ def measure(texts: Texts) -> list[Figures]:
             "binary": replace(plain, weighting="binary"),
             "tf, IDF": replace(plain, weights=table),
             "binary, IDF": replace(plain, weighting="binary", weights=table),
-            "tf, constant": replace(plain, weights=Weights(dict.fromkeys(table.words, 1.0))),
         }
         for name, simhash in ways.items():
             described = {"corpus": texts.name, "features": f"{unit}:{size}", "weights": name}
@@ -109,13 +109,31 @@ def measure(texts: Texts) -> list[Figures]:
     return found
 
 
+def speeds(texts: Texts) -> list[Figures]:
+    """Return the seconds of the processor to sketch texts without and with weights."""
+    found = []
+    for others in ([], [MinHash()]):
+        for size in (1, 2):
+            plain = SimHash(feature_size=size)
+            table = esdedup.weights(texts.texts, features=size)
+            weighed = replace(plain, weights=table)
+            schemes = [Scheme([*others, each]) for each in (plain, weighed)]
+            seconds: list[list[float]] = [[], []]
+            # In turn, since the speed of a machine changes.
+            for side in (0, 1) * REPETITIONS:
+                begun = time.process_time()
+                sketch(texts.texts, schemes[side])
+                seconds[side].append(time.process_time() - begun)
+            without, weighing = map(min, seconds)
+            row = {"corpus": texts.name, "features": f"word:{size}", "minhash": bool(others)}
+            row |= {"words": len(table.words), "bytes": len(table.packed) * 3 // 4}
+            found.append({**row, "seconds": [round(without, 3), round(weighing, 3)]})
+    return found
+
+
 def _of_fingerprints(texts: Texts, scheme: Scheme) -> Figures:
     """Return the figures of the fingerprints of a scheme."""
-    seconds = []
-    for _ in range(3):
-        begun = time.process_time()
-        values = sketch(texts.texts, scheme).values["simhash"]
-        seconds.append(time.process_time() - begun)
+    values = sketch(texts.texts, scheme).values["simhash"]
     copies = hamming(values, sketch(texts.copies, scheme).values["simhash"])
     left, right = texts.random.T
     others = hamming(values[left], values[right])
@@ -129,7 +147,6 @@ def _of_fingerprints(texts: Texts, scheme: Scheme) -> Figures:
         "false": [int((unlike & (distances <= most)).sum()) for most in DISTANCES],
         "copies": float(copies.mean()),
         "others": float(others.mean()),
-        "seconds": round(min(seconds), 3),
     }
 
 
@@ -143,18 +160,24 @@ def area(near: F64 | I64, far: F64 | I64) -> float:
 def tables(document: Figures) -> str:
     """Return a table for each corpus."""
     found = []
-    for name in dict.fromkeys(each["corpus"] for each in document["results"]):
-        lines = [f"| {name}: {' | '.join(_HEADS)} |", f"|---|---|{'---:|' * 6}"]
-        for row in document["results"]:
+    results = document["results"]
+    for name in dict.fromkeys(row["corpus"] for row in results["distances"]):
+        lines = [f"| {name}: {' | '.join(_HEADS)} |", f"|---|---|{'---:|' * 5}"]
+        for row in results["distances"]:
             if row["corpus"] == name:
-                numbers = [f"{row['area']:.5f}", *(f"{each:.1%}" for each in row["recall"])]
-                if "false" in row:
-                    numbers += [f"{each:,}" for each in row["false"]]
-                    numbers.append(f"{row['seconds']:.2f}")
-                else:
-                    numbers += [""] * 4
+                numbers = [f"{row['area']:.5f}", *(f"{share:.1%}" for share in row["recall"])]
+                numbers += [f"{pairs:,}" for pairs in row.get("false", ())]
+                numbers += [""] * (5 - len(numbers))
                 lines.append(f"| {row['features']} | {row['weights']} | {' | '.join(numbers)} |")
         found += [*lines, ""]
+    found += ["| corpus | sketches | table | seconds without weights | with weights | times |"]
+    found += [f"|---|---|{'---:|' * 4}"]
+    for row in results["speeds"]:
+        without, weighing = row["seconds"]
+        sketches = f"{'MinHash and ' * row['minhash']}SimHash of {row['features']}"
+        table = f"{row['words']:,} words, {row['bytes']:,} bytes"
+        cells = [f"{without:.2f}", f"{weighing:.2f}", f"{weighing / without:.2f}"]
+        found.append(f"| {row['corpus']} | {sketches} | {table} | {' | '.join(cells)} |")
     return "\n".join(found)
 
 
@@ -163,10 +186,11 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
-    results = []
+    results: Figures = {"speeds": [], "distances": []}
     for name in SHORT:
+        results["speeds"] += speeds(Texts(name, options.documents, short=False))
         for short in (False, True):
-            results += measure(Texts(name, options.documents, short))
+            results["distances"] += measure(Texts(name, options.documents, short))
             print(tables({"results": results}), flush=True)
     described = [corpus(name).described() for name in SHORT]
     print(measuring.save("weights", results, described, folder=options.folder))

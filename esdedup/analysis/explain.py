@@ -92,7 +92,7 @@ class ExplainedSketch:
         if self.features is not None:
             lists = {"in both": self.features.shared, "in the difference": self.features.differing}
             found += [
-                (f"{self.name}: most {where}", ", ".join(map(str, features)), "")
+                (f"{self.name}: most {where}", "; ".join(map(str, features)), "")
                 for where, features in lists.items()
                 if features
             ]
