@@ -107,6 +107,22 @@ def test_groups_of_the_articles(
         assert marks_of(found) == marks(index.groups(**options))
 
 
+def test_executors_weigh_words_as_the_index_does(spark: SparkSession, tmp_path: Path) -> None:
+    rows = read(ARTICLES)
+    weights = esdedup.weights([row["text"] for row in rows], features=1)
+    scheme = Scheme([esdedup.SimHash(feature_size=1, weights=weights)])
+    options = {"sketch": "simhash", "distance": 7}
+    with esdedup.open(tmp_path / "index.db", scheme=scheme) as index:
+        index.add(rows)
+        local = index.groups(**options)  # type: ignore[arg-type]
+    found = groups(frame(spark, rows), scheme=scheme, **options)  # type: ignore[arg-type]
+    assert local.duplicates > 3
+    assert marks_of(found).keys() == marks(local).keys()
+    assert {id: row[1] for id, row in marks_of(found).items()} == {
+        id: row[1] for id, row in marks(local).items()
+    }
+
+
 def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_path: Path) -> None:
     rows = numbered(f"{text[:150]} {BOILERPLATE}" for text in planted(300)[0])
     with esdedup.open(tmp_path / "index.db") as index:
