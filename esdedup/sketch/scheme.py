@@ -75,6 +75,11 @@ class Scheme:
                 raise UsageError(
                     f"sketch {each.name!r}: servers have words of their own, use word:N"
                 )
+            if each.by_server and self.normalisation.fold:
+                raise UsageError(
+                    f"sketch {each.name!r}: the filters of servers fold other characters, so"
+                    " normalisation.fold can't be set"
+                )
             if each.by_server and self.shingling.punctuation:
                 raise UsageError(
                     f"sketch {each.name!r}: the words of servers leave out punctuation, so"
@@ -211,6 +216,8 @@ class Scheme:
         """Return the parameters, and their effect at a number of documents: (name, text)."""
         form, shingling = self.normalisation.form, self.shingling
         fold = "case folded" if self.normalisation.casefold else "case kept"
+        if self.normalisation.fold:
+            fold += f", {', '.join(self.normalisation.fold)} folded"
         stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
         stop += ", punctuation as words" if shingling.punctuation else ""
         rows = [("scheme", self.id), ("text", f"{form}, {fold}; shingles {shingling}{stop}")]

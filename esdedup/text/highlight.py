@@ -8,15 +8,17 @@ itself.
 """
 
 import itertools
+import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.text.arrays import I64, U64, Mask, Ragged, spanned
+from esdedup.text.fold import Table, fold
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import place
@@ -143,15 +145,66 @@ def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> Marke
     return MarkedText(text, starts, ends, common, kinds)
 
 
+@dataclass(frozen=True, eq=False)
+class _Tracked:
+    """A text of which it is known where each character comes from.
+
+    normalisation: without a fold, for units of one character and the marks behind it.
+    starts, ends: of the part of the original text that a character is of, shape (characters,).
+    """
+
+    text: str
+    normalisation: Normalisation
+    starts: I64
+    ends: I64
+
+    def substitute(
+        self, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]
+    ) -> "_Tracked":
+        parts, starts, ends, at = list[str](), list[I64](), list[I64](), 0
+        for match in pattern.finditer(self.text):
+            new, first, last = by(match), match.start(), match.end()
+            parts += [self.text[at:first], new]
+            starts += [self.starts[at:first], np.full(len(new), self.starts[first])]
+            ends += [self.ends[at:first], np.full(len(new), self.ends[last - 1])]
+            at = last
+        parts.append(self.text[at:])
+        starts.append(self.starts[at:])
+        ends.append(self.ends[at:])
+        return self._of("".join(parts), np.concatenate(starts), np.concatenate(ends))
+
+    def translate(self, table: Table) -> "_Tracked":
+        return self._of_parts(
+            [table.get(ord(character), character) for character in self.text],
+            np.arange(len(self.text) + 1),
+        )
+
+    def normalise(self) -> "_Tracked":
+        text = self.text
+        inside = range(1, len(text))
+        edges = np.array([0, *(at for at in inside if not _acts_backwards(text[at])), len(text)])
+        units = [text[a:b] for a, b in itertools.pairwise(edges.tolist())]
+        return self._of_parts(normalise(units, self.normalisation), edges)
+
+    def _of_parts(self, parts: Sequence[str], edges: I64) -> "_Tracked":
+        """Return the text of parts, which replace those between the edges."""
+        if not self.text:
+            return self
+        part = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return self._of("".join(parts), self.starts[edges[part]], self.ends[edges[part + 1] - 1])
+
+    def _of(self, text: str, starts: I64, ends: I64) -> "_Tracked":
+        return _Tracked(text, self.normalisation, starts, ends)
+
+
 def _original(text: str, normalisation: Normalisation, starts: I64, ends: I64) -> tuple[I64, I64]:
     """Return the places of words in the original text, from those in the normalised one."""
-    if text.isascii():
+    if text.isascii() and not normalisation.fold:
         return starts, ends
-    inside = range(1, len(text))
-    edges = np.array([0, *(at for at in inside if not _acts_backwards(text[at])), len(text)])
-    parts = normalise([text[a:b] for a, b in itertools.pairwise(edges.tolist())], normalisation)
-    unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return edges[unit[starts]], edges[unit[ends - 1] + 1]
+    places = np.arange(len(text))
+    tracked = _Tracked(text, replace(normalisation, fold=()), places, places + 1)
+    made = fold(tracked, normalisation.fold)
+    return made.starts[starts], made.ends[ends - 1]
 
 
 def _acts_backwards(character: str) -> bool:

@@ -12,15 +12,17 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.arguments import check_fields
+from esdedup.arguments import check_fields, check_list
+from esdedup.exceptions import UsageError
 from esdedup.text.arrays import U32, offsets_of
 from esdedup.text.characters import PIECE, VERSION, code_points, pieces, unassigned
+from esdedup.text.fold import FOLDS, Fold, Plain, fold
 
 Form = Literal["NFC", "NFKC", "none"]
 
@@ -31,20 +33,31 @@ class Normalisation:
 
     form: the Unicode normal form ("NFKC", "NFC") or "none".
     casefold: remove differences of case, by full Unicode case folding.
+    fold: spellings of one script to fold: "marks", "arabic", "turkish", "hyphens", "entities".
     version: of the scheme, which sets it.
-    Raises UsageError for an unknown form.
+    Raises UsageError for an unknown form or fold.
     """
 
     form: Form = "NFKC"
     casefold: bool = True
+    fold: Sequence[Fold] = ()
     version: int = field(default=VERSION, kw_only=True, metadata={"of_scheme": True})
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_list("fold", self.fold)
+        for name in self.fold:
+            if name not in FOLDS:
+                raise UsageError(f"fold {name!r}: use {', '.join(FOLDS)}")
+        object.__setattr__(self, "fold", tuple(name for name in FOLDS if name in self.fold))
+        if self.fold and self.version < 4:
+            raise UsageError("fold needs a scheme of version 4")
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of the parameters, without the version."""
-        return {"form": self.form, "casefold": self.casefold}
+        document: dict[str, Any] = {"form": self.form, "casefold": self.casefold}
+        # A parameter that is off is left out, so that it does not change the ids of schemes.
+        return document | ({"fold": [*self.fold]} if self.fold else {})
 
     @property
     def keeps_scripts(self) -> bool:
@@ -54,9 +67,15 @@ class Normalisation:
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """Return the normalised texts, in order. Normalising twice changes nothing."""
+    if normalisation.fold:
+        unfolded = replace(normalisation, fold=())
+        return [
+            fold(Plain(text, lambda part: normalise([part], unfolded)[0]), normalisation.fold).text
+            for text in texts
+        ]
     # ASCII is in every normal form, and folding it is lowering it.
-    fold = normalisation.casefold
-    normalised = [text.lower() if fold and text.isascii() else text for text in texts]
+    casefold = normalisation.casefold
+    normalised = [text.lower() if casefold and text.isascii() else text for text in texts]
     rows = [row for row, text in enumerate(texts) if not text.isascii()]
     for row in [row for row in rows if len(texts[row]) > PIECE]:
         # U+FDFA grows 18 times, and its own spaces come with the normal form.

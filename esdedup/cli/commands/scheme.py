@@ -79,6 +79,14 @@ def scheme_command(
     weights: Path | None = setting(
         None, "Weights of words for SimHash, of esdedup weights.", show_default="none"
     ),
+    fold: list[str] | None = setting(
+        None,
+        "Fold spellings: marks, arabic, turkish, hyphens or entities.",
+        metavar="FOLD",
+        rare=True,
+        show_default="none",
+    ),
+    punctuation: bool = setting(False, "Make every punctuation mark a word, for code.", rare=True),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool = as_json(),
 ) -> None:
@@ -91,10 +99,11 @@ def scheme_command(
     file: the first sketch is the default one. With --sample, the figures are of the documents of an
     index.
     """
-    if sample is not None and (scheme or shingle or server or seed is not None):
+    changes_words = bool(shingle or fold or punctuation or seed is not None)
+    if sample is not None and (scheme or server or changes_words):
         raise UsageError(
-            "--sample measures the index's own scheme: leave out --scheme, --shingle, --server and"
-            " --seed"
+            "--sample measures the index's own scheme: leave out --scheme, --shingle, --server,"
+            " --fold, --punctuation and --seed"
         )
     if output is not None:
         check_folder("--output", output)
@@ -118,8 +127,18 @@ def scheme_command(
         unit, colon, size = shingle.partition(":")
         if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
             raise UsageError(f"--shingle {shingle}: use word:N, char:N or jieba:N")
-        shingling = Shingling(unit, int(size), base.shingling.stop_words)  # type: ignore[arg-type]
+        former = base.shingling
+        shingling = Shingling(
+            unit,  # type: ignore[arg-type]
+            int(size),
+            former.stop_words,
+            punctuation=former.punctuation,
+        )
         base = replace(base, shingling=shingling)
+    if punctuation:
+        base = replace(base, shingling=replace(base.shingling, punctuation=True))
+    if fold:
+        base = replace(base, normalisation=replace(base.normalisation, fold=fold))
     if seed is not None:
         base = replace(base, seed=seed)
     if weights is not None and (

@@ -34,6 +34,7 @@ from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.arrays import U64
 from esdedup.text.characters import IGNORED, VERSION, VERSIONS, character_classes, unassigned
+from esdedup.text.fold import FOLDS
 from esdedup.text.hashing import PADDING, xxh3_slices
 from esdedup.text.jaccard import jaccard, jaccard_with
 from esdedup.text.normalise import Normalisation, normalise
@@ -396,6 +397,7 @@ def schemes(version: int = VERSION) -> dict[str, Scheme]:
     }
     if version > 3:
         made["code"] = Scheme(shingling=Shingling(punctuation=True))
+        made["folded"] = Scheme(normalisation=Normalisation(fold=FOLDS))
     return {name: replace(scheme, version=version) for name, scheme in made.items()}
 
 
