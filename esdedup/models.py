@@ -336,7 +336,8 @@ class Pair:
     By passages, similarity is the larger share of either document in these.
 
     left: the id that comes first in order; of equal texts, the earlier document. equal: the
-    normalised texts are equal.
+    normalised texts are equal. of_left, of_right: the share of the words of each document that the
+    other one holds in passages, 0 to 1; None for another measure.
     """
 
     left: str
@@ -344,6 +345,8 @@ class Pair:
     similarity: float | None
     distance: int | None
     equal: bool = False
+    of_left: float | None = None
+    of_right: float | None = None
 
 
 @dataclass(frozen=True)

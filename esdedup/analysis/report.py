@@ -27,6 +27,7 @@ from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.pairing.scan import texts_in
 from esdedup.search.warnings import missing_pairs, not_compared
+from esdedup.sketch.kinds.base import MEASURES
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
@@ -116,6 +117,11 @@ class Report:
         return self.groups.grouping
 
     @property
+    def measure(self) -> str:
+        """The value of a duplicate, in words."""
+        return measure_of(self.grouping, self.scheme)
+
+    @property
     def share(self) -> float:
         """Share of duplicates among all documents."""
         return self.duplicates / max(1, self.statistics.documents, self.documents)
@@ -166,6 +172,15 @@ class Report:
             ("duplicates", f"{self.duplicates:,}", f"{self.share:.1%} of all documents"),
             ("equal text", f"{self.equal:,}", "as their representative, once normalised"),
         ]
+
+
+def measure_of(grouping: Grouping, scheme: Scheme) -> str:
+    """Return what the value of a duplicate is: a measure, in words."""
+    if grouping.exact:
+        return "Jaccard similarity"
+    sketch = scheme.chosen(grouping.limits)
+    measure = MEASURES[sketch.metric][0]
+    return "share of its words that the representative holds" if sketch.directed else measure
 
 
 def in_words(grouping: Grouping, value: float) -> str:

@@ -57,7 +57,8 @@ def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[
     scheme = scheme or Scheme.of_texts(grouping.limits)
     sketch = scheme.for_pairs(grouping.limits)
     meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
-    chosen, keep = None if grouping.exact else sketch, grouping.of(sketch.metric).keep
+    chosen = None if grouping.exact else sketch
+    keep = grouping.of(chosen).keep
     return Reading(meta, chosen, keep, sketching=meta.scheme, numbered=True)
 
 

@@ -38,7 +38,8 @@ read once, batch by batch."""
 class Duplicate(NamedTuple):
     """A record that duplicates another. row, original: their positions, from 0.
 
-    similarity: exact Jaccard similarity; None by Hamming distance. distance: the other way round.
+    similarity: exact Jaccard similarity, or by passages the share of its words that the original
+    holds; None by Hamming distance. distance: the other way round.
     """
 
     row: int
@@ -101,7 +102,7 @@ class Deduplicated:
             raise UsageError(
                 f"threshold {threshold}: {compared}; for a lower one, call dedup again"
             )
-        higher = replace(grouping, limits=replace(grouping.limits, threshold=threshold))
+        higher = replace(grouping, limits=grouping.limits.at(threshold))
         groups = _groups(self._columns, self._reading, higher)
         return replace(self, groups=groups, _least=least)
 
@@ -325,9 +326,9 @@ def _columns(parsed: _Parsed, reading: Reading) -> ScanColumns:
     if ids is not None:
         by_id, first = natural_order(Strings.of(ids))
         rows = by_id[np.append(first[1:], True)[: first.size]]
-    order = reading.keep.order(rows, keys)
-    texts = [texts[row] for row in order.tolist()]
-    part = sketched(Strings.of([]), texts, reading)
+    part = sketched(Strings.of([""] * len(texts)), texts, reading, keys)
+    order = reading.keep.order(rows, part.keys)
+    part, texts = part.picked(order), [texts[row] for row in order.tolist()]
     of: Sequence[str] = Numbers(order) if ids is None else [ids[row] for row in order.tolist()]
     return replace(ScanColumns.of(part, texts), ids=of)
 

@@ -19,7 +19,6 @@ from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
-from esdedup.models import Metric
 from esdedup.pairing.candidates import CandidatePairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
@@ -28,6 +27,7 @@ from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow, singletons
 from esdedup.pairing.verify import nearness_of
 from esdedup.search.buckets import Capped
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
@@ -48,8 +48,10 @@ class Grouping:
     limits: which documents are similar.
     method: "leader" processes documents in their order of precedence: each joins its nearest
     leader, or becomes one, so every duplicate is similar to its representative. "components" joins
-    all documents that a chain of similar documents connects.
-    keep: which document of a group is its representative.
+    all documents that a chain of similar documents connects. By passages it is "leader": if one
+    document holds the next one of a chain, the first need not hold the last.
+    keep: which document of a group is its representative. "auto" is "first", and by passages
+    "most-words".
     exact: group only equal normalised texts; the limits do not matter then.
     split_templates: separate documents of one template that differ in its places (`templates`).
 
@@ -60,15 +62,16 @@ class Grouping:
     method: Method = setting(
         "leader",
         "leader: duplicates are within the threshold of their representative; components: a chain"
-        " of similar documents forms one group.",
+        " of similar documents forms one group, but by passages as leader.",
         rare=True,
     )
     keep: KeepRule = setting(
-        KeepRule(),
-        "The representative: first or last (by id), first:FIELD or last:FIELD (also oldest:,"
-        " newest:, lowest:, highest:), longest, shortest.",
+        KeepRule("auto"),
+        "The representative: first or last (by id), oldest:FIELD, newest:FIELD, lowest:FIELD,"
+        " highest:FIELD, first:FIELD, last:FIELD, longest, shortest, most-words.",
         metavar="RULE",
         parse=KeepRule.parse,
+        show_default="first; by passages most-words",
     )
     exact: bool = setting(False, "Group only equal texts, after normalisation.")
     split_templates: bool = setting(False, "Separate documents that fill one template differently.")
@@ -83,16 +86,19 @@ class Grouping:
         """Whether documents are compared by Hamming distance."""
         return self.limits.distance is not None and not self.exact
 
-    def of(self, metric: Metric) -> "Grouping":
-        """Return the options for a measure: by passages, the longest one precedes by default.
+    def of(self, sketch: Sketch | None) -> "Grouping":
+        """Return how documents are grouped by a sketch; None for equal texts alone.
 
-        Raises UsageError if documents that are compared by the measure can't be grouped so.
+        Raises UsageError if documents that are compared by the sketch can't be grouped so.
         """
-        if metric == "hamming" and self.split_templates:
+        if sketch is not None and sketch.metric == "hamming" and self.split_templates:
             raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
-        if metric == "cover" and self.keep == KeepRule():
-            return replace(self, keep=KeepRule("length", last=True))
-        return self
+        directed = sketch is not None and sketch.directed
+        keep, method = self.keep, self.method
+        if keep.by == "auto":
+            # A document that holds another one has its words, and perhaps more.
+            keep = KeepRule("words", last=True) if directed else KeepRule()
+        return replace(self, keep=keep, method="leader" if directed else method)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of all parameters."""
@@ -104,7 +110,8 @@ class Grouping:
 class Member:
     """A duplicate in a group.
 
-    similarity: exact Jaccard similarity to the representative; None if grouped by Hamming distance.
+    similarity: exact Jaccard similarity to the representative, or by passages the share of its
+    words that the representative holds; None if grouped by Hamming distance.
     distance: Hamming distance to the representative; None if grouped by Jaccard similarity.
     """
 
@@ -248,8 +255,7 @@ def find_groups(
     (`constraints`); documents that were chosen as representatives precede all others.
     """
     step = on_step or (lambda *_: None)
-    if not grouping.exact:
-        grouping = grouping.of(meta.scheme.for_pairs(grouping.limits).metric)
+    grouping = grouping.of(None if grouping.exact else meta.scheme.for_pairs(grouping.limits))
     reading = Reading(meta, None, grouping.keep)
     if not grouping.exact or meta.scheme.by_server:
         reading = reading_for(meta, grouping.limits, grouping.keep)
@@ -367,7 +373,8 @@ class _GroupRun:
         if reading.sketch is not None and reading.metric == "hamming":
             distance = reading.sketch.max_distance(grouping.limits)
             grouping = replace(grouping, limits=replace(grouping.limits, distance=distance))
-        self._grouping, self._least = grouping, reading.least(grouping.limits)
+        self._grouping = grouping = grouping.of(reading.sketch)
+        self._least = reading.least(grouping.limits)
         self.classes, self._constraints = constrained(
             judgements, columns.ids, columns.digests, columns.filled
         )
@@ -377,7 +384,12 @@ class _GroupRun:
         self._apart = self._constraints.apart(filled)
         self._partition, self._partner = singletons(filled), singletons(filled)
         self._value = np.zeros(filled)
-        self._nearness = nearness_of(reading, columns, self.classes.compared, grouping.limits)
+        self._compared = nearness_of(reading, columns, self.classes.compared, grouping.limits)
+
+    def _nearness(self, left: I64, right: I64) -> F64:
+        """Return how near right rows are to left ones, or how much of them these hold."""
+        nearness: F64 = self._compared(left, right)[-1]
+        return nearness
 
     def groups(self, candidates: CandidatePairs) -> Groups:
         """Compare the candidates, and return the groups."""

@@ -62,8 +62,6 @@ class Reading:
         """Return the least nearness of similar documents: a similarity, or a negative distance."""
         if self.sketch is not None and self.metric == "hamming":
             return -float(self.sketch.max_distance(limits))
-        if limits.cover is not None:
-            return limits.cover
         return limits.least_similarity
 
     def passage(self, limits: Limits) -> int:

@@ -23,7 +23,7 @@ _FEW = 30
 """Ids that are looked up one by one: each takes a tenth of the time to read all."""
 _FIRST, _LAST = ("first", "oldest", "lowest"), ("last", "newest", "highest")
 _FORMS = (
-    "first, last, longest, shortest, or first:FIELD, last:FIELD, also written oldest:FIELD,"
+    "auto, first, last, longest, shortest, most-words, or first:FIELD, last:FIELD, oldest:FIELD,"
     " newest:FIELD, lowest:FIELD, highest:FIELD"
 )
 
@@ -32,13 +32,14 @@ _FORMS = (
 class KeepRule:
     """The order of precedence of documents: the first document of a group represents it.
 
-    by: the id, a field, or the length of the text. last: the greatest comes first.
+    by: the id, a field, the length of the text, or its number of different words and then of all
+    words. auto: chosen by the measure (`Grouping.of`). last: the greatest comes first.
 
     Ties are in natural order of ids: a2 before a10. Numbers precede texts, and documents without
     the field come last.
     """
 
-    by: Literal["id", "field", "length"] = "id"
+    by: Literal["auto", "id", "field", "length", "words"] = "id"
     last: bool = False
     field: str | None = None
 
@@ -53,17 +54,23 @@ class KeepRule:
             return KeepRule("id", word == "last")
         if not colon and word in ("longest", "shortest"):
             return KeepRule("length", word == "longest")
+        if text == "auto":
+            return KeepRule("auto")
+        if text == "most-words":
+            return KeepRule("words", last=True)
         raise UsageError(f"keep {text!r}: use {_FORMS}")
 
     def __str__(self) -> str:
         if self.by == "length":
             return "longest" if self.last else "shortest"
+        if self.by in ("auto", "words"):
+            return "auto" if self.by == "auto" else "most-words"
         word = "last" if self.last else "first"
         return f"{word}:{self.field}" if self.by == "field" else word
 
     def paths(self, text_fields: Sequence[str]) -> list[str]:
         """The fields that the rule needs of a document."""
-        if self.by == "length":
+        if self.by in ("length", "words"):
             return [*text_fields]
         return [self.field] if self.field is not None else []
 
@@ -75,10 +82,20 @@ class KeepRule:
         return sort_key(value_at(document.source, str(self.field)), self.last)
 
     def keys(self, documents: Iterable[Document], text_fields: Sequence[str]) -> Strings:
-        """Return the keys of documents, shape (n,); none if only ids count."""
-        if self.by == "id":
+        """Return the keys of documents, shape (n,); none by ids or by words (`keys_by_words`)."""
+        if self.by in ("id", "words"):
             return Strings.of_bytes(())
         return Strings.of_bytes([self.key(document, text_fields) for document in documents])
+
+    def keys_by_words(self, vocabulary: I64, words: I64) -> Strings:
+        """Return the keys of documents by the words of their texts, shape (n,).
+
+        vocabulary: their numbers of different words. words: their numbers of words.
+        """
+        counts = zip(vocabulary.tolist(), words.tolist(), strict=True)
+        return Strings.of_bytes(
+            [b"".join(sort_key(count, self.last) for count in both) for both in counts]
+        )
 
     def order(self, by_id: I64, keys: Strings) -> I64:
         """Return the rows by precedence. Raises UsageError if no document has the field.

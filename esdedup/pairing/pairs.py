@@ -34,7 +34,9 @@ class SimilarPairs(Tabular):
 
     ids: of n documents, in natural order.
     left, right: positions in `ids`, shape (pairs,).
-    value: similarity or distance, shape (pairs,).
+    value: similarity or distance, shape (pairs,); by passages the larger of the shares.
+    shares: of the words of the left and of the right document that the other one holds in
+    passages, shape (2, pairs); without rows by another measure.
     first: position of the first document of the same text, which may be the same, shape (n,).
     capped: buckets of which not all pairs were compared.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance. None if
@@ -51,10 +53,11 @@ class SimilarPairs(Tabular):
     capped: Capped
     recall: float | None
     basis: Basis
+    shares: F64
 
     columns: ClassVar[dict[str, str]] = {
         "left": "string", "right": "string", "similarity": "double", "distance": "int64",
-        "equal": "bool",
+        "equal": "bool", "of_left": "double", "of_right": "double",
     }  # fmt: skip
 
     def __len__(self) -> int:
@@ -64,20 +67,31 @@ class SimilarPairs(Tabular):
         return f"<SimilarPairs: {len(self)} of {len(self.ids)} documents>"
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
-        return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in self)
+        for pair in self:
+            yield (
+                pair.left,
+                pair.right,
+                pair.similarity,
+                pair.distance,
+                pair.equal,
+                pair.of_left,
+                pair.of_right,
+            )
 
     def __iter__(self) -> Iterator[Pair]:
         by_distance = self.metric == "hamming"
         lower, upper = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
         order = np.lexsort((upper, lower, self.value if by_distance else -self.value))
         equal = self.first[self.left] == self.first[self.right]
+        shares = np.where(self.left <= self.right, self.shares, self.shares[::-1])
         # In parts, since Python's own numbers take much more memory.
         for start in range(0, order.size, _AT_ONCE):
             rows = order[start : start + _AT_ONCE]
-            columns = (column[rows].tolist() for column in (lower, upper, self.value, equal))
-            for left, right, value, same in zip(*columns, strict=True):
+            columns = [column[rows].tolist() for column in (lower, upper, self.value, equal)]
+            of_both = shares[:, rows].tolist() or [[None] * rows.size] * 2
+            for left, right, value, same, *both in zip(*columns, *of_both, strict=True):
                 similarity, distance = (None, int(value)) if by_distance else (value, None)
-                yield Pair(self.ids[left], self.ids[right], similarity, distance, same)
+                yield Pair(self.ids[left], self.ids[right], similarity, distance, same, *both)
 
     @property
     def copies(self) -> int:
@@ -117,23 +131,26 @@ def pairs_among(
     candidates = candidates_of(reading, columns, texts.compared, limits, folder)
     nearness = nearness_of(reading, columns, texts.compared, limits)
     nothing = np.empty(0, np.int64)
-    parts = [(nothing, nothing, np.empty(0))]
+    sides = 1 if reading.sketch is None or not reading.sketch.directed else 2
+    parts = [(nothing, nothing, np.empty((sides, 0)))]
     for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
-        near = value >= reading.least(limits)
-        parts.append((left[near], right[near], np.abs(value[near])))
+        near = value.max(axis=0) >= reading.least(limits)
+        parts.append((left[near], right[near], value[:, near]))
         step("Comparing", done, texts.filled)
     step("Comparing", texts.filled, texts.filled)
-    left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    left, right, value = (np.concatenate(column, -1) for column in zip(*parts, strict=True))
     first = texts.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
+    value = np.concatenate([value, np.full((sides, copies.size), reading.nearest)], axis=1)
     return SimilarPairs(
         columns.ids,
         np.concatenate([texts.rows[left], first[copies]]),
         np.concatenate([texts.rows[right], copies]),
-        np.concatenate([value, np.full(copies.size, reading.nearest)]),
+        np.abs(value.max(axis=0)),
         first,
         reading.metric,
         candidates.capped,
         candidates.recall,
         reading.basis,
+        value if sides == 2 else np.empty((0, value.shape[1])),
     )

@@ -28,7 +28,7 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import before_others
 from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.records.locations import folder_of, open_file
-from esdedup.sketch.sketch import digest_words, sketch
+from esdedup.sketch.sketch import digest_words, hashed_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
@@ -37,6 +37,7 @@ from esdedup.stores.private_files import written_whole
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.hashing import xxh3
+from esdedup.text.shingles import distinct
 
 _JOB, _STATE, _LOCK = "job.json", "state.json", "lock"
 _OURS = re.compile(
@@ -554,8 +555,11 @@ def sketched(
     reading: Reading,
     keys: Strings = Strings.of_bytes(()),  # noqa: B008
 ) -> Part:
-    """Return documents with the tokens of their texts."""
-    sketches = sketch(texts, reading.compared.scheme)
+    """Return documents with the tokens of their texts. keys: of the keep rule, unless by words."""
+    by_words = reading.keep.by == "words"
+    sketches = sketch(texts, reading.compared.scheme, with_vocabulary=by_words)
+    if sketches.vocabulary is not None and sketches.words is not None:
+        keys = reading.keep.keys_by_words(sketches.vocabulary, sketches.words)
     values = np.zeros((len(texts), 0), np.uint64)
     if reading.sketch is not None and reading.width:
         values = sketches.values[reading.sketch.name]
@@ -584,8 +588,17 @@ def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
             values[filled] = of.stored_values(decode(tokens, of.tokens, of.bits))
     except ValueError as error:
         raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
-    keys = reading.keep.keys(batch, reading.meta.text_fields)
-    return Part(_ids(batch), digests, filled, values, keys=keys)
+    return Part(_ids(batch), digests, filled, values, keys=_keys(batch, reading))
+
+
+def _keys(batch: Sequence[Document], reading: Reading) -> Strings:
+    """Return the keys of documents whose texts are not sketched."""
+    keep, meta = reading.keep, reading.meta
+    if keep.by != "words":
+        return keep.keys(batch, meta.text_fields)
+    texts = [text_at(document.source, meta.text_fields) or "" for document in batch]
+    _, words = hashed_words(texts, meta.scheme)
+    return keep.keys_by_words(distinct(words).counts, words.counts)
 
 
 def _ids(batch: Sequence[Document]) -> Strings:

@@ -40,18 +40,21 @@ class PairTask:
 
 
 Verified = tuple[int, I64, I64, F64]
-"""Rows done, and pairs with their nearness."""
+"""Rows done, and pairs with their nearness of each side, shape (sides, pairs).
+
+The last row is of the right one: how near it is to the left one, or how much of it the left one
+holds. By a measure that is not directed it is the only row."""
 
 
 class ByFingerprints:
-    """The Hamming distance of pairs of rows, negative."""
+    """The Hamming distance of pairs of rows, negative, shape (1, pairs)."""
 
     def __init__(self, prints: U64) -> None:
         self._prints = prints
 
     def __call__(self, left: I64, right: I64) -> F64:
-        """Return the nearness of each pair, shape (pairs,)."""
-        return -hamming(self._prints[left], self._prints[right]).astype(np.float64)
+        """Return the nearness of pairs, as in `Verified`."""
+        return -hamming(self._prints[left], self._prints[right]).astype(np.float64)[None]
 
     def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
         """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
@@ -61,7 +64,7 @@ class ByFingerprints:
 class ByTexts:
     """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone.
 
-    passage: minimum words of a passage, to compare by the larger share of either text in passages.
+    passage: minimum words of a passage, to compare by the share of each text in passages.
     """
 
     def __init__(self, reading: Reading, texts_of: TextsOf, compared: I64, passage: int) -> None:
@@ -74,10 +77,10 @@ class ByTexts:
         self._documents = 0
 
     def __call__(self, left: I64, right: I64) -> F64:
-        """Return the nearness of each pair, shape (pairs,)."""
-        similarity = np.zeros(left.size)
+        """Return the nearness of pairs, as in `Verified`."""
+        similarity = np.zeros((2 if self._passage else 1, left.size))
         for chosen, task in self._tasks(left, right):
-            similarity[chosen] = self._taken(verify(task))
+            similarity[:, chosen] = self._taken(verify(task))
         return similarity
 
     def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
@@ -151,15 +154,18 @@ class ByTexts:
 
 
 def verify(task: PairTask) -> tuple[F64, int, int]:
-    """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
+    """Return the nearness of the pairs of a task, and the numbers of its documents and shingles.
+
+    The nearness is that of `Verified`.
+    """
     if task.passage:
         words = Ragged.joined([hashed_words(read(), task.scheme)[1] for read in task.texts])
         sides = task.left, task.right
         shared = covers(words, task.left, words, task.right, task.passage)
         shares = shared / np.maximum([words.counts[rows] for rows in sides], 1)
-        return shares.max(axis=0), len(words), words.hashes.size
+        return shares, len(words), words.hashes.size
     sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
-    return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
+    return jaccard(sets, task.left, task.right)[None], len(sets), sets.hashes.size
 
 
 def _renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:

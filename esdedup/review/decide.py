@@ -186,7 +186,7 @@ class Decide:
         bytes = 0 if found.statistics is None else found.statistics.bytes
         return {
             "size": (bytes * groups.duplicates // max(1, len(groups.ids)), bytes),
-            "rules": rules_of(groups.grouping),
+            "rules": rules_of(groups.grouping, self.review.index.scheme),
             "warnings": [*warnings_of(self.review, groups), *found.templates],
         }
 

@@ -86,8 +86,7 @@ class FoundGroups:
         """Find groups by another threshold from now on. Raises UsageError while they are found."""
         if self.finding:
             raise UsageError("groups are being found: wait for them")
-        limits = replace(self.grouping.limits, threshold=threshold)
-        self.grouping = replace(self.grouping, limits=limits)
+        self.grouping = replace(self.grouping, limits=self.grouping.limits.at(threshold))
         self.forget()
         self.find()
 

@@ -6,7 +6,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from esdedup.analysis.report import in_words, summaries
+from esdedup.analysis.report import in_words, measure_of, summaries
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
@@ -16,6 +16,7 @@ from esdedup.review.found import head_of, members_of
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, pair_of
 from esdedup.search.warnings import missing_pairs, not_compared
+from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64
 
 _GROUPS = 20
@@ -162,19 +163,23 @@ def described(review: Review, groups: Groups, heads: I64) -> list[tuple[str, int
     return rows
 
 
-def rules_of(grouping: Grouping) -> str:
+def rules_of(grouping: Grouping, scheme: Scheme) -> str:
     """Return how documents are grouped, and which of them stay, in words."""
     limits, keep = grouping.limits, grouping.keep
     if grouping.exact:
         found = "Documents with equal texts, once normalised, form a group"
     else:
-        near = f"a Jaccard similarity of {limits.threshold:g} or more"
+        near = f"a {measure_of(grouping, scheme)} of {limits.least_similarity:g} or more"
         if grouping.by_distance:
             near = f"a Hamming distance of {limits.distance} bits or less"
         leader = grouping.method == "leader"
-        to = "to their representative" if leader else "along a chain of documents"
-        found = f"Documents with {near} {to} form a group"
+        to = " to their representative" if leader else " along a chain of documents"
+        if scheme.chosen(limits).directed:
+            to = ""
+        found = f"Documents with {near}{to} form a group"
     stays = f"the {keep} {'text' if keep.by == 'length' else 'id'}"
+    if keep.by == "words":
+        stays = "the most different words"
     if keep.by == "field":
         stays = f"the {'greatest' if keep.last else 'least'} {keep.field}"
     return f"{found}. Of each group, the document with {stays} stays, unless one was chosen by hand"

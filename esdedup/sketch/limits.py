@@ -1,6 +1,6 @@
 """Limits of a comparison: its sketch, threshold, recall and caps, checked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
@@ -90,9 +90,18 @@ class Limits:
         """The recall to reach, if that is possible."""
         return RECALL if self.recall is None else self.recall
 
+    def at(self, threshold: float) -> "Limits":
+        """Return the limits with another threshold, or another cover if that is the limit."""
+        return replace(self, threshold=threshold, cover=None if self.cover is None else threshold)
+
     @property
     def least_similarity(self) -> float:
-        """The threshold, for work that needs one. Raises UsageError if it is None."""
+        """The cover, or the threshold, for work that needs one.
+
+        Raises UsageError if both are None.
+        """
+        if self.cover is not None:
+            return self.cover
         if self.threshold is None:
             raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
         return self.threshold

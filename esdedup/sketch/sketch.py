@@ -50,7 +50,8 @@ class Sketches:
     shingles, shape (n,); others get no tokens. values: of each sketch, by its name, `Values`.
     shingles: the sets of shingle hashes, sorted, if they are requested. probes: what each
     sketch looks up, by its name, if the texts are queries. words: the number of words of each text,
-    shape (n,), if they were sketched here.
+    shape (n,), if they were sketched here. vocabulary: the number of different ones, shape (n,), if
+    it is requested.
     """
 
     digests: list[str]
@@ -59,6 +60,7 @@ class Sketches:
     shingles: Ragged | None = None
     probes: Mapping[str, Probes] = field(default_factory=dict)
     words: I64 | None = None
+    vocabulary: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.digests)
@@ -75,15 +77,17 @@ def sketch(
     scheme: Scheme,
     *,
     with_shingles: bool = False,
+    with_vocabulary: bool = False,
     limits: Limits | None = None,
 ) -> Sketches:
     """Return the sketches of texts. limits: of queries, if the texts are queries."""
     some = (texts[block] for block in _blocks(texts))
-    parts = [_sketch_block(each, scheme, with_shingles, limits) for each in some]
+    parts = [_sketch_block(each, scheme, with_shingles, with_vocabulary, limits) for each in some]
     first = parts[0]
     if len(parts) == 1:
         return first
     shingles = [part.shingles for part in parts if part.shingles is not None]
+    vocabularies = [part.vocabulary for part in parts if part.vocabulary is not None]
     return Sketches(
         digests=[digest for part in parts for digest in part.digests],
         filled=np.concatenate([part.filled for part in parts]),
@@ -96,11 +100,16 @@ def sketch(
             for name in first.probes
         },
         words=np.concatenate([part.words for part in parts if part.words is not None]),
+        vocabulary=np.concatenate(vocabularies) if vocabularies else None,
     )
 
 
 def _sketch_block(
-    texts: Sequence[str], scheme: Scheme, with_shingles: bool, limits: Limits | None
+    texts: Sequence[str],
+    scheme: Scheme,
+    with_shingles: bool,
+    with_vocabulary: bool,
+    limits: Limits | None,
 ) -> Sketches:
     normalised, words = hashed_words(texts, scheme)
     form = scheme.normalisation, scheme.shingling, scheme.seed
@@ -115,7 +124,9 @@ def _sketch_block(
                 probes[each.name] = looked_up
     sets = block.sets if with_shingles else None
     counts = words.counts
-    return Sketches(text_digests(normalised), counts > 0, values, sets, probes, counts)
+    vocabulary = distinct(words).counts if with_vocabulary else None
+    digests = text_digests(normalised)
+    return Sketches(digests, counts > 0, values, sets, probes, counts, vocabulary)
 
 
 def hashed_words(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:

@@ -31,7 +31,7 @@ from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.jaccard import hamming
 
 _SIDES = ["left", "right"]
-_COMPARED = "left bigint, right bigint, home bigint, similarity double"
+_COMPARED = "left bigint, right bigint, home bigint, similarity double, of_left double"
 _SMALL = 256
 """Documents of a bucket whose pairs are brought together."""
 _PAIRS_A_PART, _BYTES_A_PART = 50_000, 16 << 20
@@ -187,21 +187,27 @@ def _numbers(values: Unsigned, at: I64) -> I64:
     return both.view(np.int64)
 
 
-def verified(pairs: DataFrame, documents: Documents, buckets: Buckets, least: float) -> DataFrame:
+def verified(
+    pairs: DataFrame, documents: Documents, buckets: Buckets, least: float, *, either: bool = False
+) -> DataFrame:
     """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
 
-    pairs: of `candidate_pairs`. Columns: left, right (bigint), similarity (double).
+    pairs: of `candidate_pairs`. Columns: left, right (bigint), similarity (double), of the right
+    document, as in `pairing.verify.Verified`, and by a directed measure of_left (double).
+    either: pairs of which either document is near enough, not only the right one.
     """
     by_distance = buckets.sketch.metric == "hamming"
     column, nearness = ("bands", _distances) if by_distance else ("text", _similarities)
-    compare = partial(_compared, partial(nearness, buckets), least, column)
-    return mapped(_met(pairs, documents, column), compare, _COMPARED).drop("home")
+    compare = partial(_compared, partial(nearness, buckets), least, column, either=either)
+    dropped = ("home",) if buckets.sketch.directed else ("home", "of_left")
+    return mapped(_met(pairs, documents, column), compare, _COMPARED).drop(*dropped)
 
 
 def sharing(pairs: DataFrame, documents: Documents, buckets: Buckets, least: int) -> DataFrame:
     """Return the pairs that share at least `least` bands."""
     compare = partial(_compared, partial(_shared, buckets), least, "bands")
-    return mapped(_met(pairs, documents, "bands"), compare, _COMPARED).drop("similarity")
+    compared = mapped(_met(pairs, documents, "bands"), compare, _COMPARED)
+    return compared.drop("similarity", "of_left")
 
 
 def _met(pairs: DataFrame, documents: Documents, name: str) -> DataFrame:
@@ -233,8 +239,10 @@ def _compared(
     least: float,
     name: str,
     batches: Iterable[pa.RecordBatch],
+    *,
+    either: bool = False,
 ) -> Batches:
-    """Yield the pairs of at least a nearness. batches: of `_met`."""
+    """Yield the pairs of at least a nearness. batches: of `_met`. either: as of `verified`."""
     for _, runs in groupby(_runs(batches), itemgetter(0)):
         rows = pa.Table.from_batches([run for _, run in runs])
         documents = rows.column("left").null_count
@@ -242,8 +250,10 @@ def _compared(
         numbers = own.column("number").to_numpy()
         sides = (np.searchsorted(numbers, pairs.column(side).to_numpy()) for side in _SIDES)
         nearness = measure(own.column(name).to_pylist(), *sides).astype(np.float64)
-        pairs = pairs.append_column("similarity", pa.array(nearness))
-        yield from pairs.filter(pa.array(nearness >= least)).to_batches()
+        pairs = pairs.append_column("similarity", pa.array(nearness[-1]))
+        pairs = pairs.append_column("of_left", pa.array(nearness[0]))
+        decisive = nearness.max(axis=0) if either else nearness[-1]
+        yield from pairs.filter(pa.array(decisive >= least)).to_batches()
 
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -261,8 +271,8 @@ def _similarities(buckets: Buckets, texts: list[str], left: I64, right: I64) -> 
 
 def _distances(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> I64:
     prints = buckets.values(written).astype(np.uint64)
-    return -hamming(prints[left], prints[right])
+    return -hamming(prints[left], prints[right])[None]
 
 
 def _shared(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> NDArray[np.int16]:
-    return shared_bands(buckets.values(written).T, left, right)
+    return shared_bands(buckets.values(written).T, left, right)[None]

@@ -120,6 +120,7 @@ def dedup_files(
     """
     grouping, texts = from_settings(Grouping, options, grouping), names_of(text_field)
     reading = reading_of(grouping, scheme, texts)
+    grouping = grouping.of(reading.sketch)
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()

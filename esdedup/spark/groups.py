@@ -112,9 +112,9 @@ def _reading(
     if grouping.exact:
         meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
         cheap = meta.scheme.only(meta.scheme.sketches[0])
-        return Reading(meta, None, grouping.keep, sketching=cheap)
+        return Reading(meta, None, grouping.of(None).keep, sketching=cheap)
     reading = reading_of(scheme, grouping.limits, grouping.keep)
-    return replace(reading, keep=grouping.of(reading.metric).keep)
+    return replace(reading, keep=grouping.of(reading.sketch).keep)
 
 
 def members_of(
@@ -125,12 +125,14 @@ def members_of(
     Columns: number, head (bigint), similarity (double). first: documents before this number are not
     compared with each other, so that each may represent later ones.
     """
+    grouping = grouping.of(reading.sketch)
     if grouping.exact:
         joined = tables.spark.createDataFrame([], _JOINED)
         report = SparkReport(**documents.counts, capped=Capped(), recall=1.0, basis=reading.basis)
     else:
         edges, placed, report = compare(documents, reading, grouping.limits, tables)
         if grouping.method == "components":
+            # No measure that components are found by is directed.
             found = edges("all", "true", f"number >= {first}")
             pairs = _components(found).where("number != root").toDF("right", "left")
             # The first one of a chain may be less similar than the threshold.

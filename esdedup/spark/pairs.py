@@ -101,7 +101,8 @@ def similar_pairs(
     many, a warning estimates their number before they are computed.
 
     The table has the columns left, right (string), similarity (double), equal (boolean: the texts
-    are equal). By a sketch of fingerprints, distance (int) is in place of the similarity. A
+    are equal). By a sketch of fingerprints, distance (int) is in place of the similarity; by
+    passages there are of_left and of_right too (double), as in `Pair`. A
     document whose text several earlier ones have is paired with the first of them only. Losses
     raise warnings.
 
@@ -112,7 +113,7 @@ def similar_pairs(
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents = numbered(df, reading, tables, id, names)
-        edges, placed, report = compare(documents, reading, limits, tables)
+        edges, placed, report = compare(documents, reading, limits, tables, either=True)
         if placed.meetings > placed.few:
             some = edges("sample", "true", f"pmod(xxhash64(number), {_SAMPLED}) = 0").count()
             warnings.warn(
@@ -124,11 +125,17 @@ def similar_pairs(
             F.col("first").alias("left"), F.col("number").alias("right"),
             F.lit(reading.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
-        found = edges("all").withColumn("equal", F.lit(False)).unionByName(copies)
+        found, shares = edges("all").withColumn("equal", F.lit(False)), list[str]()
+        if reading.sketch is not None and reading.sketch.directed:
+            shares = ["of_left", "of_right"]
+            larger = F.greatest("similarity", "of_left")
+            found = found.withColumns({"of_right": F.col("similarity"), "similarity": larger})
+            copies = copies.withColumns(dict.fromkeys(shares, F.lit(reading.nearest)))
+        found = found.unionByName(copies)
         for side in ("left", "right"):
             ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
             found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
-        found = found.select("left", "right", *measured(reading), "equal")
+        found = found.select("left", "right", *measured(reading), "equal", *shares)
         found = tables.kept("pairs", found)
     warn(report, limits)
     return SparkResult(found, report, tables.folder)
@@ -162,13 +169,18 @@ def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule
 
 
 def compare(
-    documents: Documents, reading: Reading, limits: Limits, tables: JobTables
+    documents: Documents,
+    reading: Reading,
+    limits: Limits,
+    tables: JobTables,
+    *,
+    either: bool = False,
 ) -> tuple[Callable[..., DataFrame], Placed, SparkReport]:
     """Return a function that returns similar pairs of documents, their buckets, and counts.
 
     The function accepts a name for its tables, and conditions as `candidate_pairs`. The pairs are
-    of different texts, by the first document of each: left, right (bigint), similarity (double),
-    left < right.
+    of different texts, by the first document of each, left < right; their columns, and `either`,
+    are those of `verified`.
     """
     sketch = reading.sketch
     assert sketch is not None
@@ -181,7 +193,7 @@ def compare(
         pairs = tables.kept(f"candidates-{name}", candidate_pairs(placed, *conditions))
         if least > 1:
             pairs = tables.kept(f"sharing-{name}", sharing(pairs, documents, buckets, least))
-        found = verified(pairs, documents, buckets, reading.least(limits))
+        found = verified(pairs, documents, buckets, reading.least(limits), either=either)
         return tables.kept(f"edges-{name}", found)
 
     recall = sketch.recall(unswapped, sketch.tokens, least)

@@ -171,6 +171,8 @@ def dedup_files(
             elif corpus.mask:
                 raise UsageError("--mask requires --contained")
             reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
+            # By their names, kept sketches and unfinished runs are those of this rule.
+            grouping = grouping.of(reading.sketch)
             written: dict[str, Sequence[str | None]] = {"--output": shards.targets}
             written |= {"--removed": [corpus.removed], "--dead-letter": [str(letters.path)]}
             check_targets(written, others)

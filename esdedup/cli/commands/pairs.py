@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Exit
 
-from esdedup import Limits, Scheme, SimilarPairs
+from esdedup import Limits, Pair, Scheme, SimilarPairs
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
@@ -58,7 +58,9 @@ def pairs_command(
         else:
             for pair in found:
                 line = {"left": pair.left, "right": pair.right, measure: getattr(pair, measure)}
-                output.print_json({**line, "equal": pair.equal})
+                shares = {} if pair.of_left is None else {"of_left": pair.of_left}
+                shares |= {} if pair.of_right is None else {"of_right": pair.of_right}
+                output.print_json({**line, "equal": pair.equal, **shares})
 
     if files:
         refuse([each.name for each in fields(Target)], "can't be combined with FILES")
@@ -116,12 +118,21 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, measure: str, most: int)
     texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
     rows = [
         (
-            f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance),
+            _value(pair),
             f"{pair.left}\n{pair.right}",
             f"{texts[pair.left]}\n{texts[pair.right]}",
         )
         for pair in some
     ]
-    columns: list[tuple[str, output.Kind]] = [(measure, "number"), ("documents", "key")]
+    # By passages, a document has the share that the other one holds.
+    name = measure if some[0].of_left is None else "held"
+    columns: list[tuple[str, output.Kind]] = [(name, "number"), ("documents", "key")]
     output.print_table([*columns, ("text", "line")], rows, count(len(pairs), "near-duplicate pair"))
     message(output.shown(len(rows), len(pairs), "pair", "-k N shows more, --json all"))
+
+
+def _value(pair: Pair) -> str:
+    """Return the measure of a pair; the share of each document on a line of its own."""
+    if pair.of_left is not None:
+        return f"{pair.of_left:.3f}\n{pair.of_right:.3f}"
+    return f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)

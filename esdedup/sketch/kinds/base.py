@@ -101,6 +101,8 @@ class Sketch(ABC):
     """The field holds no texts, but values that `text` converts to texts."""
     by_server: ClassVar[bool] = False
     """The index computes the tokens from the text. A query is a text, and documents hold none."""
+    directed: ClassVar[bool] = False
+    """A pair has two values: how much of each document the other one holds."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 

@@ -32,6 +32,7 @@ class Passages(Sketch):
     kind = "passages"
     metric = "cover"
     varies = True
+    directed = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
