@@ -3,6 +3,7 @@
 import itertools
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -360,8 +361,9 @@ class Index:
         groups: the groups if they were found already; else they are found by the options.
         on_step, grouping, options: as in `groups`.
 
-        Raises UsageError if the arguments contradict each other, and what `groups` and
-        `Dedup.apply` raise.
+        Warns of values that the keep rule can't compare before it changes anything. Raises
+        UsageError if the arguments contradict each other, and what `groups` and `Dedup.apply`
+        raise.
         """
         if action not in get_args(Action):
             raise UsageError(f"action {action!r}: use delete, mark or move")
@@ -377,7 +379,11 @@ class Index:
         meta = self.meta_of(groups.grouping.limits)
         beside = None if to is None else self.store.beside(to)
         plan = Dedup(self.store, meta, self.scheme.id, groups, action, beside, Path(log or name))
-        return plan.apply() if apply else plan
+        if not apply:
+            return plan
+        if unordered := groups.unordered.warning(groups.grouping.keep):
+            warnings.warn(unordered, stacklevel=3)
+        return plan.apply()
 
     def undo(
         self,

@@ -74,6 +74,10 @@ def value_in(source: Mapping[str, Any], path: str) -> Any:
     return tokens_in(source, field).get(name)
 
 
+class TimeField(str):
+    """The name of a field whose value is read as a time: a server returns it as it sees it."""
+
+
 def check_sample(count: int) -> None:
     """Raise UsageError for a number of documents that a sample can't have."""
     check_type("sample", count, "int")

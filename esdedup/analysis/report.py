@@ -135,6 +135,8 @@ class Report:
             *not_compared(self.statistics, stopped),
             *missing_pairs(groups.recall, groups.capped, grouping.limits),
         ]
+        if unordered := groups.unordered.warning(grouping.keep):
+            found.append(unordered)
         if str(judged):
             found.append(f"Judged pairs: {judged}")
         if self.chained:

@@ -21,6 +21,7 @@ from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.index import Index
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import ReadChunk, read_into
+from esdedup.pairing.keep_rule import Unordered
 from esdedup.pairing.scan import FolderTexts, OnStep, ScanColumns, WorkFolder
 from esdedup.pairing.strings import Numbers, Strings
 from esdedup.records.dead_letters import DeadLetter
@@ -224,7 +225,8 @@ class CorpusReport:
     documents, also of the earlier files. bytes_kept, bytes_removed: of texts in UTF-8, as
     they were read; None of those that stay in an index. recall, capped: as of `Groups`. largest:
     the largest groups. samples: duplicates over the range of similarity, each with the beginning of
-    both texts. contained: the counts of `find_held`.
+    both texts. contained: the counts of `find_held`. unordered: documents that the keep rule can't
+    compare.
     """
 
     documents: int
@@ -242,12 +244,14 @@ class CorpusReport:
     largest: Sequence[dict[str, Any]] = ()
     samples: Sequence[dict[str, Any]] = ()
     contained: dict[str, int] | None = None
+    unordered: Unordered = Unordered()  # noqa: RUF009
 
 
 def report_of(state: Mapping[str, Any]) -> CorpusReport:
     """Return the report of a work folder whose duplicates were found."""
     report = state["report"]
-    return CorpusReport(**{**report, "capped": Capped(**report["capped"])})
+    capped, unordered = Capped(**report["capped"]), Unordered(**report.get("unordered", {}))
+    return CorpusReport(**{**report, "capped": capped, "unordered": unordered})
 
 
 def sketch_into(
@@ -462,6 +466,7 @@ def _report(
         **dict[str, Any](zip(_SIZES, sizes.ravel().tolist(), strict=True)),
         recall=1.0 if groups is None else groups.recall,
         capped=Capped() if groups is None else groups.capped,
+        unordered=columns.unordered,
         largest=[
             {"file": file, "line": line, "id": id, "documents": len(each.members) + 1}
             for (file, line, id), each in zip(heads, largest, strict=True)

@@ -328,9 +328,15 @@ def _columns(parsed: _Parsed, reading: Reading) -> ScanColumns:
         rows = by_id[np.append(first[1:], True)[: first.size]]
     part = sketched(Strings.of([""] * len(texts)), texts, reading, keys)
     order = reading.keep.order(rows, part.keys)
+    unordered = reading.keep.unordered(part.keys, lambda some: _names(ids, some))
     part, texts = part.picked(order), [texts[row] for row in order.tolist()]
     of: Sequence[str] = Numbers(order) if ids is None else [ids[row] for row in order.tolist()]
-    return replace(ScanColumns.of(part, texts), ids=of)
+    return replace(ScanColumns.of(part, texts), ids=of, unordered=unordered)
+
+
+def _names(ids: Sequence[str] | None, rows: I64) -> list[str]:
+    """Return the ids of records, which are their positions if they have no others."""
+    return [str(row) if ids is None else ids[row] for row in rows.tolist()]
 
 
 def _groups(columns: ScanColumns, reading: Reading, grouping: Grouping) -> Groups:

@@ -21,7 +21,7 @@ from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
 from esdedup.pairing.candidates import CandidatePairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
+from esdedup.pairing.keep_rule import KeepRule, Unordered, before_others, rows_of
 from esdedup.pairing.scan import JUDGEMENTS, OnStep, ScanColumns, WorkFolder, sketched, texts_in
 from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow, singletons
@@ -147,6 +147,7 @@ class Groups(Tabular):
     capped, since how many pairs share only these depends on the texts.
     judged: counts of the judgements that were respected when all groups were found. judgements:
     those that the groups were formed by. outside: representatives are no documents of the index.
+    unordered: documents that the keep rule can't compare.
     """
 
     grouping: Grouping
@@ -160,6 +161,7 @@ class Groups(Tabular):
     judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
     judgements: Judgements = Judgements()  # noqa: RUF009
     outside: bool = False
+    unordered: Unordered = Unordered()  # noqa: RUF009
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -184,6 +186,7 @@ class Groups(Tabular):
             "expected_recall": self.recall,
             **asdict(self.basis),
             "judged": asdict(self.judged),
+            "unordered": asdict(self.unordered),
         }
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
@@ -488,4 +491,5 @@ class _GroupRun:
             self._reading.basis,
             constraints.counts,
             self._judgements,
+            unordered=columns.unordered,
         )

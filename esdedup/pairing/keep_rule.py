@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
-import math
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from esdedup.arguments import check_type
 from esdedup.exceptions import UsageError
-from esdedup.models import Document
+from esdedup.models import Document, TimeField
+from esdedup.pairing.instants import KINDS, instant_of, number_of
 from esdedup.pairing.strings import Strings, byte_order, natural_key
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
+from esdedup.text.characters import count
 
-_NUMBER, _TEXT, ABSENT = b"\0", b"\1", b"\2"
+_NUMBER, _TEXT, ABSENT, UNORDERED = b"\0", b"\1", b"\2", b"\3"
 _INVERTED = bytes(range(255, -1, -1))
 _FEW = 30
 """Ids that are looked up one by one: each takes a tenth of the time to read all."""
-_FIRST, _LAST = ("first", "oldest", "lowest"), ("last", "newest", "highest")
+_INSTANT_BYTES, _INSTANT_ZERO = 12, 1 << 95
+"""Of a time in nanoseconds: that of any year with four digits fits."""
+EXAMPLES = 3
+"""Documents that a message names."""
+_SHOWN = 60
+"""Characters of a value in a message."""
+Compared = Literal["value", "time", "number"]
+_WORDS: Mapping[Compared, tuple[str, str]] = MappingProxyType(
+    {"value": ("first", "last"), "time": ("oldest", "newest"), "number": ("lowest", "highest")}
+)
+"""By how the values of a field are compared: the words for the least and the greatest."""
 _FORMS = (
     "auto, first, last, longest, shortest, most-words, or first:FIELD, last:FIELD, oldest:FIELD,"
     " newest:FIELD, lowest:FIELD, highest:FIELD"
 )
+
+
+@dataclass(frozen=True)
+class Unordered:
+    """Documents whose value a keep rule can't compare, such as a text that is no time.
+
+    count: their number. examples: ids and values of a few.
+    """
+
+    count: int = 0
+    examples: Sequence[tuple[str, str]] = ()
+
+    def warning(self, rule: KeepRule) -> str | None:
+        """Return a sentence about them, or None if there are none."""
+        if not self.count:
+            return None
+        listed = ", ".join(f"{value!r} of document {id!r}" for id, value in self.examples)
+        what = "time" if rule.compared == "time" else "number"
+        documents = count(self.count, "document has", "documents have")
+        return (
+            f"keep {rule}: {documents} a value that is no {what}, and comes last, such as {listed}"
+        )
 
 
 @dataclass(frozen=True)
@@ -34,22 +68,26 @@ class KeepRule:
 
     by: the id, a field, the length of the text, or its number of different words and then of all
     words. auto: chosen by the measure (`Grouping.of`). last: the greatest comes first.
+    compared: values of the field as times (`instants`), as numbers, or as they are: numbers, which
+    precede texts.
 
-    Ties are in natural order of ids: a2 before a10. Numbers precede texts, and documents without
-    the field come last.
+    Ties are in natural order of ids: a2 before a10. Documents without the field come last, after
+    them those whose value can't be compared.
     """
 
     by: Literal["auto", "id", "field", "length", "words"] = "id"
     last: bool = False
     field: str | None = None
+    compared: Compared = "value"
 
     @staticmethod
     def parse(text: str) -> KeepRule:
         """Parse a rule such as "newest:published". Raises UsageError for an unknown one."""
         check_type("keep", text, "str")
         word, colon, field = text.partition(":")
-        if colon and field and word in _FIRST + _LAST:
-            return KeepRule("field", word in _LAST, field)
+        for compared, words in _WORDS.items():
+            if colon and field and word in words:
+                return KeepRule("field", word == words[1], field, compared)
         if not colon and word in ("first", "last"):
             return KeepRule("id", word == "last")
         if not colon and word in ("longest", "shortest"):
@@ -65,21 +103,31 @@ class KeepRule:
             return "longest" if self.last else "shortest"
         if self.by in ("auto", "words"):
             return "auto" if self.by == "auto" else "most-words"
-        word = "last" if self.last else "first"
+        word = _WORDS[self.compared][self.last]
         return f"{word}:{self.field}" if self.by == "field" else word
 
     def paths(self, text_fields: Sequence[str]) -> list[str]:
         """The fields that the rule needs of a document."""
         if self.by in ("length", "words"):
             return [*text_fields]
-        return [self.field] if self.field is not None else []
+        if self.field is None:
+            return []
+        return [TimeField(self.field) if self.compared == "time" else self.field]
 
     def key(self, document: Document, text_fields: Sequence[str]) -> bytes:
         """Return the `sort_key` of a document, for a rule by a field or by length."""
         if self.by == "length":
             text = text_at(document.source, text_fields)
             return sort_key(None if text is None else len(text), self.last)
-        return sort_key(value_at(document.source, str(self.field)), self.last)
+        value = value_at(document.source, str(self.field))
+        if self.compared == "value":
+            return sort_key(value, self.last)
+        if isinstance(value, (list, dict)) or value in (None, ""):
+            return ABSENT
+        if self.compared == "time":
+            return _time_key(value, self.last)
+        number = number_of(value)
+        return _unordered(value) if number is None else sort_key(number, self.last)
 
     def keys(self, documents: Iterable[Document], text_fields: Sequence[str]) -> Strings:
         """Return the keys of documents, shape (n,); none by ids or by words (`keys_by_words`)."""
@@ -105,9 +153,43 @@ class KeepRule:
         if self.by == "id":
             return by_id[::-1] if self.last else by_id
         keys = keys.picked(by_id)
-        if len(keys) and (keys.raw[keys.offsets[:-1]] == ABSENT[0]).all():
-            raise UsageError(f"keep {self}: no document has a number or a text in that field")
-        return by_id[byte_order(keys.encoded(), len(keys))[0]]
+        if len(keys) and (keys.raw[keys.offsets[:-1]] >= ABSENT[0]).all():
+            raise UsageError(self.nothing_to_compare())
+        # The values that can't be compared are no order.
+        encoded = (key[:1] if key.startswith(UNORDERED) else key for key in keys.encoded())
+        return by_id[byte_order(encoded, len(keys))[0]]
+
+    def nothing_to_compare(self) -> str:
+        """Return the message for documents of which none has a value to compare."""
+        wanted = {"value": "a number or a text", "time": "a time", "number": "a number"}
+        return f"keep {self}: no document has {wanted[self.compared]} in that field"
+
+    def unordered(self, keys: Strings, ids_of: Callable[[I64], Sequence[str]]) -> Unordered:
+        """Return the documents whose value can't be compared.
+
+        keys: of all documents. ids_of: returns the ids of rows. Raises UsageError if the values of
+        a field are times of two kinds.
+        """
+        if self.by != "field" or self.compared == "value" or not len(keys):
+            return Unordered()
+        first = keys.raw[keys.offsets[:-1]]
+        if self.compared == "time":
+            rows = np.flatnonzero(first == _NUMBER[0])
+            kinds, at = np.unique(keys.raw[keys.offsets[1:][rows] - 1], return_index=True)
+            examples = zip(kinds.tolist(), ids_of(rows[at]), strict=True)
+            if several := self.several_kinds({KINDS[kind]: id for kind, id in examples}):
+                raise UsageError(several)
+        rows = np.flatnonzero(first == UNORDERED[0])
+        some = rows[:EXAMPLES]
+        values = [text_of_key(key) or "" for key in keys.picked(some).encoded()]
+        return Unordered(rows.size, tuple(zip(ids_of(some), values, strict=True)))
+
+    def several_kinds(self, examples: Mapping[str, str]) -> str | None:
+        """Return the message for times of several kinds. examples: an id by kind."""
+        found = [f"document {id!r} has {kind}" for kind, id in examples.items() if kind]
+        if len(found) < 2:
+            return None
+        return f"keep {self}: {' and '.join(found[:2])} in that field: use times of one form"
 
 
 def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64:
@@ -133,7 +215,8 @@ def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[bytes]) -> list[bytes
     if rule.by == "id":
         # The end keeps the order if one id is the beginning of another.
         return [id.translate(_INVERTED) + b"\xff" for id in by_id] if rule.last else by_id
-    return [key + id for key, id in zip(keys, by_id, strict=True)]
+    ordered = (key[:1] if key.startswith(UNORDERED) else key for key in keys)
+    return [key + id for key, id in zip(ordered, by_id, strict=True)]
 
 
 def sort_key(value: Any, last: bool) -> bytes:
@@ -144,12 +227,32 @@ def sort_key(value: Any, last: bool) -> bytes:
     if isinstance(value, str):
         text = value.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") + b"\0\0"
         return _TEXT + (text.translate(_INVERTED) if last else text)
-    try:
-        number = float(value) + 0.0 if isinstance(value, (int, float)) else math.nan
-    except OverflowError:
-        number = math.copysign(math.inf, value)
-    if math.isnan(number):
+    number = number_of(value) if isinstance(value, (int, float)) else None
+    if number is None:
         return ABSENT
-    (bits,) = struct.unpack(">Q", struct.pack(">d", number))
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))
     written = struct.pack(">Q", bits ^ ((1 << 64) - 1 if bits >> 63 else 1 << 63))
     return _NUMBER + (written.translate(_INVERTED) if last else written)
+
+
+def kind_of_key(key: bytes) -> str | None:
+    """Return the kind of the time that a key by time is of; None without one."""
+    return KINDS[key[-1]] if key.startswith(_NUMBER) else None
+
+
+def text_of_key(key: bytes) -> str | None:
+    """Return the value that can't be compared, of the key of its document; None for others."""
+    return key[1:].decode("utf-8", "surrogatepass") if key.startswith(UNORDERED) else None
+
+
+def _time_key(value: Any, last: bool) -> bytes:
+    """Return bytes that sort times, with their kind at the end."""
+    if (instant := instant_of(value)) is None:
+        return _unordered(value)
+    written = (instant.nanoseconds + _INSTANT_ZERO).to_bytes(_INSTANT_BYTES)
+    ordered = written.translate(_INVERTED) if last else written
+    return _NUMBER + ordered + bytes([KINDS.index(instant.kind)])
+
+
+def _unordered(value: Any) -> bytes:
+    return UNORDERED + str(value)[:_SHOWN].encode("utf-8", "surrogatepass")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Share, value_in
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.keep_rule import before_others
+from esdedup.pairing.keep_rule import Unordered, before_others
 from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.records.locations import folder_of, open_file
 from esdedup.sketch.sketch import digest_words, hashed_words, sketch
@@ -99,7 +99,7 @@ class ScanColumns:
     ids: of n documents. digests: of their texts, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: as of a part, but one value of all documents after another: shape (width, n).
-    texts_of: returns the texts of rows.
+    texts_of: returns the texts of rows. unordered: by the keep rule.
     """
 
     ids: Sequence[str]
@@ -107,6 +107,7 @@ class ScanColumns:
     filled: Mask
     values: NDArray[Any]
     texts_of: TextsOf
+    unordered: Unordered = Unordered()  # noqa: RUF009
 
     @staticmethod
     def of(part: Part, texts: Sequence[str]) -> ScanColumns:
@@ -340,6 +341,7 @@ class WorkFolder:
         keys = Strings.joined([Strings(*each[:2]) for each in of_shares])
         ends = offsets_of(np.array([each[2].size for each in of_shares]))
         ids: Sequence[str]
+        unordered = reading.keep.unordered(keys, self.ids_of)
         if reading.numbered:
             order = reading.keep.order(np.arange(ends[-1]), keys)
             early = order < reading.earlier
@@ -355,7 +357,7 @@ class WorkFolder:
             ids = every.picked(order)
         offsets = mapped(self.path, (self._arrays(path, "text_offsets")[0] for path in paths))
         texts = FolderTexts(self, order, ends, offsets)
-        return ScanColumns(ids, *self._ordered(order, ends, reading), texts)
+        return ScanColumns(ids, *self._ordered(order, ends, reading), texts, unordered)
 
     def _ordered(self, order: I64, ends: I64, reading: Reading) -> tuple[U64, Mask, NDArray[Any]]:
         """Return the digests, `filled` and values of rows in an order. ends: of all shares.

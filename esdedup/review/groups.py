@@ -181,7 +181,8 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
     if keep.by == "words":
         stays = "the most different words"
     if keep.by == "field":
-        stays = f"the {'greatest' if keep.last else 'least'} {keep.field}"
+        words = {"time": ("oldest", "newest")}.get(keep.compared, ("least", "greatest"))
+        stays = f"the {words[keep.last]} {keep.field}"
     return f"{found}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
 
@@ -189,6 +190,8 @@ def warnings_of(review: Review, groups: Groups) -> list[str]:
     """Return the sentences to read before groups are believed."""
     grouping = groups.grouping
     found = [*missing_pairs(groups.recall, groups.capped, grouping.limits)]
+    if unordered := groups.unordered.warning(grouping.keep):
+        found.append(unordered)
     if (statistics := review.found.statistics) is not None:
         found += not_compared(statistics, 0 if grouping.exact else len(review.index.meta.stop))
     if (reason := review.found.outdated) is not None:

@@ -176,6 +176,7 @@ def dedup_files(
             groups=members.select("head").distinct().count(),
             recall=found.recall,
             capped=found.capped,
+            unordered=found.unordered,
         )
 
 

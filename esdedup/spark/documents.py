@@ -22,7 +22,15 @@ from pyspark.sql.window import Window
 from esdedup.exceptions import UsageError
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.file_pairs import ReadChunk, read_chunk
-from esdedup.pairing.keep_rule import ABSENT, KeepRule, sort_keys
+from esdedup.pairing.keep_rule import (
+    ABSENT,
+    EXAMPLES,
+    KeepRule,
+    Unordered,
+    kind_of_key,
+    sort_keys,
+    text_of_key,
+)
 from esdedup.pairing.strings import Strings
 from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
@@ -34,6 +42,8 @@ SKETCHED = pa.schema(
     {
         "key": pa.binary(),
         "keyed": pa.bool_(),
+        "kind": pa.string(),
+        "unordered": pa.string(),
         "id": pa.string(),
         "text": pa.string(),
         "digest": pa.string(),
@@ -49,7 +59,8 @@ SKETCHED = pa.schema(
 )
 """Documents, and records that are none, of which the last column has the reason and the record.
 
-Of files, the id is the number of the file and the line, and own_id is that of the record.
+Of files, the id is the number of the file and the line, and own_id is that of the record. By the
+keep rule, a document is keyed, has a kind of time, or a value that can't be compared.
 """
 
 
@@ -62,7 +73,7 @@ class Documents:
     texts: row (bigint), text (string).
     copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
     whole: the table with the rows that are no documents, whose digest is null.
-    counts: of `SparkReport`, by name. bytes: of all texts.
+    counts: of `SparkReport`, by name. bytes: of all texts. unordered: by the keep rule.
     """
 
     table: DataFrame
@@ -71,6 +82,7 @@ class Documents:
     whole: DataFrame
     counts: dict[str, int]
     bytes: int
+    unordered: Unordered
 
     def compared(self) -> DataFrame:
         """Return the number and the bands of documents with words, the first of their text."""
@@ -124,7 +136,8 @@ def numbered(
     columns = [_column(df, name).alias(to) for to, name in own.items()]
     if keep.field is not None:
         column = _column(df, keep.field)
-        if isinstance(field_of(df, keep.field).dataType, T.TimestampType):
+        is_time = isinstance(field_of(df, keep.field).dataType, T.TimestampType)
+        if is_time and keep.compared != "time":
             # Texts of times do not sort by time.
             column = F.unix_micros(column)
         columns.append(column.alias("keep"))
@@ -161,7 +174,8 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Doc
     assert counted is not None
     rows_read, found, count, without_words, keyed, size = counted
     if count and keep.by == "field" and not keyed:
-        raise UsageError(f"keep {keep}: no document has a number or a text in that field")
+        raise UsageError(keep.nothing_to_compare())
+    unordered = _unordered(whole, keep)
     usable = whole.where("digest is not null")
     if found > count:
         by_id = Window.partitionBy("id").orderBy(F.desc("number"))
@@ -173,7 +187,24 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Doc
     copies = tables.kept("copies", texts.select("number", first).where("number != first"))
     counts = {"documents": count, "left_out": rows_read - found, "repeated": found - count}
     counts["without_words"] = without_words
-    return Documents(usable, sketches.select("row", "text"), copies, whole, counts, size or 0)
+    texts = sketches.select("row", "text")
+    return Documents(usable, texts, copies, whole, counts, size or 0, unordered)
+
+
+def _unordered(whole: DataFrame, keep: KeepRule) -> Unordered:
+    """Return the documents that the rule can't compare. Raises UsageError for times of two kinds.
+
+    whole: with the columns of `SKETCHED`.
+    """
+    if keep.compared == "value":
+        return Unordered()
+    name = F.coalesce("own_id", "id")
+    kinds = whole.where("kind is not null").groupBy("kind").agg(F.min(name)).sort("kind").collect()
+    if several := keep.several_kinds(dict(kinds)):
+        raise UsageError(several)
+    wrong = whole.where("unordered is not null").sort("number").select(name, "unordered")
+    examples = wrong.limit(EXAMPLES).collect()
+    return Unordered(wrong.count(), [(id, value) for id, value in examples])
 
 
 def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -202,10 +233,13 @@ def sketched_records(
         hashes = tokens.hashes.astype(reading.dtype)
         bands = [hashes[start:end] for start, end in pairwise(tokens.offsets)]
     keys = [*part.keys.encoded()] or [ABSENT] * lines.size
+    by_time = reading.keep.compared == "time"
     ids = part.ids if file is None else Strings.of(f"{file}:{line}" for line in lines.tolist())
     columns = {
         "key": [first + key for key in sort_keys(reading.keep, ids, keys)],
-        "keyed": [key != ABSENT for key in keys],
+        "keyed": [key < ABSENT for key in keys],
+        "kind": [kind_of_key(key) if by_time else None for key in keys],
+        "unordered": [*map(text_of_key, keys)],
         "id": [*ids],
         "text": texts,
         "digest": written_digests([row.tobytes() for row in part.digests]),

@@ -68,7 +68,7 @@ def groups(
         documents = numbered(df, reading, tables, id, names)
         members, report = members_of(documents, reading, grouping, tables)
         found = _groups(documents, members, reading, tables)
-    warn(report, grouping.limits)
+    warn(report, grouping.limits, reading.keep)
     return SparkResult(found, report, tables.folder)
 
 
@@ -98,7 +98,7 @@ def dedup(
         of = documents.table.select("number", F.col("id").cast("bigint").alias(_ROW))
         kept = chosen(rows, members.join(of, "number"), _ROW, "left_anti").drop(_ROW)
         found = tables.kept("kept", kept)
-    warn(report, grouping.limits, of_rows=False)
+    warn(report, grouping.limits, reading.keep, of_rows=False)
     return SparkResult(found, report, tables.folder)
 
 
@@ -128,7 +128,8 @@ def members_of(
     grouping = grouping.of(reading.sketch)
     if grouping.exact:
         joined = tables.spark.createDataFrame([], _JOINED)
-        report = SparkReport(**documents.counts, capped=Capped(), recall=1.0, basis=reading.basis)
+        counts: Any = {**documents.counts, "capped": Capped(), "recall": 1.0}
+        report = SparkReport(**counts, basis=reading.basis, unordered=documents.unordered)
     else:
         edges, placed, report = compare(documents, reading, grouping.limits, tables)
         if grouping.method == "components":

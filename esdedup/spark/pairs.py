@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from esdedup.arguments import accepts, from_settings
 from esdedup.exceptions import UsageError
 from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.keep_rule import KeepRule
+from esdedup.pairing.keep_rule import KeepRule, Unordered
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
@@ -44,7 +44,7 @@ class SparkReport:
     repeated: rows with an id of another row, which stays. without_words: documents that are only
     compared for equality. capped: buckets of which not all pairs were compared. recall: the
     expected share found of the pairs at the threshold, None if buckets are stopped or truncated.
-    basis: of the comparison.
+    basis: of the comparison. unordered: documents that the keep rule can't compare.
     """
 
     documents: int
@@ -54,6 +54,7 @@ class SparkReport:
     capped: Capped
     recall: float | None
     basis: Basis
+    unordered: Unordered = Unordered()  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,7 @@ def compare(
     elif recall is None:
         recall = 1.0
     counts: Any = {**documents.counts, "capped": placed.capped, "recall": recall}
+    counts["unordered"] = documents.unordered
     return edges, placed, SparkReport(**counts, basis=reading.basis)
 
 
@@ -212,11 +214,18 @@ def measured(reading: Reading) -> list[Column]:
     return [(-F.col("similarity")).cast("int").alias("distance")]
 
 
-def warn(report: SparkReport, limits: Limits, *, of_rows: bool = True) -> None:
+def warn(
+    report: SparkReport,
+    limits: Limits,
+    keep: KeepRule | None = None,
+    *,
+    of_rows: bool = True,
+) -> None:
     """Warn of what a job has lost. of_rows: the rows that are left out, too."""
     left_out, repeated = report.left_out * of_rows, report.repeated
     for loss in (
         *missing_pairs(report.recall, report.capped, limits),
+        "" if keep is None else report.unordered.warning(keep) or "",
         left_out and f"{left_out:,} rows without an id or a text are left out",
         repeated
         and f"{repeated:,} rows have an id that another row has, which stays: use unique ids",

@@ -132,8 +132,9 @@ class Store(Protocol):
     ) -> Iterator[list[Document]]:
         """Yield all documents with tokens of a scheme, in batches, with only the given fields.
 
-        paths: dotted names of fields. share: one of several, which together are all documents.
-        marked: only documents with a group. A local file's order is that of arrival.
+        paths: dotted names of fields; the value of a `TimeField` that is mapped as a date is the
+        time that a server indexed, in ISO 8601. share: one of several, which together are all
+        documents. marked: only documents with a group. A local file's order is that of arrival.
         """
 
     def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:

@@ -241,7 +241,11 @@ def test_a_run_that_can_not_complete_leaves_nothing() -> None:
     Path("empty").mkdir()
     for out, more, said in (
         ("full", [], "full exists: name another --output"),
-        ("new", ["--keep", "newest:none"], "no document has a number or a text in that field"),
+        (
+            "new",
+            ["--keep", "newest:none"],
+            "keep newest:none: no document has a time",
+        ),
         ("a.csv", [], "name a folder; one file can't hold csv and jsonl"),
     ):
         done = run_command("dedup", "in", "-o", out, *more)

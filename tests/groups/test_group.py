@@ -368,7 +368,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
         ("--exact --sketch simhash", "--exact can't be combined with"),
         ("--exact --split-templates", "--split-templates can't be combined with"),
         ("--split-templates --sketch simhash", "--split-templates can't be combined with"),
-        ("--keep oldest:day", "first:day: no document has"),
+        ("--keep oldest:day", "oldest:day: no document has a time"),
+        ("--keep last:day", "last:day: no document has a number or a text"),
         *((f"--keep {rule}", "newest:FIELD") for rule in ("newest", "longest:n", "first:", "best")),
     ],
 )

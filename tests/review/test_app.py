@@ -183,7 +183,7 @@ def test_groups_are_found_while_search_works(visit: Visit) -> None:
 
 def test_a_failed_job_states_why_and_can_be_repeated(visit: Visit) -> None:
     page = plain(visit(keep="newest:nothing").settled("/groups"))
-    assert re.search("no document has a number or a text.* Find groups again", page)
+    assert re.search("no document has a time.* Find groups again", page)
 
 
 def test_a_judgement_of_another_text_is_shown_as_such(visit: Visit) -> None:
@@ -313,7 +313,7 @@ def test_home_has_the_numbers_and_the_steps(visit: Visit) -> None:
 
 
 def test_the_plan_states_what_it_does(visit: Visit) -> None:
-    visitor = visit(*THIRTY, write=True, keep="newest:city", method="components")
+    visitor = visit(*THIRTY, write=True, keep="last:city", method="components")
     page = visitor.settled("/decide")
     rules = (
         "Documents with a Jaccard similarity of 0.6 or more along a chain of documents form a"

@@ -251,7 +251,7 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: similar_pairs(df, "size"), "column 'size' is double: use strings"),
         (lambda: similar_pairs(df, threshold=2.0), "threshold 2.0"),
         (lambda: groups(df, keep="newest:day"), "no column 'day'"),
-        (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
+        (lambda: groups(df, keep="newest:date"), "no document has a time"),
         (lambda: groups(df, method="chain"), "method 'chain'"),
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
     ]

@@ -144,6 +144,7 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     """Show the duplicates of an index."""
     grouping = groups.grouping
     output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
+    message(groups.unordered.warning(grouping.keep))
     if not as_json:
         title = capital(index.store.where)
         output.print_groups(groups, k, "-k N shows more, --json all", title)

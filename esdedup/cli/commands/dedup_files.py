@@ -156,6 +156,7 @@ def dedup_files(
             how |= {"text_field": text_fields, "scheme": scheme, "work": corpus.work}
             how |= {"against": others, "dead_letter": letters, "grouping": grouping}
             report = on_spark(None, arguments, out, **how)
+            message(report.unordered.warning(grouping.keep))
         else:
             others, indices, sketches = _against(corpus, of, target, opened)
             if corpus.contained is not None:
@@ -268,7 +269,10 @@ class _Run:
         how = {name: getattr(self.corpus, name) for name in ("contained", "mask", "max_memory")}
         how |= {"workers": self.workers, "step": progress.step}
         every = folder, self.reading, self.grouping, self.names
-        return find_removed(*every, len(self.names) - len(self.shards.files), **how)
+        found, report = find_removed(*every, len(self.names) - len(self.shards.files), **how)
+        # Before any file is written.
+        message(report.unordered.warning(self.reading.keep))
+        return found, report
 
     def write(self, shares: Iterable[Any], total: int, step: OnStep, first: int = 0) -> None:
         """Write the files from number `first` on again. total: number of their records."""

@@ -54,6 +54,7 @@ def group_command(
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
+    message(groups.unordered.warning(groups.grouping.keep))
     if results.output is not None:
         place["output"] = str(results.output.resolve())
     figures = groups.to_json()

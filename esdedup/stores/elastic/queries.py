@@ -145,9 +145,14 @@ def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
     return {"function_score": {"query": query, "random_score": score, "boost_mode": "replace"}}
 
 
-def scan_body(query: Mapping[str, Any], paths: Any, size: int) -> dict[str, Any]:
-    """Return the search for one page. paths: names of fields, or another value of `_source`."""
-    return {
+def scan_body(
+    query: Mapping[str, Any], paths: Any, size: int, times: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the search for one page.
+
+    paths: names of fields, or another value of `_source`. times: fields as of `with_times`.
+    """
+    body = {
         "query": query,
         "size": size,
         "_source": paths or False,
@@ -155,6 +160,13 @@ def scan_body(query: Mapping[str, Any], paths: Any, size: int) -> dict[str, Any]
         # On OpenSearch `_doc` with search_after loses documents across shards.
         "sort": [{"_shard_doc": "asc"}],
     }
+    return with_times(body, times)
+
+
+def with_times(body: dict[str, Any], times: Sequence[str]) -> dict[str, Any]:
+    """Return a search that also returns fields of times as the server sees them, in ISO 8601."""
+    fields = [{"field": name, "format": "strict_date_optional_time_nanos"} for name in times]
+    return {**body, "fields": fields} if fields else body
 
 
 def candidates_of(answer: Mapping[str, Any]) -> Candidates:
@@ -167,7 +179,15 @@ def candidates_of(answer: Mapping[str, Any]) -> Candidates:
 
 
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
-    return [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+    return [Document(hit["_id"], _source_of(hit)) for hit in hits]
+
+
+def _source_of(hit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the source of a hit, with the times that were requested by `with_times`."""
+    source: Mapping[str, Any] = hit.get("_source", {})
+    times = hit.get("fields", {}).items()
+    # A field of several times has no single one to compare.
+    return {**source, **{name: each[0] if len(each) == 1 else each for name, each in times}}
 
 
 def held_of(hit: Mapping[str, Any]) -> Held:
@@ -176,7 +196,7 @@ def held_of(hit: Mapping[str, Any]) -> Held:
     An index without sequence numbers rejects a change of any version.
     """
     return Held(
-        Document(hit["_id"], hit.get("_source", {})),
+        Document(hit["_id"], _source_of(hit)),
         f"{hit.get('_seq_no', _NO_NUMBER)}/{hit.get('_primary_term', 0)}",
         hit["_index"],
         hit.get("_routing"),

@@ -25,6 +25,7 @@ from esdedup.models import (
     Held,
     Share,
     Statistics,
+    TimeField,
     WriteReport,
     check_sample,
 )
@@ -52,6 +53,7 @@ from esdedup.stores.elastic.queries import (
     scan_body,
     sketched,
     unread_paths,
+    with_times,
 )
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.encoded import Encoded
@@ -59,6 +61,7 @@ from esdedup.stores.mapping import (
     IndexMeta,
     analysis_of,
     common_meta,
+    fields_of,
     without_tokens,
 )
 from esdedup.stores.to_json import to_json
@@ -205,7 +208,21 @@ class ClusterStore:
         return [Document(each.id, without_tokens(each.source)) for each in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+        if times := self._times(paths or ()):
+            # Only a search returns them.
+            found = {one.id: one for one in self._search_held(ids, paths, times=times)}
+            return [found[id] for id in ids if id in found]
         return self._read(ids, self._fields(paths))
+
+    def _times(self, paths: Sequence[str]) -> list[str]:
+        """Return those of some fields that are to be read as times, and that are mapped as such."""
+        wanted = [path for path in paths if isinstance(path, TimeField)]
+        mappings = (self._mappings() or {}).values() if wanted else ()
+        mapped = [
+            {**mapping.get("runtime", {}), **dict(fields_of(mapping))} for mapping in mappings
+        ]
+        kinds = {path: {fields.get(path, {}).get("type") for fields in mapped} for path in wanted}
+        return [path for path in wanted if kinds[path] and kinds[path] <= {"date", "date_nanos"}]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         fields = self._fields(paths)
@@ -240,9 +257,14 @@ class ClusterStore:
         return [by_id[id] for id in ids if id in by_id]
 
     def _search_held(
-        self, ids: Sequence[str], fields: Any, *, refreshed: bool = True
+        self,
+        ids: Sequence[str],
+        fields: Any,
+        *,
+        refreshed: bool = True,
+        times: Sequence[str] = (),
     ) -> list[Held]:
-        """Return documents of all indices behind the name."""
+        """Return documents of all indices behind the name. times: fields as of `with_times`."""
         if refreshed and ids and not self._finds(ids):
             self.refresh()
         # Servers refuse empty ids.
@@ -252,11 +274,14 @@ class ClusterStore:
             query = {"ids": {"values": wanted[first : first + size]}}
             # An id may be in several indices.
             body = {"query": query, "size": _MOST_HITS, "sort": "_doc", "_source": fields or False}
+            body = with_times(body, times)
             try:
                 hits = self.cluster.matches(self._path, {**body, "seq_no_primary_term": True})
             except PageTooLarge as error:
                 self._most_hits = error.most
-                return found + self._search_held(wanted[first:], fields, refreshed=refreshed)
+                return found + self._search_held(
+                    wanted[first:], fields, refreshed=refreshed, times=times
+                )
             found += map(held_of, hits)
         return found
 
@@ -350,7 +375,8 @@ class ClusterStore:
         point: str | None = None,
     ) -> Iterator[list[Document]]:
         """Return documents as `Store.scan`. point: the point in time; None for a new one."""
-        body = scan_body(grouped(meta) if marked else sketched(meta), paths, _PAGE)
+        query, times = grouped(meta) if marked else sketched(meta), self._times(paths)
+        body = scan_body(query, paths, _PAGE, times)
         cluster = self.cluster
         if point is None:
             pages = cluster.hits(self._path, body, share)

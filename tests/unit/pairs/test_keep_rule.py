@@ -19,7 +19,7 @@ VALUES = st.one_of(
 )
 
 
-@pytest.mark.parametrize("name", ["first", "last", "oldest:day", "newest:day"])
+@pytest.mark.parametrize("name", ["first", "last", "first:day", "last:day"])
 @given(ids=IDS, data=st.data())
 def test_documents_are_in_the_order_of_the_rule(
     name: str, ids: list[str], data: st.DataObject
