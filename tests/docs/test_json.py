@@ -26,7 +26,11 @@ LOCAL = {
         ["index", ARTICLES, "--db", "passages.db", "--scheme", "passages.json"],
         ["similar", "--db", "passages.db", "--id", "en-08", "--sketch", "passages"],
     ],
-    "pairs": [["pairs"], ["pairs", "--sketch", "simhash"]],
+    "pairs": [
+        ["pairs"],
+        ["pairs", "--sketch", "simhash"],
+        ["pairs", "--db", "passages.db", "--sketch", "passages"],
+    ],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
     "group": [["group"]],
     "dedup": [["dedup"], ["dedup", "--sketch", "simhash"]],
