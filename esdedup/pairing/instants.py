@@ -118,9 +118,9 @@ def _of_text(text: str) -> Instant | None:
     # As for the servers, four digits are a year.
     if _EPOCH_TEXT.fullmatch(text) and not _YEAR.fullmatch(text):
         return _of_number(Decimal(text))
-    found = _ISO.fullmatch(text) or _BASIC.fullmatch(text)
-    if found is not None:
-        return _of_parts(found.groupdict(), int(found["month"] or 1), int(found["year"]))
+    iso = _ISO.fullmatch(text) or _BASIC.fullmatch(text)
+    if iso is not None:
+        return _of_parts(iso.groupdict(), int(iso["month"] or 1), int(iso["year"]))
     if (mail := _MAIL.fullmatch(text)) is None:
         return None
     year = int(mail["year"])

@@ -55,10 +55,10 @@ class Unordered:
         if not self.count:
             return None
         listed = ", ".join(f"{value!r} of document {id!r}" for id, value in self.examples)
-        what = "time" if rule.compared == "time" else "number"
+        kind = "time" if rule.compared == "time" else "number"
         documents = count(self.count, "document has", "documents have")
         return (
-            f"keep {rule}: {documents} a value that is no {what}, and comes last, such as {listed}"
+            f"keep {rule}: {documents} a value that is no {kind}, and comes last, such as {listed}"
         )
 
 
@@ -161,8 +161,8 @@ class KeepRule:
 
     def nothing_to_compare(self) -> str:
         """Return the message for documents of which none has a value to compare."""
-        wanted = {"value": "a number or a text", "time": "a time", "number": "a number"}
-        return f"keep {self}: no document has {wanted[self.compared]} in that field"
+        values = {"value": "a number or a text", "time": "a time", "number": "a number"}
+        return f"keep {self}: no document has {values[self.compared]} in that field"
 
     def unordered(self, keys: Strings, ids_of: Callable[[I64], Sequence[str]]) -> Unordered:
         """Return the documents whose value can't be compared.
@@ -175,21 +175,21 @@ class KeepRule:
         first = keys.raw[keys.offsets[:-1]]
         if self.compared == "time":
             rows = np.flatnonzero(first == _NUMBER[0])
-            kinds, at = np.unique(keys.raw[keys.offsets[1:][rows] - 1], return_index=True)
-            examples = zip(kinds.tolist(), ids_of(rows[at]), strict=True)
-            if several := self.several_kinds({KINDS[kind]: id for kind, id in examples}):
-                raise UsageError(several)
+            kinds, firsts = np.unique(keys.raw[keys.offsets[1:][rows] - 1], return_index=True)
+            examples = zip(kinds.tolist(), ids_of(rows[firsts]), strict=True)
+            if message := self.several_kinds({KINDS[kind]: id for kind, id in examples}):
+                raise UsageError(message)
         rows = np.flatnonzero(first == UNORDERED[0])
-        some = rows[:EXAMPLES]
-        values = [text_of_key(key) or "" for key in keys.picked(some).encoded()]
-        return Unordered(rows.size, tuple(zip(ids_of(some), values, strict=True)))
+        shown = rows[:EXAMPLES]
+        values = [text_of_key(key) or "" for key in keys.picked(shown).encoded()]
+        return Unordered(rows.size, tuple(zip(ids_of(shown), values, strict=True)))
 
     def several_kinds(self, examples: Mapping[str, str]) -> str | None:
         """Return the message for times of several kinds. examples: an id by kind."""
-        found = [f"document {id!r} has {kind}" for kind, id in examples.items() if kind]
-        if len(found) < 2:
+        forms = [f"document {id!r} has {kind}" for kind, id in examples.items() if kind]
+        if len(forms) < 2:
             return None
-        return f"keep {self}: {' and '.join(found[:2])} in that field: use times of one form"
+        return f"keep {self}: {' and '.join(forms[:2])} in that field: use times of one form"
 
 
 def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64:

@@ -200,8 +200,8 @@ def _unordered(whole: DataFrame, keep: KeepRule) -> Unordered:
         return Unordered()
     name = F.coalesce("own_id", "id")
     kinds = whole.where("kind is not null").groupBy("kind").agg(F.min(name)).sort("kind").collect()
-    if several := keep.several_kinds(dict(kinds)):
-        raise UsageError(several)
+    if message := keep.several_kinds(dict(kinds)):
+        raise UsageError(message)
     wrong = whole.where("unordered is not null").sort("number").select(name, "unordered")
     examples = wrong.limit(EXAMPLES).collect()
     return Unordered(wrong.count(), [(id, value) for id, value in examples])

@@ -20,7 +20,7 @@ TEXT = "the council of the town agreed that the old bridge will be repaired befo
 
 
 @pytest.mark.parametrize(
-    ("rule", "values", "kept"),
+    ("rule", "values", "stays"),
     [
         ("newest", ["2026-03-01T09:30:00+09:00", "2026-03-01T02:00:00Z"], 1),
         ("newest", ["2026-03-01T02:00:00Z", "2026-03-01T02:00:00.100Z"], 1),
@@ -40,15 +40,15 @@ TEXT = "the council of the town agreed that the old bridge will be repaired befo
         ("last", ["2026", 5], 1),
     ],
 )
-def test_values_are_compared_by_what_they_mean(rule: str, values: list[Any], kept: int) -> None:
-    records = [{"id": str(at), "text": TEXT, "d": value} for at, value in enumerate(values)]
-    found = esdedup.dedup(records, keep=f"{rule}:d")
-    assert found.kept == [records[kept]]
-    assert found.groups.grouping.to_json()["keep"] == f"{rule}:d"
+def test_values_are_compared_by_what_they_mean(rule: str, values: list[Any], stays: int) -> None:
+    records = [{"id": str(number), "text": TEXT, "d": value} for number, value in enumerate(values)]
+    result = esdedup.dedup(records, keep=f"{rule}:d")
+    assert result.kept == [records[stays]]
+    assert result.groups.grouping.to_json()["keep"] == f"{rule}:d"
     with esdedup.open(":memory:") as index:
         index.add(records)
         (group,) = index.groups(keep=f"{rule}:d")
-        assert group.representative == str(kept)
+        assert group.representative == str(stays)
 
 
 TIMES = st.datetimes(min_value=datetime(1980, 1, 1), max_value=datetime(2100, 1, 1))
@@ -67,8 +67,8 @@ def test_the_order_is_that_of_the_instants(
         instants.append(zoned.astimezone(UTC))
         value = [format_datetime(zoned), zoned.isoformat(), zoned.isoformat(" "), zoned][form]
         records.append({"text": TEXT, "at": value})
-    (kept,) = esdedup.dedup(records, keep="newest:at" if newest else "oldest:at").kept
-    chosen = instants[records.index(kept)]
+    (newer,) = esdedup.dedup(records, keep="newest:at" if newest else "oldest:at").kept
+    chosen = instants[records.index(newer)]
     assert chosen == (max(instants) if newest else min(instants))
 
 
@@ -82,7 +82,7 @@ def test_the_order_is_that_of_the_instants(
     ],
 )
 def test_times_of_two_kinds_are_refused(values: list[Any], message: str) -> None:
-    records = [{"id": str(at), "text": TEXT, "d": value} for at, value in enumerate(values)]
+    records = [{"id": str(number), "text": TEXT, "d": value} for number, value in enumerate(values)]
     with pytest.raises(esdedup.UsageError, match=re.escape(message)):
         esdedup.dedup(records, keep="newest:d")
     with esdedup.open("x.db") as index:
@@ -98,18 +98,18 @@ def test_zero_is_of_every_unit() -> None:
 
 def test_values_that_are_no_time_are_named_before_anything_is_removed(folder: Path) -> None:
     values = ["2020-01-01", "01.03.2026", "02.03.2026", None]
-    records = [{"id": f"r{at}", "text": TEXT, "d": value} for at, value in enumerate(values)]
+    records = [{"id": f"r{n}", "text": TEXT, "d": value} for n, value in enumerate(values)]
     write_lines(folder / "r.jsonl", records)
     warning = (
         "keep newest:d: 2 documents have a value that is no time, and comes last, such as"
         " '01.03.2026' of document 'r1', '02.03.2026' of document 'r2'"
     )
-    of = {"count": 2, "examples": [["r1", "01.03.2026"], ["r2", "02.03.2026"]]}
-    done = run_command("dedup", "r.jsonl", "-o", "out", "--keep", "newest:d")
-    assert (done.status, warning in done.err) == (0, True), done.err
-    assert done.json[0]["unordered"] == of
-    kept = [json.loads(line) for line in (folder / "out/r.jsonl").read_text().splitlines()]
-    assert kept == records[:1]
+    unordered = {"count": 2, "examples": [["r1", "01.03.2026"], ["r2", "02.03.2026"]]}
+    run = run_command("dedup", "r.jsonl", "-o", "out", "--keep", "newest:d")
+    assert (run.status, warning in run.err) == (0, True), run.err
+    assert run.json[0]["unordered"] == unordered
+    lines = [json.loads(line) for line in (folder / "out/r.jsonl").read_text().splitlines()]
+    assert lines == records[:1]
     assert run_command("index", "r.jsonl").status == 0
     for command in ("group", "report", "dedup"):
         ran = run_command(command, "--keep", "newest:d", "--json")
@@ -140,8 +140,8 @@ def test_a_date_is_compared_as_the_server_sees_it(place: Place) -> None:
         "epoch": (1772323200000, 1772323200 + 86_400, 1772323200000),
     }
     documents = {
-        id: {"text": TEXT, "d": d, "own": own, "fine": fine, "word": "01.03.2026"}
-        for id, (d, own, fine) in times.items()
+        id: {"text": TEXT, "d": d, "own": custom, "fine": fine, "word": "01.03.2026"}
+        for id, (d, custom, fine) in times.items()
     }
     fill(url, name, {**documents, "none": {"text": TEXT}})
     assert esdedup_command(url, "attach", "--index", name, "--text-field", "text").status == 0
@@ -157,6 +157,6 @@ def test_a_date_is_compared_as_the_server_sees_it(place: Place) -> None:
             assert groups.unordered.count == 0
         with pytest.raises(esdedup.UsageError, match="no document has a time in that field"):
             index.groups(keep="newest:word")
-        held = index.store.hold([*times], [esdedup.models.TimeField("d")])
-        assert [one.id for one in held] == [*times]
-        assert {one.document.source["d"][:10] for one in held} == {"2026-03-01"}
+        documents_held = index.store.hold([*times], [esdedup.models.TimeField("d")])
+        assert [document.id for document in documents_held] == [*times]
+        assert {held.document.source["d"][:10] for held in documents_held} == {"2026-03-01"}

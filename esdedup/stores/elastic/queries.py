@@ -185,9 +185,9 @@ def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
 def _source_of(hit: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the source of a hit, with the times that were requested by `with_times`."""
     source: Mapping[str, Any] = hit.get("_source", {})
-    times = hit.get("fields", {}).items()
+    fields = hit.get("fields", {}).items()
     # A field of several times has no single one to compare.
-    return {**source, **{name: each[0] if len(each) == 1 else each for name, each in times}}
+    return {**source, **{name: times[0] if len(times) == 1 else times for name, times in fields}}
 
 
 def held_of(hit: Mapping[str, Any]) -> Held:

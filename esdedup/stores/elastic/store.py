@@ -210,8 +210,8 @@ class ClusterStore:
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         if times := self._times(paths or ()):
             # Only a search returns them.
-            found = {one.id: one for one in self._search_held(ids, paths, times=times)}
-            return [found[id] for id in ids if id in found]
+            by_id = {held.id: held for held in self._search_held(ids, paths, times=times)}
+            return [by_id[id] for id in ids if id in by_id]
         return self._read(ids, self._fields(paths))
 
     def _times(self, paths: Sequence[str]) -> list[str]:

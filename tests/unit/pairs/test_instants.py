@@ -33,9 +33,9 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
     ],
 )  # fmt: skip
 def test_one_time_in_many_forms(text: Any) -> None:
-    found = instant_of(text)
-    assert found is not None
-    assert found.nanoseconds == int(NOON.timestamp()) * 10**9
+    instant = instant_of(text)
+    assert instant is not None
+    assert instant.nanoseconds == int(NOON.timestamp()) * 10**9
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_fractions_and_days_are_in_order() -> None:
         "2026-03-01T02:00:00Z", "2026-03-01T02:00:00.1Z", "2026-03-01T02:00:00.100000001Z",
         "2026-03-01T02:00:00.2Z", "Sun, 01 Mar 2026 12:00:00 +0100", "9999-12-31T23:59:59Z",
     ]  # fmt: skip
-    found = [instant_of(each) for each in written]
-    assert [each.kind for each in found if each is not None] == ["dates"] * len(written)
-    instants = [each.nanoseconds for each in found if each is not None]
-    assert instants == sorted({*instants})
+    instants = [instant_of(text) for text in written]
+    assert [each.kind for each in instants if each is not None] == ["dates"] * len(written)
+    moments = [each.nanoseconds for each in instants if each is not None]
+    assert moments == sorted({*moments})
     kinds = [instant_of(each) for each in (0, "0", 5, -5, 10**12, date(2026, 3, 1))]
     assert [each.kind.partition(" ")[0] for each in kinds if each is not None] == [
         "", "", "seconds", "seconds", "milliseconds", "dates"
@@ -73,14 +73,14 @@ def test_fractions_and_days_are_in_order() -> None:
 )
 def test_all_forms_of_a_time_are_one_instant(time: datetime, quarters: int) -> None:
     zoned = time.replace(tzinfo=timezone(timedelta(minutes=15 * quarters)))
-    whole = zoned.replace(microsecond=0)
+    to_the_second = zoned.replace(microsecond=0)
     since = (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     for value in (zoned, zoned.isoformat(), zoned.isoformat(" ")):
-        found = instant_of(value)
-        assert found is not None
-        assert found.nanoseconds == 1_000 * since
-    mail = instant_of(format_datetime(whole))
-    assert mail == instant_of(whole)
+        instant = instant_of(value)
+        assert instant is not None
+        assert instant.nanoseconds == 1_000 * since
+    mail = instant_of(format_datetime(to_the_second))
+    assert mail == instant_of(to_the_second)
 
 
 @pytest.mark.parametrize(
