@@ -132,8 +132,8 @@ def dedup_command(
         "gone": report.gone,
     }
     if as_json or done.log is not None:
-        more = {"judged": asdict(groups.judged), "unordered": asdict(groups.unordered)}
-        more["log"] = done.log and str(done.log)
+        of_groups = {name: asdict(getattr(groups, name)) for name in ("judged", "unordered")}
+        more = {**of_groups, "log": done.log and str(done.log)}
         _report(index, counts, report.failures, as_json, more, f"all in {done.log}")
     if done.log is not None:
         message(f"To restore them: esdedup undo {done.log}")
