@@ -260,6 +260,19 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
             call()
 
 
+def test_the_newest_row_stays_however_its_time_is_written(spark: SparkSession) -> None:
+    times = ["2026-03-01T09:30:00+09:00", "Sun, 01 Mar 2026 02:00:00 GMT", "01.03.2026", None]
+    rows = [{"id": str(n), "text": "one text of all", "at": at} for n, at in enumerate(times)]
+    warning = "1 document has a value that is no time, and comes last, such as '01.03.2026' of"
+    with pytest.warns(UserWarning, match=warning):
+        found = groups(frame(spark, rows), keep="newest:at")
+    assert {row["group"] for row in found.table.collect()} == {"1"}
+    assert found.report.unordered.examples == [("2", "01.03.2026")]
+    mixed = [{**rows[0]}, {**rows[1], "at": "1772323200000"}]
+    with pytest.raises(UsageError, match="document '0' has dates and document '1' has millisec"):
+        groups(frame(spark, mixed), keep="newest:at")
+
+
 def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
     texts = planted(120)[0]
     texts += [f"{one} {other}" for one, other in zip(texts[:40], texts[40:80], strict=True)]
