@@ -154,7 +154,7 @@ def _parsed(index: str, body: bytes) -> tuple[Found, Uuids]:
         if meta is not None and not all(part.scheme.by_server for part in meta.parts):
             settings = known[written].get("settings", {}).get("index", {})
             for name in ("default_pipeline", "final_pipeline"):
-                warn_of_pipeline(settings.get(name), f"index {index!r}, index.{name}")
+                warn_of_pipeline(settings.get(name), f"index.{name}", f"index {index!r}")
         return Found(meta, "" if meta else "no_scheme"), _uuids(known)
     except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)

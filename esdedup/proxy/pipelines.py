@@ -24,12 +24,17 @@ def pipeline_of(target: bytes) -> str | None:
     return _named(values[-1]) if values else None
 
 
-def warn_of_pipeline(pipeline: str | None, where: str) -> None:
-    """Log that documents pass a pipeline of the servers, if they do. where: what names it."""
+def warn_of_pipeline(pipeline: str | None, setting: str, where: str) -> None:
+    """Log that documents pass a pipeline of the servers, if they do.
+
+    setting: that names it. where: the index or request with this setting.
+    """
     if pipeline not in (None, "", NO_PIPELINE):
+        # The setting is part of the template, because few lines of one template are written.
         log.warning(
-            "%s: documents pass the ingest pipeline %r, which may change, rename or drop texts"
-            " after their tokens were computed. If it does, use a new index with --server",
+            f"%s: documents pass the ingest pipeline %r ({setting}), which may change, rename or"
+            " drop texts after their tokens were computed. If it does, use a new index with"
+            " --server",
             where,
             pipeline,
         )
@@ -57,7 +62,7 @@ class Pipelines:
             return False
         if pipeline not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned.add(pipeline)
-            warn_of_pipeline(pipeline, "the parameter pipeline of requests")
+            warn_of_pipeline(pipeline, "the parameter pipeline", f"index {source.name!r}")
         return True
 
 
