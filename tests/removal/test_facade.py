@@ -101,7 +101,7 @@ def test_results_are_tables_of_other_libraries(index: esdedup.Index) -> None:
     for found, columns in (
         (result, ["id", "similarity", "distance", "matched"]),
         (groups, ["group", "id", "similarity", "distance"]),
-        (pairs, ["left", "right", "similarity", "distance", "equal"]),
+        (pairs, ["left", "right", "similarity", "distance", "equal", "of_left", "of_right"]),
         (index.groups(threshold=1.0), ["group", "id", "similarity", "distance"]),
     ):
         assert polars.DataFrame(found).columns == columns
