@@ -68,11 +68,7 @@ class Normalisation:
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """Return the normalised texts, in order. Normalising twice changes nothing."""
     if normalisation.fold:
-        unfolded = replace(normalisation, fold=())
-        return [
-            fold(Plain(text, lambda part: normalise([part], unfolded)[0]), normalisation.fold).text
-            for text in texts
-        ]
+        return _folded(texts, normalisation)
     # ASCII is in every normal form, and folding it is lowering it.
     casefold = normalisation.casefold
     normalised = [text.lower() if casefold and text.isascii() else text for text in texts]
@@ -88,6 +84,15 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
         for row, text in zip(rows, others, strict=True):
             normalised[row] = text
     return normalised
+
+
+def _folded(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
+    unfolded = replace(normalisation, fold=())
+
+    def form(text: str) -> str:
+        return normalise([text], unfolded)[0]
+
+    return [fold(Plain(text, form), normalisation.fold).text for text in texts]
 
 
 def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[str]:
