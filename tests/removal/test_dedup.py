@@ -682,3 +682,52 @@ def test_threads_write_one_log(full: bool, tmp_path: Path, monkeypatch: pytest.M
     reader = LogReader(path)
     assert {each.id for page in reader.pages() for each in page} >= logged
     assert (none, reader.damage is None) == (None, not full)
+
+
+@pytest.mark.parametrize("action", ["delete", "mark"])
+def test_undo_counts_what_was_done(
+    place: Place, store: Store, action: Action, tmp_path: Path
+) -> None:
+    """A run that is killed may have planned documents that it did not change."""
+    fill(store, sources(3))
+    done, empty, killed = (tmp_path / f"{name}.zst" for name in ("done", "empty", "killed"))
+    dedup(place, action, "--log", str(done))
+    whole_log = LogReader(done)
+    entries = [entry for page in whole_log.pages() for entry in page]
+    before = whole(store)
+    assert run(place, "undo", str(done), "--yes").status == 0
+    # The disk ran full before the first document was changed.
+    for path in (empty, killed):
+        writer = LogWriter(path, whole_log.header)
+        writer.append([entry.line() for entry in entries])
+        writer.__exit__(GeneratorExit)
+    nothing = run(place, "undo", str(empty), "--yes")
+    assert (nothing.status, nothing.json[0]["restored"]) == (0, 0), nothing.err
+    assert f"0 documents {'deleted' if action == 'delete' else 'marked'} at" in nothing.err
+    assert "Nothing to restore: the run changed no document" in nothing.err
+    # It ran full later, after one of them was.
+    now = {one.id: one for one in store.hold([entry.id for entry in entries])}
+    first = entries[0]
+    if action == "delete":
+        delete(store, [first.id])
+    else:
+        update(store, [Document(first.id, {FIELD: dict(first.marks)})])
+    store.refresh()
+    assert len(now) == len(entries)
+    some = run(place, "undo", str(killed), "--yes")
+    assert (some.status, some.json[0]["restored"]) == (1, 1), some.err
+    assert f"1 document {'deleted' if action == 'delete' else 'marked'} at" in some.err
+    assert before.keys() <= whole(store).keys()
+
+
+def test_a_log_whose_first_line_does_not_fit_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    path = tmp_path / "log.zst"
+    with pytest.raises(esdedup.StoreError, match="No space left"):
+        LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
+    assert not path.exists()

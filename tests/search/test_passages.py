@@ -199,6 +199,11 @@ def test_all_that_share_a_passage_are_found(
             assert {*passages} <= {*runs}
             covering = {at for first, _, many in passages for at in range(first, first + many)}
             assert len(covering) == count
+            # A text that holds a passage twice has both places.
+            covering = {at for _, first, many in passages for at in range(first, first + many)}
+            assert len(covering) == len(
+                {at for run in runs for at in range(run[1], run[1] + run[2])}
+            )
             for each in cover.passages:
                 spans = asked[slice(*each.query_span)], written[id][slice(*each.document_span)]
                 one, other = tokenise(normalise(spans, Normalisation()), Shingling(), 1)

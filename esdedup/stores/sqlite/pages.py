@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from esdedup.models import grouped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.tokens import digits_of, encode, number_of, token_length
 from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
@@ -29,6 +30,8 @@ search some 0.2 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 16
 """Number of runs from which they are merged even if more entries follow."""
 _PAGES_AT_ONCE = 4_096
+_BYTES_AT_ONCE = 1 << 22
+"""Bytes of pages that a search reads at once; an entry of 4 bytes takes 32 while it is read."""
 _LAST = (1 << 63) - 1
 """The highest token."""
 _MOST_DIGITS = 10
@@ -58,26 +61,31 @@ class Postings:
         runs = f"SELECT entries, run FROM {self._runs} WHERE list = ? AND entries ORDER BY entries"
         return self.db.execute(runs, (self._key,)).fetchall()
 
-    def _pages(self, run: int, tokens: U64) -> list[bytes]:
-        """Return the pages of a run that may hold tokens, in order."""
+    def _pages(self, run: int, tokens: U64) -> Iterator[list[bytes]]:
+        """Yield the pages of a run that may hold tokens, in order, not many at once."""
         # A page holds its own first token, so that a search looks it up only once.
         found = self.db.execute(
             f"SELECT (SELECT page FROM {self._table(run)} WHERE first <= value"
             " ORDER BY first DESC LIMIT 1) FROM json_each(?)",
             (json.dumps(tokens.tolist()),),
         )
-        return [page for (page,), _ in itertools.groupby(found) if page is not None]
+        pages = (page for (page,), _ in itertools.groupby(found) if page is not None)
+        yield from grouped(pages, len, _BYTES_AT_ONCE, _PAGES_AT_ONCE)
 
     def find(self, tokens: U64) -> tuple[I64, U64]:
         """Return the entries of tokens, shape (m,), sorted: positions in them, and documents."""
-        found = [(np.empty(0, np.int64), np.empty(0, np.uint64))]
-        for _, run in self._filled():
-            for held, documents, _ in _read(self._pages(run, tokens)):
-                first, end = (np.searchsorted(held, tokens, side) for side in ("left", "right"))
-                at = np.repeat(np.arange(tokens.size), end - first)
-                found.append((at, documents[ranges(first, end - first)]))
+        found = [(np.empty(0, np.int64), np.empty(0, np.uint64)), *self.parts(tokens)]
         positions, holders = zip(*found, strict=True)
         return np.concatenate(positions), np.concatenate(holders)
+
+    def parts(self, tokens: U64) -> Iterator[tuple[I64, U64]]:
+        """Yield the entries of `find` in parts, of which the largest is that of one token."""
+        for _, run in self._filled():
+            for pages in self._pages(run, tokens):
+                for held, documents, _ in _read(pages):
+                    first, end = (np.searchsorted(held, tokens, side) for side in ("left", "right"))
+                    at = np.repeat(np.arange(tokens.size), end - first)
+                    yield at, documents[ranges(first, end - first)]
 
     def add(self, parts: list[tuple[U64, U64]], *, more: bool = False) -> None:
         """Add new entries as a run. more: further ones follow, so that runs are merged later."""
@@ -93,7 +101,7 @@ class Postings:
     def remove(self, tokens: U64, documents: U64) -> None:
         """Remove all entries of documents. tokens: all of theirs, sorted."""
         for _, run in self._filled():
-            for held, of, starts in _read(self._pages(run, tokens)):
+            for held, of, starts in _read([*itertools.chain(*self._pages(run, tokens))]):
                 kept, sizes = ~np.isin(of, documents), np.diff(starts, append=of.size)
                 left = np.add.reduceat(kept, starts, dtype=np.int64)
                 changed = left < sizes

@@ -49,6 +49,9 @@ _VARIABLES = 500
 _GIVEN = "(SELECT value FROM json_each(?1))"
 """The values of a JSON array, parameter 1, in SQL."""
 
+_NONE = np.empty(0, np.int64)
+_MANY_PER_ENTRY = 32
+"""A counter is read in a fraction of the time in which an entry is sorted."""
 _MET_AT_ONCE = 1 << 20
 """Entries counted together: 50 MB of arrays."""
 
@@ -314,19 +317,24 @@ class Tables:
 
     def holders(self, name: str, tokens: Sequence[str]) -> tuple[I64, I64]:
         """Return the documents that hold tokens of a list: positions of tokens, and numbers."""
+        nothing = np.empty(0, np.int64), np.empty(0, np.int64)
+        positions, holders = zip(nothing, *self._holders(name, tokens), strict=True)
+        return np.concatenate(positions), np.concatenate(holders)
+
+    def _holders(self, name: str, tokens: Sequence[str]) -> Iterator[tuple[I64, I64]]:
+        """Yield what `holders` returns in parts."""
         *_, sketch = self._lists[name]
         numbers = numbers_of(tokens, sketch)
         order = np.argsort(numbers)
         wanted = numbers[order]
-        found = [Postings(self.db, name, self._name).find(wanted)]
+        for positions, documents in Postings(self.db, name, self._name).parts(wanted):
+            yield order[positions], documents.astype(np.int64)
         if self.waiting():
             for _, part in self._read(self._listed(), self.last()):
                 held, documents = part[name]
                 first, end = (np.searchsorted(wanted, held, side) for side in ("left", "right"))
                 at = ranges(first, end - first)
-                found.append((at, np.repeat(documents, end - first)))
-        positions, holders = map(np.concatenate, zip(*found, strict=True))
-        return order[positions], holders.astype(np.int64)
+                yield order[at], np.repeat(documents, end - first).astype(np.int64)
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query the `limit` documents that share most token groups with it."""
@@ -394,6 +402,12 @@ class Tables:
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups.
         tokens = [dict.fromkeys(itertools.chain.from_iterable(each.groups)) for each in queries]
+        if len(queries) == 1:
+            numbers, met = self._counted(name, [*tokens[0]], queries[0].least)
+            of, numbers, met = self._chosen(np.zeros_like(numbers), numbers, met, queries, marks_in)
+            missed = int(met[limit - 1]) if numbers.size > limit else 0
+            yield _Ranked(numbers[:limit], met[:limit], missed)
+            return
         places = {token: at for at, token in enumerate(dict.fromkeys(itertools.chain(*tokens)))}
         at, holders = self.holders(name, [*places])
         holders = holders[np.argsort(at, kind="stable")]
@@ -423,6 +437,35 @@ class Tables:
         """
         pairs, met = np.unique(owners << _NUMBER_BITS | holders, return_counts=True)
         of, numbers = pairs >> _NUMBER_BITS, pairs & ((1 << _NUMBER_BITS) - 1)
+        return self._chosen(of, numbers, met, queries, marks_in)
+
+    def _counted(self, name: str, tokens: Sequence[str], least: int) -> tuple[I64, I64]:
+        """Return the documents that hold tokens, ascending, and how many each holds.
+
+        Those of fewer than `least` may be left out. Of many entries, only a counter of each
+        document of the index is in memory: sorted they would take 50 bytes each.
+        """
+        parts, entries, last = list[I64](), 0, self.last()
+        counts = None
+        for _, holders in self._holders(name, tokens):
+            parts.append(holders)
+            entries += holders.size
+            if counts is None and entries > max(_MET_AT_ONCE, last // _MANY_PER_ENTRY):
+                counts = np.zeros(last + 1, np.uint16)
+            if counts is not None:
+                for part in parts:
+                    np.add.at(counts, part, 1)
+                parts.clear()
+        if counts is None:
+            numbers, met = np.unique(np.concatenate([_NONE, *parts]), return_counts=True)
+            return numbers, met
+        numbers = np.flatnonzero(counts >= max(1, least))
+        return numbers, counts[numbers].astype(np.int64)
+
+    def _chosen(
+        self, of: I64, numbers: I64, met: I64, queries: Sequence[CandidateQuery], marks_in: str
+    ) -> tuple[I64, I64, I64]:
+        """Return what `_met` does. of, numbers, met: queries, documents, their shared groups."""
         enough = met >= np.array([each.least for each in queries])[of]
         excluded = [each.exclude for each in queries if each.exclude is not None]
         known = {id: number for number, id in self.by_id(f"{self.documents}.number, id", excluded)}

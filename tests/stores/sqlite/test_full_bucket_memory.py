@@ -1,0 +1,60 @@
+"""A bucket of most documents of a local file is counted, not sorted."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import esdedup
+from esdedup.stores.sqlite import tables
+
+TEXT = "the council met on monday and voted for a new bridge over the river near the old town"
+PROGRAM = """
+import resource, sys, esdedup
+with esdedup.open(sys.argv[1]) as index:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = index.similar(sys.argv[2], k=3)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, found.matches_total)
+"""
+
+
+def test_counting_finds_what_sorting_finds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = TEXT.split()
+    rows = [
+        {
+            "id": f"d{n}",
+            "text": " ".join([*words[: 8 + n % 9], *(f"w{n % 5}" for _ in range(n % 4))]),
+        }
+        for n in range(400)
+    ]
+    with esdedup.open(folder / "a.db") as index:
+        index.add(rows)
+        index.delete([f"d{n}" for n in range(0, 400, 7)])
+        queries = [(text, k) for text in (TEXT, rows[5]["text"]) for k in (3, 50)]
+
+        def answers() -> list[object]:
+            limits = (0.3, 0.8, None)
+            results = [index.similar(each, k=k, threshold=t) for each, k in queries for t in limits]
+            results += [index.similar(id=f"d{n}", k=5) for n in range(1, 60, 9) if n % 7]
+            return results
+
+        sorted_ones = answers()
+        monkeypatch.setattr(tables, "_MET_AT_ONCE", 10)
+        monkeypatch.setattr(tables, "_MANY_PER_ENTRY", 1 << 40)
+        assert answers() == sorted_ones
+
+
+@pytest.mark.nightly
+def test_a_full_bucket_takes_bytes_a_document_and_not_hundreds(folder: Path) -> None:
+    with esdedup.open(folder / "a.db") as index:
+        index.add({"id": f"d{n}", "text": TEXT} for n in range(200_000))
+        index.similar(TEXT)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder / "a.db"), TEXT],
+        capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    kilobytes, matches = map(int, ran.stdout.split())
+    assert matches == 200_000
+    # It took 140 MB.
+    assert kilobytes < 70_000
