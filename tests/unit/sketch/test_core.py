@@ -39,6 +39,7 @@ from esdedup.text.hashing import PADDING, xxh3_slices
 from esdedup.text.jaccard import jaccard, jaccard_with
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, distinct, shingle
+from esdedup.text.weights import Weights
 from esdedup.text.words import tokenise
 from tests.helpers import reference
 from tests.helpers.reference import ragged
@@ -398,6 +399,10 @@ def schemes(version: int = VERSION) -> dict[str, Scheme]:
     if version > 3:
         made["code"] = Scheme(shingling=Shingling(punctuation=True))
         made["folded"] = Scheme(normalisation=Normalisation(fold=FOLDS))
+        pairs = Weights({"the lazy": 2.5, "the park": 0, "回 家": 7, "公 园": 25.5}, 3)
+        words = Weights({"the": 0, "number0": 9.9, "of": 0.1, "家": 0.4, "ёлка": 12})
+        made["weights"] = Scheme([SimHash(weights=pairs)])
+        made["weights of words"] = Scheme([SimHash(128, 4, 1, "binary", words)])
     return {name: replace(scheme, version=version) for name, scheme in made.items()}
 
 
