@@ -1,6 +1,6 @@
 """Weights of words in SimHash: how far copies and unrelated texts are apart, with and without them.
 
-    python -m benchmarks.own.weights [--documents 20000] [--folder OUT]
+    python -m benchmarks.own.weights {debian,chinese} [--documents 20000] [--jieba] [--folder OUT]
 
 Each text of a corpus gets a copy with one to five words replaced by words of other texts (in
 Chinese, pairs of characters). Measured are the distances of texts to their copies, and those of
@@ -12,8 +12,9 @@ Chinese, pairs of characters). Measured are the distances of texts to their copi
                of words is under 0.5
     seconds    of the processor to sketch the texts without and with weights, the best of seven
 
-The weights are those of `esdedup weights` for the same texts. "short" are the first 12 words, or 24
-characters, of each text.
+The weights are those of `esdedup weights` for the same texts. --jieba also compares words that
+jieba splits, which takes many times as long. "short" are the first 12 words, or 24 characters, of
+each text.
 """
 
 import argparse
@@ -39,10 +40,7 @@ DISTANCES = (3, 7)
 EDITS = 5
 REPETITIONS = 7
 SHORT = {"debian": 12, "chinese": 24}
-FEATURES: dict[str, list[tuple[Unit, int]]] = {
-    "debian": [("word", 1), ("word", 2)],
-    "chinese": [("word", 1), ("word", 2), ("jieba", 1)],
-}
+FEATURES: list[tuple[Unit, int]] = [("word", 1), ("word", 2)]
 """The units and sizes of features. A word of Chinese is a character, unless jieba splits it."""
 _HEADS = (
     "features", "weights", "area", "copies within 3 bits", "within 7", "false pairs within 3",
@@ -58,7 +56,7 @@ class Texts:
         texts = corpus(name).texts()
         rows = rng.permutation(len(texts))[:documents].tolist()
         self._between = "" if name == "chinese" else " "
-        self.corpus, self.name = name, f"{name}, short" if short else name
+        self.name = f"{name}, short" if short else name
         units = [self._units(texts[row]) for row in rows]
         if short:
             units = [each[: SHORT[name]] for each in units]
@@ -81,10 +79,10 @@ class Texts:
         return self._between.join(units)
 
 
-def measure(texts: Texts) -> list[Figures]:
+def measure(texts: Texts, features: Sequence[tuple[Unit, int]]) -> list[Figures]:
     """Return the figures of each way to weigh, and of Jaccard similarity."""
     found = []
-    for unit, size in FEATURES[texts.corpus]:
+    for unit, size in features:
         base = Scheme([SimHash(feature_size=size)], shingling=Shingling(unit))
         plain, table = SimHash(feature_size=size), esdedup.weights(texts.texts, scheme=base)
         ways = {
@@ -183,17 +181,20 @@ def tables(document: Figures) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", choices=SHORT)
+    parser.add_argument("--jieba", action="store_true", help="also words that jieba splits")
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
+    name, features = options.corpus, [*FEATURES, *[("jieba", 1)] * options.jieba]
     results: Figures = {"speeds": [], "distances": []}
-    for name in SHORT:
-        results["speeds"] += speeds(Texts(name, options.documents, short=False))
-        for short in (False, True):
-            results["distances"] += measure(Texts(name, options.documents, short))
-            print(tables({"results": results}), flush=True)
-    described = [corpus(name).described() for name in SHORT]
-    print(measuring.save("weights", results, described, folder=options.folder))
+    for short in (False, True):
+        texts = Texts(name, options.documents, short)
+        if not short:
+            results["speeds"] = speeds(texts)
+        results["distances"] += measure(texts, features)
+    described = [corpus(name).described()]
+    print(measuring.save(f"weights-{name}", results, described, folder=options.folder))
 
 
 if __name__ == "__main__":

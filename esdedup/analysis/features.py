@@ -31,8 +31,9 @@ class WeighedFeature:
     def __str__(self) -> str:
         if not self.left or not self.right:
             return f"{self.words} {self.left or self.right:g} {'left' if self.left else 'right'}"
-        same = self.left == self.right
-        return f"{self.words} {self.left:g}" + ("" if same else f" left, {self.right:g} right")
+        if self.left == self.right:
+            return f"{self.words} {self.left:g}"
+        return f"{self.words} {self.left:g} left, {self.right:g} right"
 
 
 @dataclass(frozen=True)

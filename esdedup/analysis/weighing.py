@@ -38,7 +38,7 @@ COUNTERS = 1 << 20
 
 @dataclass(frozen=True)
 class Weighing:
-    """Which words a table of weights has.
+    """The choice of words for a table of weights.
 
     most: number of words, the most frequent ones. The others get the weight of the first one that
         is left out.
@@ -101,7 +101,7 @@ class DocumentFrequencies:
         return max(0, min(MOST_TENTHS, round(TENTHS * weight))) / TENTHS
 
     def ranked(self, least: int) -> list[tuple[str, int]]:
-        """Return the words that at least so many documents have, the most frequent first."""
+        """Return the words of `least` documents or more, the most frequent first."""
         least = max(least, 2 * self.error + 1)
         frequent = ((word, count) for word, count in self.counts.items() if count >= least)
         # By word too, so that a tie is always cut at the same place.
@@ -117,15 +117,15 @@ def document_frequencies(
     """
     counts: dict[str, int] = {}
     documents = dropped = 0
-    rest = iter(texts)
-    while batch := list(itertools.islice(rest, _BATCH)):
+    iterator = iter(texts)
+    while batch := list(itertools.islice(iterator, _BATCH)):
         for words in spell(normalise(batch, scheme.normalisation), scheme.shingling):
             documents += bool(words)
             for feature in features(words, size, scheme.shingling):
                 counts[feature] = counts.get(feature, 0) + 1
         if len(counts) > counters:
-            # What is subtracted from every count is added to every count at the end. So the count
-            # of a word that was never dropped is exact.
+            # The same number is added to every count at the end, so that the count of a word that
+            # was never dropped is exact.
             least = sorted(counts.values())[-(counters // 2) - 1]
             counts = {word: count - least for word, count in counts.items() if count > least}
             dropped += least
@@ -145,22 +145,24 @@ def features(words: Sequence[str], size: int, shingling: Shingling) -> set[str]:
 def weigh(texts: Iterable[str], scheme: Scheme, weighing: Weighing) -> Weighed:
     """Return the weights of words by how many texts have them. Raises UsageError for too few."""
     size = weighing.feature_size(scheme)
-    found = document_frequencies(texts, scheme, size, weighing.counters)
-    ranked = found.ranked(weighing.least)
+    frequencies = document_frequencies(texts, scheme, size, weighing.counters)
+    ranked = frequencies.ranked(weighing.least)
     chosen, following = ranked[: weighing.most], ranked[weighing.most : weighing.most + 1]
     # A word without its ignored characters may compose further, and others can't be in a file.
     normalised = normalise([word for word, _ in chosen], scheme.normalisation)
     words = {
-        word: found.weight(count)
-        for (word, count), same in zip(chosen, normalised, strict=True)
-        if word == same and is_unicode(word)
+        word: frequencies.weight(count)
+        for (word, count), form in zip(chosen, normalised, strict=True)
+        if word == form and is_unicode(word)
     }
     rarer = following[0][1] if following else max(1, weighing.least - 1)
-    if not (default := found.weight(rarer)):
-        raise UsageError(f"{found.documents:,} documents with words are too few to weigh words by")
+    if not (default := frequencies.weight(rarer)):
+        raise UsageError(
+            f"{frequencies.documents:,} documents with words are too few to weigh words by"
+        )
     weights = Weights(words, default)
     weight_table(weights, scheme.normalisation, scheme.shingling, scheme.seed, size)
-    return Weighed(weights, found.documents, len(found.counts))
+    return Weighed(weights, frequencies.documents, len(frequencies.counts))
 
 
 @accepts(Weighing)

@@ -213,9 +213,12 @@ def _encoded(text: str) -> bytes:
 class WeightTable:
     """Weights by the hashes of features, to look up many at a time.
 
-    hashes: ascending, shape (n + 1,), the last one repeated. tenths: of each, shape (n + 1,).
-    default: of all others, in tenths. starts: the first hash of each prefix of bits, with the end,
-    shape (prefixes + 1,). shift: bits of a hash after the prefix. most: hashes of one prefix.
+    hashes: ascending, with the last one repeated, shape (n + 1,).
+    tenths: weight of each hash, shape (n + 1,).
+    default: weight of all others, in tenths.
+    starts: the first hash of each prefix of bits, and the end, shape (prefixes + 1,).
+    shift: bits of a hash after the prefix.
+    most: hashes of one prefix.
     """
 
     hashes: U64
@@ -234,28 +237,28 @@ class WeightTable:
         prefixes = np.arange(1 << bits, dtype=np.uint64) << shift
         starts = np.append(np.searchsorted(hashes, prefixes), hashes.size).astype(np.int32)
         most = int(np.diff(starts).max(initial=0))
-        padded = (np.append(each, each[-1:] if each.size else 0) for each in (hashes, tenths))
-        hashes, weights = padded
-        return WeightTable(hashes, weights.astype(np.uint8), default, starts, shift, most)
+        if hashes.size:
+            hashes, tenths = np.append(hashes, hashes[-1]), np.append(tenths, tenths[-1])
+        return WeightTable(hashes, tenths, default, starts, shift, most)
 
     def tenths_of(self, hashes: U64) -> U8:
         """Return the weight of each feature in tenths, in the shape of `hashes`."""
-        found = np.full(hashes.size, self.default, np.uint8)
+        tenths = np.full(hashes.size, self.default, np.uint8)
         if not self.most:
-            return found
+            return tenths
         prefixes = (hashes >> self.shift).view(np.int64)
-        at = self.starts.take(prefixes)
-        equal = self.hashes.take(at) == hashes
-        np.copyto(found, self.tenths.take(at), where=equal)
-        rest = np.flatnonzero(~equal)
-        at, ends = at.take(rest) + 1, self.starts.take(prefixes.take(rest) + 1)
+        places = self.starts.take(prefixes)
+        equal = self.hashes.take(places) == hashes
+        np.copyto(tenths, self.tenths.take(places), where=equal)
+        rows = np.flatnonzero(~equal)
+        places, ends = places.take(rows) + 1, self.starts.take(prefixes.take(rows) + 1)
         for _ in range(1, self.most):
-            left = at < ends
-            rest, at, ends = rest[left], at[left], ends[left]
-            equal = self.hashes.take(at) == hashes.take(rest)
-            found[rest[equal]] = self.tenths.take(at[equal])
-            at += 1
-        return found
+            left = places < ends
+            rows, places, ends = rows[left], places[left], ends[left]
+            equal = self.hashes.take(places) == hashes.take(rows)
+            tenths[rows[equal]] = self.tenths.take(places[equal])
+            places += 1
+        return tenths
 
 
 @functools.lru_cache(8)
@@ -269,16 +272,16 @@ def weight_table(
     """
     entries = list(weights.tenths)
     rows = [_words_of(entry, shingling) for entry in normalise(entries, normalisation)]
-    for entry, words in zip(entries, rows, strict=True):
-        if len(words) != size or not all(words):
+    for entry, row in zip(entries, rows, strict=True):
+        if len(row) != size or not all(row):
             units = "characters" if shingling.unit == "char" else "words"
             raise UsageError(
-                f"weights: {entry!r} has {len(list(filter(None, words)))} {units}, and a feature"
+                f"weights: {entry!r} has {len(list(filter(None, row)))} {units}, and a feature"
                 f" has {size}: write features of {size}, or use another feature_size"
             )
-    known = dict.fromkeys(itertools.chain.from_iterable(rows))
-    hashes = dict(zip(known, _hashes_of(list(known), shingling, seed), strict=True))
-    joined = np.array([hashes[word] for words in rows for word in words], np.uint64)
+    words = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    hashes = dict(zip(words, _hashes_of(words, shingling, seed), strict=True))
+    joined = np.array([hashes[word] for row in rows for word in row], np.uint64)
     offsets = offsets_of(np.full(len(rows), size, np.int64))
     features = shingle(Ragged(joined, offsets), size).hashes
     order = np.argsort(features, kind="stable")

@@ -61,16 +61,17 @@ def test_weights_are_inverse_document_frequencies() -> None:
     pairs = esdedup.weights(TEXTS, least=1)
     assert pairs.of("the garage") == round(10 * math.log(6 / 3)) / 10
     assert pairs.of("a ferrari") == round(10 * math.log(6 / 2)) / 10
-    for wrong, message in (
-        (lambda: esdedup.weights([]), "0 documents with words are too few"),
-        (lambda: esdedup.weights("text"), "texts: give a list, not a single str"),
-        (lambda: esdedup.weights([5]), "text: use text, not int"),  # type: ignore[list-item]
-        (lambda: esdedup.weights(TEXTS, most=0), "most 0: use at least 1"),
-        (lambda: esdedup.weights(TEXTS, words=5), "there is no argument 'words'"),
-        (lambda: esdedup.weights(TEXTS, scheme=Scheme([esdedup.MinHash()])), "no SimHash"),
-    ):
+    cases: tuple[tuple[Any, dict[str, Any], str], ...] = (
+        ([], {}, "0 documents with words are too few"),
+        ("text", {}, "texts: give a list, not a single str"),
+        ([5], {}, "text: use text, not int"),
+        (TEXTS, {"most": 0}, "most 0: use at least 1"),
+        (TEXTS, {"words": 5}, "there is no argument 'words'"),
+        (TEXTS, {"scheme": Scheme([esdedup.MinHash()])}, "no SimHash"),
+    )
+    for texts, options, message in cases:
         with pytest.raises(UsageError, match=message):
-            wrong()
+            esdedup.weights(texts, **options)
 
 
 ANY_TEXTS = st.lists(
@@ -167,15 +168,14 @@ def test_a_scheme_file_holds_the_table(folder: Path) -> None:
     assert (simhash.feature_size, simhash.weights) == (1, Weights.read("weights.tsv"))
     Path("weights.tsv").unlink()
     write_lines(Path("texts.jsonl"), DOCUMENTS[:3])
-    for command in ("pairs", "dedup", "group"):
-        options = ("--scheme", "scheme.json", "--sketch", "simhash", "--distance", "3")
-        output = ("-o", "kept.jsonl") if command == "dedup" else ()
-        if command == "group":
-            run_command("index", "texts.jsonl", "--scheme", "scheme.json")
-            options, files = options[2:], ()
-        else:
-            files = ("texts.jsonl",)
-        ran = run_command(command, *files, *options, *output, "--json")
+    run_command("index", "texts.jsonl", "--scheme", "scheme.json")
+    limits = "--sketch simhash --distance 3"
+    for command in (
+        f"pairs texts.jsonl --scheme scheme.json {limits}",
+        f"dedup texts.jsonl --scheme scheme.json {limits} -o kept.jsonl",
+        f"group {limits}",
+    ):
+        ran = run_command(*command.split(), "--json")
         assert ran.status == 0, ran
     for options in (("--server",), ("--scheme", "minhash.json")):
         Path("minhash.json").write_text(json.dumps(Scheme([esdedup.MinHash()]).to_json()))

@@ -309,8 +309,8 @@ class _Files:
         for file in self._files:
             check_file(file, format, encoding)
         if left_out:
-            some = count(len(left_out), "file is", "files are")
-            message(f"{some} skipped, a link or of unknown ending: first {left_out[0]}")
+            files_are = count(len(left_out), "file is", "files are")
+            message(f"{files_are} skipped, a link or of unknown ending: first {left_out[0]}")
         self._text_fields, self._format, self._encoding = text_fields, format, encoding
 
     def texts(self) -> Iterator[str]:

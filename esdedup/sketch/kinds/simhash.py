@@ -211,12 +211,12 @@ def _wide_sums(lanes: Iterator[U64], starts: I64, weights: U8) -> I64:
     """Return the weighted sums from each start, in lanes of sixteen bits: shape (starts, 64)."""
     # A product stays in its lane of eight bits, as each holds 0 or 1.
     wide, even, odd = weights.astype(np.uint64), [], []
-    for each in lanes:
-        each *= wide
-        even.append(np.add.reduceat(each & _WIDE_LANES, starts, axis=1))
-        each >>= np.uint64(8)
-        each &= _WIDE_LANES
-        odd.append(np.add.reduceat(each, starts, axis=1))
+    for lane in lanes:
+        lane *= wide
+        even.append(np.add.reduceat(lane & _WIDE_LANES, starts, axis=1))
+        lane >>= np.uint64(8)
+        lane &= _WIDE_LANES
+        odd.append(np.add.reduceat(lane, starts, axis=1))
     sums = np.stack([np.concatenate(even), np.concatenate(odd)])
     # Of each start: bit k, even or odd byte, lane.
     by_lane = sums.T.astype("<u8", order="C").view("<u2").reshape(-1, 8, 2, 4)

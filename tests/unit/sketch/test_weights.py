@@ -6,6 +6,7 @@ import base64
 import json
 import pickle
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -244,19 +245,20 @@ def test_tables_are_checked() -> None:
 
 
 def test_entries_must_be_features() -> None:
-    def made(entries: dict[str, float], size: int, shingling: Shingling | None = None) -> Scheme:
+    def made(entries: Mapping[str, float], size: int, shingling: Shingling | None = None) -> Scheme:
         simhash = SimHash(feature_size=size, weights=Weights(entries))
         return Scheme([simhash], shingling=shingling or Shingling())
 
     assert made({"flying saucer": 5, "- 5": 2}, 2)
     assert made({"The": 2, "the": 2}, 1)
     assert made({"a b": 2}, 3, Shingling("char", 5))
-    for entries, size, message in (
+    wrong: tuple[tuple[dict[str, float], int, str], ...] = (
         ({"flying saucer": 5}, 1, "'flying saucer' has 2 words, and a feature has 1"),
         ({"saucer": 5}, 2, "'saucer' has 1 words, and a feature has 2"),
         ({"飞碟": 5}, 1, "'飞碟' is 2 words in texts"),
         ({"The": 1, "the": 2}, 1, "'The' and 'the' are the same in texts"),
-    ):
+    )
+    for entries, size, message in wrong:
         with pytest.raises(UsageError, match=message):
             made(entries, size)
 
