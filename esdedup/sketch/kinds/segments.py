@@ -19,7 +19,7 @@ from esdedup.text.arrays import U64
 
 _RADII = 3
 MAX_PROBES = 65_536
-"""The maximum number of terms that servers accept in one query by default."""
+"""The maximum number of terms of one query."""
 
 
 class Segmented(Sketch):

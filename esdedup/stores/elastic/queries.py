@@ -16,6 +16,8 @@ from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, He
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _SLICES = 4
+MOST_TERMS = 65_536
+"""The servers' default of `index.max_terms_count`."""
 _NO_NUMBER = -2
 """The number that searches return where there is none (index.disable_sequence_numbers)."""
 
@@ -49,18 +51,20 @@ class Slice(NamedTuple):
         ]
 
 
-def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
-    """Return the search for the `limit` documents that share most token groups with a query."""
+def candidates_body(
+    query: CandidateQuery, limit: int, most_terms: int = MOST_TERMS
+) -> dict[str, Any]:
+    """Return the search for the `limit` documents that share most token groups with a query.
+
+    most_terms: the maximum length of a list of terms.
+    """
     field = f"{query.field}.{query.key}"
     condition: dict[str, Any]
     if query.text is not None:
         match = {"query": query.text, "minimum_should_match": query.least}
         condition = {"must": [{"match": {query.field: match}}]}
     else:
-        groups = [
-            {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
-            for group in query.groups
-        ]
+        groups = [_any_of(field, group, most_terms) for group in query.groups]
         condition = {
             "should": [{"constant_score": {"filter": group}} for group in groups],
             # Beside a filter, `should` clauses would be optional without it.
@@ -81,6 +85,16 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
         # Enough to detect truncation, without counting all hits.
         "track_total_hits": limit,
     }
+
+
+def _any_of(field: str, values: Sequence[str], most: int) -> dict[str, Any]:
+    """Return the query for documents with one of some values. most: length of a list of terms."""
+    if len(values) == 1:
+        return {"term": {field: values[0]}}
+    if len(values) <= most:
+        return {"terms": {field: values}}
+    parts = (values[at : at + most] for at in range(0, len(values), most))
+    return {"bool": {"should": [_any_of(field, part, most) for part in parts]}}
 
 
 def unread_paths(queries: Sequence[CandidateQuery]) -> list[str]:

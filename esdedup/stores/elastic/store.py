@@ -43,6 +43,7 @@ from esdedup.stores.elastic.bulk import (
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
 from esdedup.stores.elastic.queries import (
+    MOST_TERMS,
     candidates_body,
     candidates_of,
     documents_of,
@@ -314,7 +315,10 @@ class ClusterStore:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         most = min(limit, self._most_hits or limit)
-        bodies = (candidates_body(query, most) for query in queries)
+        # Nearly all groups are of one token.
+        longest = max((len(group) for query in queries for group in query.groups), default=1)
+        terms = self._most_terms if longest > 1 else MOST_TERMS
+        bodies = (candidates_body(query, most, terms) for query in queries)
         unread = unread_paths(queries)
         try:
             answers = self.cluster.searches(self._path, bodies, self.where, unread)
@@ -323,6 +327,14 @@ class ClusterStore:
             # What more candidates there are is reported as truncation.
             self._most_hits = error.most
             return self.candidates(queries, limit)
+
+    @functools.cached_property
+    def _most_terms(self) -> int:
+        """The maximum length of a list of terms, in every index behind the name."""
+        name, params = "index.max_terms_count", {"flat_settings": "true"}
+        _, answer = self.cluster.ask("GET", f"{self._path}/_settings/{name}", params=params)
+        found = (each["settings"].get(name) for each in answer.values())
+        return min((int(each) for each in found if each is not None), default=MOST_TERMS)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         actions = [

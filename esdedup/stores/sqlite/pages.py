@@ -29,7 +29,9 @@ _MERGED = 8
 search some 0.2 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 16
 """Number of runs from which they are merged even if more entries follow."""
-_PAGES_AT_ONCE = 4_096
+_PAGES_AT_ONCE, _ENTRIES_AT_ONCE = 4_096, 1 << 19
+_BYTES_MERGED = 1 << 21
+"""Bytes of pages that are merged at once: three a document where one token has many documents."""
 _BYTES_AT_ONCE = 1 << 22
 """Bytes of pages that a search reads at once; an entry of 4 bytes takes 32 while it is read."""
 _LAST = (1 << 63) - 1
@@ -128,12 +130,10 @@ class Postings:
     def _merge(self, runs: Sequence[int], entries: int) -> None:
         """Make one run of several."""
         merged, tables = self._emptied(entries), [*map(self._table, runs)]
-        firsts = " UNION ALL ".join(f"SELECT first FROM {table}" for table in tables)
-        following = f"{firsts} ORDER BY first LIMIT 1 OFFSET {_PAGES_AT_ONCE}"
+        sizes = " UNION ALL ".join(f"SELECT first, length(page) FROM {table}" for table in tables)
         tokens, documents, last = np.empty(0, np.uint64), np.empty(0, np.uint64), 0
         while last < _LAST:
-            (first,) = self.db.execute(following).fetchone() or (_LAST + 1,)
-            last, pages = first - 1, list[bytes]()
+            last, pages = self._end_of_pages(sizes), list[bytes]()
             for table in tables:
                 some = self.db.execute(f"SELECT page FROM {table} WHERE first <= ?", (last,))
                 pages += [page for (page,) in some]
@@ -149,11 +149,30 @@ class Postings:
             empty = f"UPDATE {self._runs} SET entries = 0 WHERE list = ? AND run = ?"
             self.db.execute(empty, (self._key, run))
 
+    def _end_of_pages(self, sizes: str) -> int:
+        """Return the last token of the pages to merge next. sizes: selects their tokens and bytes.
+
+        All pages that begin with one token are merged together.
+        """
+        bytes_read, before = 0, -1
+        for number, (first, size) in enumerate(self.db.execute(f"{sizes} ORDER BY first")):
+            is_much = bytes_read > _BYTES_MERGED or number >= _PAGES_AT_ONCE
+            if is_much and first != before:
+                return int(first) - 1
+            bytes_read, before = bytes_read + size, first
+        return _LAST
+
     def _write(self, run: int, tokens: U64, documents: U64, starts: I64) -> None:
         """Write entries as pages. starts: where they begin."""
-        bounds = [*starts[::_PAGES_AT_ONCE].tolist(), tokens.size]
-        for block, (first, end) in enumerate(itertools.pairwise(bounds)):
-            some = starts[block * _PAGES_AT_ONCE :][:_PAGES_AT_ONCE] - first
+        if not starts.size:
+            return
+        begins = run_starts(starts // _ENTRIES_AT_ONCE)
+        begins[::_PAGES_AT_ONCE] = True
+        blocks = [*np.flatnonzero(begins).tolist(), starts.size]
+        ends = np.append(starts, tokens.size)
+        for block in itertools.starmap(slice, itertools.pairwise(blocks)):
+            first, end = int(ends[block.start]), int(ends[block.stop])
+            some = starts[block] - first
             pages = _written(tokens[first:end], documents[first:end], some)
             self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
 

@@ -289,6 +289,8 @@ class Tables:
 
     def list_more(self) -> None:
         """List the next documents, at most LISTED_AT_ONCE."""
+        # Pages of the documents before, up to the size of the cache, are not needed again.
+        self.db.execute("PRAGMA shrink_memory")
         listed = self._listed()
         # Past numbers that deleted documents left free.
         first, end = max(listed, self.next(listed + 1) - 1), self.last()

@@ -410,6 +410,23 @@ def test_a_scan_sees_the_index_as_it_was(store: Store, open_store: OpenStore) ->
 
 
 @clusters
+@pytest.mark.parametrize("most", [2, 7, 65_536])
+def test_lists_of_terms_are_as_long_as_the_index_allows(
+    place: Place, open_store: OpenStore, most: int
+) -> None:
+    place.call("PUT", "", {"settings": {"index.max_terms_count": most}})
+    store = open_store()
+    store.create(META)
+    write(store, [document(f"d{n}", [f"t{n}", "b"]) for n in range(40)])
+    groups = [[f"t{n}" for n in range(20)], ["b", "c", "d"], ["t3"]]
+    found = ask(store, CandidateQuery("minhash", groups, least=2))
+    assert ids_of(found) == sorted(f"d{n}" for n in range(20))
+    # Each group counts once, in however many lists it is.
+    assert ranked(found)[0] == ("d3", 3)
+    assert {shared for _, shared in ranked(found)[1:]} == {2}
+
+
+@clusters
 def test_several_shards_are_one_index(place: Place, open_store: OpenStore) -> None:
     place.call("PUT", "", {"settings": {"number_of_shards": 5, "number_of_replicas": 0}})
     store = open_store()
