@@ -186,7 +186,9 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
-    name, features = options.corpus, [*FEATURES, *[("jieba", 1)] * options.jieba]
+    name, features = options.corpus, [*FEATURES]
+    if options.jieba:
+        features.append(("jieba", 1))
     results: Figures = {"speeds": [], "distances": []}
     for short in (False, True):
         texts = Texts(name, options.documents, short)
