@@ -120,7 +120,9 @@ class Index:
         if stored is None:
             self.store.create(self._wanted(IndexMeta(Scheme())))
         elif not stored.holds(wanted := self._wanted(stored)):
-            self.store.renew(stored, IndexMeta(wanted.scheme, wanted.text_fields))
+            made = IndexMeta(wanted.scheme, wanted.text_fields)
+            made = replace(made, external_versions=stored.external_versions)
+            self.store.renew(stored, made)
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta
@@ -176,7 +178,7 @@ class Index:
         failures = [*report.failures]
         self.store.refresh()
         if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):
-            held = self.store.hold(unfinished, fields_to_read(meta.all))
+            held = self.store.hold(unfinished, fields_to_read(meta.all), to_change=True)
             failures += renew(self.store, held, meta.all).failures
             self.store.refresh()
         if failures:

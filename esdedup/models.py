@@ -44,10 +44,14 @@ WHOLE = Share()
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its id and its fields, including the object with our tokens."""
+    """A document: its id and its fields, including the object with our tokens.
+
+    raw: the JSON that the store has of all its fields; None if it was not read whole, or is new.
+    """
 
     id: str
     source: Mapping[str, Any]
+    raw: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def tokens(self) -> Mapping[str, Any]:
@@ -209,12 +213,16 @@ class WriteReport(Counts):
 
 @dataclass(frozen=True)
 class Held:
-    """A document as it was read, its version, and where it is stored in a cluster."""
+    """A document as it was read, its version, and where it is stored in a cluster.
+
+    number: the version that the cluster shows to its clients (`_version`); None if it is not known.
+    """
 
     document: Document
     version: str
     index: str | None = None
     routing: str | None = None
+    number: int | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
@@ -226,14 +234,17 @@ class Held:
 class Change:
     """A change of a document that is still as it was held.
 
-    fields: merged into it, objects into objects; None to delete it. whole: they replace all of it.
-    new: the fields come from outside, so that a cluster's index puts them through its own pipeline.
+    fields: merged into it, objects into objects; None to delete it. A value
+    `stores.json_text.REMOVED` removes a name.
+    whole: they replace all of it. new: the fields come from outside, so that a cluster's index puts
+    them through its own pipeline. raw: the JSON of `fields`, if they replace all of it.
     """
 
     held: Held
     fields: Mapping[str, Any] | None
     whole: bool = False
     new: bool = False
+    raw: str | None = None
 
 
 @dataclass(frozen=True)

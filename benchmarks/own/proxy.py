@@ -56,9 +56,10 @@ from benchmarks.lib.processes import cpu_seconds
 from benchmarks.lib.proxies import Proxy
 from benchmarks.lib.texts import CHUNK, Growing
 from esdedup.proxy import rewriting
-from esdedup.proxy.splice import Splicer, value_of
+from esdedup.proxy.splice import Splicer
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.json_text import value_of
 from esdedup.stores.mapping import IndexMeta
 
 INDEX = "esdedup-benchmark-proxy"

@@ -16,16 +16,23 @@ from typing import Any
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
-from esdedup.ingest.renew import fields_to_read, renew
+from esdedup.ingest.renew import renew
 from esdedup.models import MOST_SLICES, WHOLE
 from esdedup.stores import BulkPolicy, Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.errors import PointInTimeLost
-from esdedup.stores.elastic.indices import Named, attached, path_of
+from esdedup.stores.elastic.indices import (
+    Named,
+    attached,
+    mappings_of,
+    path_of,
+    whole_source,
+)
 from esdedup.stores.elastic.queries import (
     Slice,
     any_of,
+    held_body,
     held_of,
     not_sketched,
     scan_body,
@@ -34,7 +41,7 @@ from esdedup.stores.elastic.queries import (
 )
 from esdedup.stores.elastic.retry import Attempts
 from esdedup.stores.elastic.store import ClusterStore
-from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
+from esdedup.stores.mapping import IndexMeta
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,8 @@ class Effort:
 log = logging.getLogger("esdedup")
 _opened = cache(Cluster)
 """Opens a cluster once in each worker process."""
-_PAGE_DOCUMENTS = 1_000
+_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS = 200, 1_000
+"""The first page shows how long documents are."""
 _PAGE_CHARACTERS = 2_000_000
 _Done = ChangeReport | PointInTimeLost
 """The counts of a page, or the error that ended a worker's pages early."""
@@ -155,10 +163,10 @@ def _fill(
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
-            names = fields_to_read(plan.meta.parts, plan.beside)
-            fields = {"includes": names, "excludes": TOKEN_PATHS}
-            body = scan_body(plan.query, fields, _PAGE_DOCUMENTS) | {"seq_no_primary_term": True}
-            whole = _Pages(index, plan, Slice(point, body), effort.rate or math.inf)
+            # A change writes the whole document.
+            fields = whole_source(cluster, path_of(index), mappings_of(cluster, index))
+            body = held_body(scan_body(plan.query, fields, _FIRST_PAGE_DOCUMENTS))
+            whole = _Pages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
             with closing(_done(cluster, whole, effort.workers)) as pages:
                 for page in pages:
                     if isinstance(page, PointInTimeLost):
@@ -243,7 +251,6 @@ def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
     if left is None:
         return done, None
     # Fewer documents next if they are long, so that they do not fill the memory.
-    values = (value for hit in hits for value in hit.get("_source", {}).values())
-    characters = sum(len(each if isinstance(each, str) else str(each)) for each in values)
+    characters = sum(len(one.document.raw or "") for one in held)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
     return done, replace(job, left=left._replace(body={**left.body, "size": size}))

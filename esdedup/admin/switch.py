@@ -112,7 +112,11 @@ def plan_switch(
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     free = next(each for n in itertools.count(2) if (each := f"{FIELD}_{n}") not in taken)
     following = IndexMeta(
-        scheme or meta.whole, names or meta.text_fields, free, marks_in=meta.marks_field
+        scheme or meta.whole,
+        names or meta.text_fields,
+        free,
+        marks_in=meta.marks_field,
+        external_versions=meta.external_versions,
     )
     if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
         return SwitchPlan(name, "done", meta, meta)

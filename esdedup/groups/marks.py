@@ -17,6 +17,7 @@ from esdedup.pairing.scan import OnStep
 from esdedup.records.documents import MARKS
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
+from esdedup.stores.json_text import REMOVED
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
 
@@ -60,11 +61,12 @@ def merging(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, An
     return {field: dict(marks)}
 
 
-def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> dict[str, Any]:
-    """Return a whole document with some marks replaced by others."""
-    kept = {name: value for name, value in tokens_in(source, field).items() if name not in marks}
-    ours = {**kept, **by}
-    return {**source, field: [ours] if isinstance(source.get(field), list) else ours}
+def replacing(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> dict[str, Any]:
+    """Return the fields to merge into a document to replace some marks by others."""
+    if isinstance(source.get(field), list):
+        kept = {name: each for name, each in tokens_in(source, field).items() if name not in marks}
+        return {field: [{**kept, **by}]}
+    return {field: {**dict.fromkeys(marks, REMOVED), **by}}
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> 
         return Change(held, {meta.marks_field: lacking}) if lacking else "unchanged"
 
     ids, paths = list(wanted), mark_paths(meta)
-    held = store.hold(ids, paths)
+    held = store.hold(ids, paths, to_change=True)
     report = change_held(store, held, lambda some: [*map(decision, some)], paths)
     gone = report.gone + len(ids) - len(held)
     return replace(report, read=len(ids), stale=report.stale + gone, gone=0)

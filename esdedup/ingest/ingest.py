@@ -36,8 +36,9 @@ from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import text_at
+from esdedup.stores.json_text import text_with
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.to_json import same_json
+from esdedup.stores.to_json import same_json, to_json
 
 _COMPARED_AT_ONCE = 1_000
 _GONE = "its id was taken when it was written, and is not found now: index it again"
@@ -383,7 +384,9 @@ class _Writer:
         meta = self.batch.meta
         fields = {meta.marks_field, *(one.field for one in meta.all)}
         if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
-            return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
+            if not own:
+                return Failure(held.id, TAKEN_BY_LINE)
+            return Change(held, source, True, True, document.raw)
         before = {field: tokens_in(stored, field) for field in fields}
         known = meta.ours_in(stored)
         # Documents of the same text keep their marks, but if these are wrong.
@@ -399,7 +402,11 @@ class _Writer:
             for name in ("scheme", "digest", *MARKS)
         ):
             return "unchanged"
-        return Change(held, {**source, **ours}, True, True)
+        raw = document.raw
+        if raw is not None:
+            for name, values in ours.items():
+                raw = text_with(raw, name, to_json(values, f"document {held.id!r}"))
+        return Change(held, {**source, **ours}, True, True, raw)
 
 
 def _kept(before: Mapping[str, Any], ours: Mapping[str, Any], renewed: bool) -> dict[str, Any]:

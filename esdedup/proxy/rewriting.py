@@ -21,7 +21,8 @@ from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed, Request
 from esdedup.proxy.metadata import Found, Schemes
 from esdedup.proxy.pipelines import Pipelines, pipeline_of
-from esdedup.proxy.splice import WORK, Source, Splicer, value_of
+from esdedup.proxy.splice import WORK, Source, Splicer
+from esdedup.stores.json_text import value_of
 from esdedup.text.characters import is_unicode
 
 PLAIN = ("", "identity")

@@ -8,27 +8,16 @@ import json
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from esdedup.exceptions import EsdedupError
 from esdedup.ingest.enrich import text_change, warn_of_parts
 from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
+from esdedup.stores.json_text import members, value_of
 from esdedup.stores.mapping import IndexMeta
 
-# Numbers become one and the same object: their values are not used, and Python refuses integers of
-# more than 4,300 digits.
-_MOST_DIGITS = 400
-"""Digits of a number that is read: of 1,024 bits 309. Python rejects those of some thousands."""
-
-
-def _number(digits: str) -> int:
-    return int(digits) if len(digits) <= _MOST_DIGITS else True
-
-
-_JSON = json.JSONDecoder(parse_int=_number, parse_float=bool)
-_BLANK = " \t\n\r"
 _SMALL = 2 << 20
 """Bytes to read a source, up to which threads need not take turns."""
 WORK = 32
@@ -191,7 +180,11 @@ def _spots(
     if update:
         # A script or a flag needs no second reading.
         given = {"doc", "upsert"} & document.keys()
-        parts = [part for part in _members(whole, first) if part[0] in given] if given else []
+        parts = []
+        if given:
+            parts = [
+                (key, a, b, value) for key, _, a, b, value in members(whole, first) if key in given
+            ]
     found: list[_Spot] = []
     part = False
     for name, start, end, value in parts:
@@ -202,7 +195,7 @@ def _spots(
         for one in wanted:
             place = end - 1, end - 1, f',"{one.field}":'
             if one.field in keys:
-                for key, a, b, _ in _members(whole, start):
+                for key, _, a, b, _ in members(whole, start):
                     if key == one.field:
                         place = a, b, ""
                     elif key.startswith(f"{one.field}."):
@@ -213,37 +206,6 @@ def _spots(
             if change in ("new", "gone"):
                 found.append(_Spot(row, *place, text, partial, one.scheme))
     return found, part
-
-
-def value_of(whole: str) -> tuple[Any, int, int]:
-    """Return the value of a JSON text, its start and its end. Raises ValueError.
-
-    Short texts take half the time of `JSONDecoder.decode`, which finds blanks by patterns.
-    """
-    start = len(whole) - len(whole.lstrip(_BLANK))
-    value, end = _JSON.raw_decode(whole, start)
-    if whole[end:].strip(_BLANK):
-        raise ValueError("something follows the value")
-    return value, start, end
-
-
-def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:
-    """Yield each key of the valid object at `start`, and its value's start, end and value."""
-    at = _skip(whole, start + 1)
-    while whole[at] != "}":
-        key, at = _JSON.raw_decode(whole, at)
-        value_start = _skip(whole, _skip(whole, at) + 1)  # After the colon.
-        value, at = _JSON.raw_decode(whole, value_start)
-        yield key, value_start, at, value
-        at = _skip(whole, at)
-        if whole[at] == ",":
-            at = _skip(whole, at + 1)
-
-
-def _skip(whole: str, at: int) -> int:
-    while whole[at] in _BLANK:
-        at += 1
-    return at
 
 
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str | None]]:

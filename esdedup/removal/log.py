@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import RLock
+from types import NoneType
 from typing import Any, BinaryIO, Literal, Self
 
 import xxhash
@@ -23,6 +24,7 @@ import zstandard
 from esdedup.arguments import check_fields
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
+from esdedup.stores.json_text import VALUES, value_of
 from esdedup.stores.private_files import open_private, sync_folder
 from esdedup.stores.to_json import json_fault, to_json
 from esdedup.text.characters import count
@@ -31,7 +33,8 @@ Action = Literal["delete", "mark", "move"]
 IN_THE_PAST: Mapping[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 _KIND = "esdedup dedup"
-_VERSION, _READABLE = 2, (1, 2)
+_VERSION, _READABLE = 3, (1, 2, 3)
+"""Since 3, documents are texts, which hold their JSON byte for byte."""
 _BLOCK = 1 << 20
 _COMPRESSED = ".zst"
 
@@ -82,9 +85,12 @@ class Entry:
     def line(self) -> str:
         """Return a line of the log. Raises RecordError if JSON can't hold the document."""
         held = self.held
-        where = {"version": held.version, "index": held.index, "routing": held.routing}
+        where: dict[str, Any] = {"version": held.version, "index": held.index}
+        where["routing"] = held.routing
         planned = {"id": self.id, **where, "original": self.original, "value": self.value}
-        more: dict[str, Any] = {"source": held.document.source}
+        if held.number is not None:
+            where["number"] = held.number
+        more: dict[str, Any] = {"source": held.document.raw or held.document.source}
         if self.marks:
             more = {"marks": self.marks, "former": self.former}
         if self.present:
@@ -96,13 +102,18 @@ class Entry:
         """The inverse of `line`. Raises KeyError, TypeError or ValueError for another form."""
         texts = [planned[name] for name in ("id", "version", "index", "routing", "original")]
         id, version, index, routing, original = texts
-        objects = [planned.get(name, {}) for name in ("source", "marks", "former")]
+        source, raw, number = planned.get("source", {}), None, planned.get("number")
+        if isinstance(source, str):
+            raw, source = source, value_of(source, VALUES)[0]
+        objects = [source, planned.get("marks", {}), planned.get("former", {})]
         optional = [each for each in (index, routing, original) if each is not None]
         if not all(isinstance(each, str) for each in (id, version, *optional)):
             raise ValueError("an id, a version or a place is not text")
         if not all(isinstance(each, dict) for each in objects):
             raise ValueError("a document is not a JSON object")
-        held = Held(Document(id, objects[0]), version, index, routing)
+        if type(number) not in (int, NoneType):
+            raise ValueError("a number of a version is not whole")
+        held = Held(Document(id, source, raw), version, index, routing, number)
         present = planned.get("present") is True
         return Entry(held, original, planned["value"], objects[1], objects[2], present)
 

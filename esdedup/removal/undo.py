@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from esdedup.groups.marks import differing, former, replaced
+from esdedup.groups.marks import differing, former, replacing
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.removal.log import Entry, LogReader
 from esdedup.removal.remove import move_back
@@ -107,8 +107,7 @@ def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
         if differing(source, name, entry.marks):
             reason = "its marks are not those of the run, and are unchanged"
             return Failure(entry.id, reason, conflict=True)
-        # An update can set a name to null, but not remove it.
-        return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)
+        return Change(held, replacing(source, name, entry.marks, entry.former))
 
     ids = list(entry_of)
     held = store.hold(ids)

@@ -94,11 +94,14 @@ class Store(Protocol):
         With paths, a change that another client just made to one of many may not be seen yet.
         """
 
-    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+    def hold(
+        self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
+    ) -> list[Held]:
         """Return the documents that exist, in the order of `ids`, with their versions.
 
-        paths: as in `get`; None for the whole document, with its tokens. Raises
-        StoreError if whole documents are requested and the index does not keep them.
+        paths: as in `get`; None for the whole document, with its tokens and its JSON. to_change:
+        fields will be merged into them, for which a cluster reads whole documents immediately.
+        Raises StoreError if whole documents are requested and the index does not keep them.
         """
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
@@ -110,11 +113,13 @@ class Store(Protocol):
     def change(self, changes: Sequence[Change]) -> WriteReport:
         """Change or delete documents that have not changed since they were held, durably.
 
-        A document that changed, or is gone, is reported as a conflict.
+        All bytes of other fields stay the same. A document that changed, or is gone, is reported as
+        a conflict. Raises StoreError if fields are merged and the index does not keep documents
+        whole.
         """
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        """Restore deleted documents durably, whole and into the index that they were in.
+        """Restore deleted documents durably, byte for byte and into the index that they were in.
 
         An id that is taken is reported as a conflict. A document that names no index, or one that
         accepts no new documents, goes where this store's new ones go.

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from esdedup.exceptions import StoreError
 from esdedup.models import Change, Counts, Document, Failure, Held, WriteReport
 from esdedup.stores.base import Store
+from esdedup.stores.json_text import REMOVED
 
 CHANGED = "it changed since it was looked at"
 """The reason of a conflict."""
@@ -114,7 +115,7 @@ def update(store: Store, documents: Sequence[Document]) -> WriteReport:
     fields: dict[str, Any] = {}
     for each in documents:
         fields[each.id] = merged(fields.get(each.id, {}), each.source)
-    held = store.hold(list(fields), [])
+    held = store.hold(list(fields), [], to_change=True)
     absent = "there is no such document"
 
     def decide(some: Sequence[Held]) -> list[Decision]:
@@ -137,10 +138,12 @@ def delete(store: Store, ids: Sequence[str]) -> int:
 
 
 def merged(old: Any, new: Any) -> Any:
-    """Merge a partial document into another, as a cluster does."""
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+    """Merge a partial document into another, as a cluster does, without what is `REMOVED`."""
+    if not isinstance(new, Mapping):
         return new
-    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+    old = old if isinstance(old, Mapping) else {}
+    values = {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+    return {key: value for key, value in values.items() if value is not REMOVED}
 
 
 def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> ChangeReport:

@@ -38,8 +38,9 @@ class IndexMeta:
     of the tokens that are filled beside them while the index changes its scheme. stop: tokens that
     searches leave out (`stop_list.stop_entries`). others: sketches of other fields, one scheme for
     each set of fields; they are removed from a scheme that has them. marks_in: the field of groups
-    and marks, if it is not `field`. Raises UsageError for names that can't be fields, and if the
-    first sketch is of other fields.
+    and marks, if it is not `field`. external_versions: the owner of the index numbers the versions
+    of its documents (`version_type`), so that changes of ours must keep the numbers. Raises
+    UsageError for names that can't be fields, and if the first sketch is of other fields.
     """
 
     scheme: Scheme
@@ -49,6 +50,7 @@ class IndexMeta:
     stop: tuple[str, ...] = ()
     others: tuple[Scheme, ...] = ()
     marks_in: str | None = None
+    external_versions: bool = False
 
     def __post_init__(self) -> None:
         by_fields = self.scheme.of_fields()
@@ -154,6 +156,7 @@ class IndexMeta:
             "next": self.next and self.next.to_json(),
             "stop": list(self.stop),
             "marks_in": self.marks_in,
+            "external_versions": self.external_versions,
         }
         return {name: value for name, value in document.items() if value}
 
@@ -169,6 +172,7 @@ class IndexMeta:
                 None if following is None else IndexMeta.from_json(following),
                 stop_entries(document.get("stop", []), scheme),
                 marks_in=document.get("marks_in"),
+                external_versions=document.get("external_versions") is True,
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(

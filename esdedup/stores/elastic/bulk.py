@@ -12,19 +12,17 @@ from itertools import zip_longest
 from typing import Any
 
 from esdedup.exceptions import StoreUnavailable
-from esdedup.models import Change, Document, Failure, Held, WriteReport, grouped
+from esdedup.models import Document, Failure, WriteReport, grouped
 from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.errors import RETRIED, TooLarge
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.encoded import Encoded
+from esdedup.stores.json_text import one_line
 from esdedup.stores.to_json import to_json
 from esdedup.stores.window import Window
 
 NO_WRITE_INDEX = "no write index is defined for alias"
 """A part of the reason if an alias has several indices, and none for new documents."""
-
-_AS_IT_IS = {"pipeline": "_none"}
-"""Bypasses the index's own pipeline, which the document has passed already."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
 
@@ -117,19 +115,19 @@ def line(value: Any, of: str = "a request") -> bytes:
     return to_json(value, of).encode() + b"\n"
 
 
-def place_of(held: Held) -> dict[str, Any]:
-    """Return the index, id and routing that identify a document in a bulk request or multi-get.
-
-    Through an alias, a change must name the index; only with its routing is a document found.
-    """
-    place: dict[str, Any] = {"_index": held.index, "_id": held.document.id}
-    return place if held.routing is None else {**place, "routing": held.routing}
+def raw_line(raw: str) -> bytes:
+    """Return the JSON of a document as a line, in which line feeds between values become spaces."""
+    return one_line(raw).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def document_lines(documents: Sequence[Document] | Encoded) -> Iterator[tuple[str, bytes]]:
     """Yield the id and the line of each document. Raises RecordError if JSON can't hold it."""
     if not isinstance(documents, Encoded):
-        yield from ((each.id, line(each.source, f"document {each.id!r}")) for each in documents)
+        for document in documents:
+            if document.raw is None:
+                yield document.id, line(document.source, f"document {document.id!r}")
+            else:
+                yield document.id, raw_line(document.raw)
         return
     every = zip(documents.ids, documents.sources, documents.fields(), strict=True)
     for (id, source, ours), its in zip_longest(every, documents.marks):
@@ -140,27 +138,3 @@ def document_lines(documents: Sequence[Document] | Encoded) -> Iterator[tuple[st
         fields = [f'"{field}":{each}' for field, each in ours.items()]
         own = [source[1:-1]] if len(source) > 2 else []
         yield id, f"{{{','.join(own + fields)}}}\n".encode()
-
-
-def lines_to_create(held: Held, index: str | None) -> bytes:
-    """Return the lines that restore a document. index: None for the request's own."""
-    target = {**place_of(held), "_index": index, **_AS_IT_IS}
-    if index is None:
-        del target["_index"]
-    document = held.document
-    return line({"create": target}) + line(document.source, f"document {document.id!r}")
-
-
-def lines_to_change(change: Change) -> bytes:
-    """Return the lines that change or delete a document if it still has its version."""
-    number, term = map(int, change.held.version.split("/"))
-    target = {**place_of(change.held), "if_seq_no": number, "if_primary_term": term}
-    of = f"document {change.held.document.id!r}"
-    if change.fields is None:
-        return line({"delete": target})
-    if change.whole:
-        how = {} if change.new else _AS_IT_IS
-        return line({"index": {**target, **how}}) + line(change.fields, of)
-    # Nothing to merge has the server index the document once more.
-    again = {} if change.fields else {"detect_noop": False}
-    return line({"update": target}) + line({"doc": change.fields, **again}, of)

@@ -2,11 +2,13 @@
 
 import functools
 import logging
+import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xxhash
@@ -37,10 +39,12 @@ from esdedup.stores.elastic.errors import (
 )
 from esdedup.stores.elastic.queries import Slice
 from esdedup.stores.elastic.retry import Attempts, Retries
+from esdedup.stores.mapping import META_SECONDS
 from esdedup.stores.window import Window
 from esdedup.text.arrays import U64
 
 log = logging.getLogger("esdedup")
+Value = TypeVar("Value")
 
 _KEEP_ALIVE = "10m"
 _INTERVAL = "index.refresh_interval"
@@ -84,6 +88,7 @@ class Cluster:
         self.window = Window(connection.requests)
         self._may_not_refresh = False
         self._unrefreshed: set[str] = set()
+        self._remembered: dict[Hashable, tuple[float, Any]] = {}
         try:
             but_not = () if known else (NotReached,)
             name, version = self.retries.until_answered(self._identify, but_not)
@@ -123,15 +128,18 @@ class Cluster:
         body: Any = None,
         params: Mapping[str, str] | None = None,
         allowed: frozenset[int] = frozenset(),
+        *,
+        raw: bool = False,
     ) -> tuple[int, Any]:
         """Send a request once. Return the status and the body of the answer.
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
-        return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
+        return. raw: keep the JSON of whole documents. Raises the errors of `errors.error_of`, and
+        StoreUnavailable if no answer came.
         """
         size = len(body) if isinstance(body, bytes) else 0
         with self.window.request(size) as settle:
-            meta, answer = self._link.send(method, path, body, params)
+            meta, answer = self._link.send(method, path, body, params, raw=raw)
             is_object = isinstance(answer, Mapping)
             settle(meta.status in RETRIED or (is_object and has_refused(answer)))
         if meta.status >= 300 and not (meta.status in allowed and is_object):
@@ -152,16 +160,29 @@ class Cluster:
             error.retry_after = self._link.seconds(headers.get("retry-after"))
         return error
 
+    def remembered(self, key: Hashable, read: Callable[[], Value]) -> Value:
+        """Return what `read` returns, such as a setting, again after `META_SECONDS`."""
+        read_at, value = self._remembered.get(key, (-math.inf, None))
+        if time.monotonic() - read_at > META_SECONDS:
+            read_at, value = time.monotonic(), read()
+            self._remembered[key] = read_at, value
+        found: Value = value
+        return found
+
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
         """Send a request, as `request`, that may be sent twice without harm."""
         return self.retries.until_answered(functools.partial(self.request, *request, **options))
 
-    def search(self, path: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    def search(
+        self, path: str, body: Mapping[str, Any], *, raw: bool = False
+    ) -> tuple[list[dict[str, Any]], int]:
         """Return the hits of one search, and the number of all documents that match.
 
-        Raises PageTooLarge if the index does not return as many hits at once.
+        raw: keep the JSON of whole documents. Raises PageTooLarge if the index does not return as
+        many hits at once.
         """
-        _, answer = self.ask("POST", f"{path}/_search", {"track_total_hits": True, **body}, _WHOLE)
+        counted = {"track_total_hits": True, **body}
+        _, answer = self.ask("POST", f"{path}/_search", counted, _WHOLE, raw=raw)
         return list(answer["hits"]["hits"]), int(answer["hits"]["total"]["value"])
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
@@ -191,11 +212,16 @@ class Cluster:
         while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
             yield from self.retries.until_answered(search)
 
-    def get_many(self, targets: Sequence[Mapping[str, Any]], path: str = "") -> list[Any]:
-        """Return the documents of a multi-get that exist; retry while a shard is away."""
+    def get_many(
+        self, targets: Sequence[Mapping[str, Any]], path: str = "", *, raw: bool = False
+    ) -> list[Any]:
+        """Return the documents of a multi-get that exist; retry while a shard is away.
+
+        raw: keep the JSON of whole documents.
+        """
 
         def get() -> list[Any]:
-            _, answer = self.request("POST", f"{path}/_mget", {"docs": targets})
+            _, answer = self.request("POST", f"{path}/_mget", {"docs": targets}, raw=raw)
             for item in answer["docs"]:
                 if (error := item_error(item, self.connection.shown)) is not None:
                     raise error
@@ -263,16 +289,22 @@ class Cluster:
                 if not attempts.wait(error):
                     raise
 
-    def matches(self, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def matches(
+        self, path: str, body: Mapping[str, Any], *, raw: bool = False
+    ) -> list[dict[str, Any]]:
         """Return all hits of a search for few documents, by a single request if it can be.
 
-        Raises PageTooLarge if the search names more ids than the index allows.
+        raw: keep the JSON of whole documents. Raises PageTooLarge if the search names more ids than
+        the index allows.
         """
         try:
-            hits, total = self.search(path, body)
+            hits, total = self.search(path, body, raw=raw)
         except PageTooLarge as error:
             body = {**body, "size": error.most, "sort": [{"_shard_doc": "asc"}]}
-            with self.point_in_time(path) as point, closing(self.pages(point, body)) as pages:
+            with (
+                self.point_in_time(path) as point,
+                closing(self.pages(point, body, raw=raw)) as pages,
+            ):
                 return [hit for page in pages for hit in page]
         if len(hits) < total:
             raise StoreError(
@@ -329,22 +361,29 @@ class Cluster:
                 )
 
     def pages(
-        self, point: str, body: Mapping[str, Any], share: Share | None = None
+        self,
+        point: str,
+        body: Mapping[str, Any],
+        share: Share | None = None,
+        *,
+        raw: bool = False,
     ) -> Generator[list[dict[str, Any]]]:
         """Yield the hits of a search in a point in time, page by page.
 
         body: with a size and a sort. share: the hits of this share, in any order; None for all, in
-        order. The next pages are read while the caller works on the last ones.
+        order. raw: keep the JSON of whole documents. The next pages are read while the caller works
+        on the last ones.
         """
-        slices: Iterable[Slice] = [Slice(point, body)]
+        whole = Slice(point, body, raw=raw)
+        slices: Iterable[Slice] = [whole]
         if share is not None and share.of == 1:
             # The hits after a page are the same, in slices or not.
-            hits, left = self.page(Slice(point, body))
+            hits, left = self.page(whole)
             if hits:
                 yield hits
             slices = [] if left is None else left.parts(share, self.is_opensearch)
         elif share is not None:
-            slices = Slice(point, body).parts(share, self.is_opensearch)
+            slices = whole.parts(share, self.is_opensearch)
         with closing(self.window.in_pieces(self.page, slices)) as pages:
             yield from filter(None, pages)
 
@@ -355,7 +394,7 @@ class Cluster:
         """
         search = {**of.body, "pit": {"id": of.point, "keep_alive": _KEEP_ALIVE}}
         try:
-            _, answer = self.ask("POST", "/_search", search, _WHOLE)
+            _, answer = self.ask("POST", "/_search", search, _WHOLE, raw=of.raw)
         except PageTooLarge as error:
             if error.most >= of.body["size"]:
                 raise
@@ -364,7 +403,9 @@ class Cluster:
         if len(hits) < of.body["size"]:
             return hits, None
         after = {**of.body, "search_after": hits[-1]["sort"]}
-        return hits, Slice(answer["pit_id"], after, answer["_shards"]["total"])
+        return hits, of._replace(
+            point=answer["pit_id"], body=after, shards=answer["_shards"]["total"]
+        )
 
     def bulk(self, actions: Sequence[Action], reader: AnswerReader, path: str = "") -> WriteReport:
         """Send bulk actions until each is written or has failed; see `write_actions`."""

@@ -169,7 +169,7 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
                 " put back as they were"
             )
         hidden |= settings.get(_SETTINGS[0]) == "true" and any(
-            kind in _VECTORS for kind in _types(mapping)
+            kind in _VECTORS for kind in types_of(mapping)
         )
     return {"exclude_vectors": False} if hidden else True
 
@@ -182,10 +182,11 @@ def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str
     return disabled, [name for name in ("includes", "excludes") if source.get(name)]
 
 
-def _types(mapping: Mapping[str, Any]) -> Iterator[str]:
-    for each in mapping.get("properties", {}).values():
-        yield str(each.get("type", "object"))
-        yield from _types(each)
+def types_of(mapping: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the type of each field, also below objects."""
+    for field in mapping.get("properties", {}).values():
+        yield str(field.get("type", "object"))
+        yield from types_of(field)
 
 
 _LOADING = {"refresh_interval": "-1", "number_of_replicas": "0"}

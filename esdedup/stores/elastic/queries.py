@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, Held, Share
+from esdedup.stores.elastic.raw import RAW
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _SLICES = 4
@@ -25,12 +26,13 @@ _NO_NUMBER = -2
 class Slice(NamedTuple):
     """A search of which pages are left: its point in time, and the body of the next page.
 
-    shards: of the point in time.
+    shards: of the point in time. raw: keep the JSON of whole documents.
     """
 
     point: str
     body: Mapping[str, Any]
     shards: int = 1
+    raw: bool = False
 
     def parts(self, share: Share, by_number: bool, least: int = _SLICES) -> list[Slice]:
         """Return the slices of a share; of a whole index, each has a single shard.
@@ -183,6 +185,11 @@ def with_times(body: dict[str, Any], times: Sequence[str]) -> dict[str, Any]:
     return {**body, "fields": fields} if fields else body
 
 
+def held_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a search whose hits have what a change of their documents needs."""
+    return {**body, "seq_no_primary_term": True, "version": True}
+
+
 def candidates_of(answer: Mapping[str, Any]) -> Candidates:
     """Return the candidates in the answer to a search of `candidates_body`."""
     # OpenSearch leaves out the empty list when it filters the answer.
@@ -205,13 +212,14 @@ def _source_of(hit: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def held_of(hit: Mapping[str, Any]) -> Held:
-    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get.
+    """Return the document of a hit of a `held_body`, or of an item of a multi-get.
 
     An index without sequence numbers rejects a change of any version.
     """
     return Held(
-        Document(hit["_id"], _source_of(hit)),
+        Document(hit["_id"], _source_of(hit), hit.get(RAW)),
         f"{hit.get('_seq_no', _NO_NUMBER)}/{hit.get('_primary_term', 0)}",
         hit["_index"],
         hit.get("_routing"),
+        hit.get("_version"),
     )

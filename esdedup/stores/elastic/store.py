@@ -36,9 +36,6 @@ from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
     document_lines,
-    lines_to_change,
-    lines_to_create,
-    place_of,
 )
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
@@ -48,6 +45,7 @@ from esdedup.stores.elastic.queries import (
     candidates_of,
     documents_of,
     grouped,
+    held_body,
     held_of,
     other_scheme,
     random_order,
@@ -56,6 +54,13 @@ from esdedup.stores.elastic.queries import (
     unread_paths,
     with_times,
 )
+from esdedup.stores.elastic.rewriting import (
+    Rules,
+    lines_to_change,
+    lines_to_create,
+    place_of,
+    rules_of,
+)
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.mapping import (
@@ -63,6 +68,7 @@ from esdedup.stores.mapping import (
     analysis_of,
     common_meta,
     fields_of,
+    meta_of,
     without_tokens,
 )
 from esdedup.stores.to_json import to_json
@@ -208,12 +214,14 @@ class ClusterStore:
         found = [one.document for one in self._read(ids, True, refreshed=False)]
         return [Document(each.id, without_tokens(each.source)) for each in found]
 
-    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+    def hold(
+        self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
+    ) -> list[Held]:
         if times := self._times(paths or ()):
             # Only a search returns them.
             by_id = {held.id: held for held in self._search_held(ids, paths, times=times)}
             return [by_id[id] for id in ids if id in by_id]
-        return self._read(ids, self._fields(paths))
+        return self._read(ids, self._fields(None if to_change else paths))
 
     def _times(self, paths: Sequence[str]) -> list[str]:
         """Return those of some fields that are to be read as times, and that are mapped as such."""
@@ -275,9 +283,9 @@ class ClusterStore:
             query = {"ids": {"values": wanted[first : first + size]}}
             # An id may be in several indices.
             body = {"query": query, "size": _MOST_HITS, "sort": "_doc", "_source": fields or False}
-            body = with_times(body, times)
+            body = held_body(with_times(body, times))
             try:
-                hits = self.cluster.matches(self._path, {**body, "seq_no_primary_term": True})
+                hits = self.cluster.matches(self._path, body, raw=_is_whole(fields))
             except PageTooLarge as error:
                 self._most_hits = error.most
                 return found + self._search_held(
@@ -310,7 +318,7 @@ class ClusterStore:
         found: list[Held] = []
         for first in range(0, len(targets), _PAGE):
             wanted = [{**each, "_source": fields} for each in targets[first : first + _PAGE]]
-            found += map(held_of, self.cluster.get_many(wanted, path))
+            found += map(held_of, self.cluster.get_many(wanted, path, raw=_is_whole(fields)))
         return found
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
@@ -337,23 +345,54 @@ class ClusterStore:
         return min((int(each) for each in found if each is not None), default=MOST_TERMS)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        actions = [
-            Action(
-                str(row), change.held.id, change.held.index or self.index, lines_to_change(change)
-            )
-            for row, change in enumerate(changes)
-        ]
+        changes, failures = self._with_raw(changes)
+        actions = list[Action]()
+        for row, change in enumerate(changes):
+            index = change.held.index
+            lines = lines_to_change(change, self._rules(index))
+            if isinstance(lines, Failure):
+                failures.append(lines)
+            else:
+                actions.append(Action(str(row), change.held.id, index or self.index, lines))
         try:
             report = self.cluster.bulk(actions, self._reader)
         finally:
             self._note([change.held.id for change in changes])
-        failures = []
         for each in report.failures:
             conflict = each.conflict or each.reason.startswith(_MISSED)
             reason = CHANGED if conflict else each.reason
             id = changes[int(each.id)].held.id
             failures.append(replace(each, id=id, reason=reason, conflict=conflict, index=None))
         return WriteReport(updated=report.created + report.updated, failures=failures)
+
+    def _rules(self, index: str | None) -> Rules:
+        return Rules() if index is None else rules_of(self.cluster, index)
+
+    def _with_raw(self, changes: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
+        """Return changes of documents that were read whole, and conflicts of those that changed."""
+        lacking = [
+            change.held
+            for change in changes
+            if change.fields is not None and not change.whole and change.held.document.raw is None
+        ]
+        if not lacking:
+            return list(changes), []
+        fields = self._whole_source
+        if isinstance(fields, dict):
+            found = self._search_held([held.id for held in lacking], fields)
+        else:
+            found = self._get([place_of(held) for held in lacking], fields)
+        now = {(held.index, held.id): held for held in found}
+        ready, failures, sought = list[Change](), list[Failure](), {id(held) for held in lacking}
+        for change in changes:
+            held = change.held
+            if id(held) not in sought:
+                ready.append(change)
+            elif (read := now.get((held.index, held.id))) and read.version == held.version:
+                ready.append(replace(change, held=read))
+            else:
+                failures.append(Failure(held.id, CHANGED, conflict=True))
+        return ready, failures
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         # A create checks only the shard that it goes to. The id may just have been taken.
@@ -363,13 +402,17 @@ class ClusterStore:
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
         places = {one.index for one in held}
         names = {index: indices.takes_creates(self.cluster, index) for index in places}
+        external = any(one.number is not None for one in held) and self._has_external_versions()
         actions = [
-            Action(
-                one.id,
-                one.id,
-                names[one.index] or self.index,
-                lines_to_create(one, names[one.index]),
-            )
+        changes, failures = self._with_raw(changes)
+        actions = list[Action]()
+        for row, change in enumerate(changes):
+            index = change.held.index
+            lines = lines_to_change(change, self._rules(index))
+            if isinstance(lines, Failure):
+                failures.append(lines)
+            else:
+                actions.append(Action(str(row), change.held.id, index or self.index, lines))
             for one in held
             if one.id not in taken
         ]
@@ -512,6 +555,15 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
+    def _has_external_versions(self) -> bool:
+        metas = map(meta_of, (self._mappings() or {}).values())
+        return any(meta is not None and meta.external_versions for meta in metas)
+
     @functools.cached_property
     def _whole_source(self) -> Any:
         return indices.whole_source(self.cluster, self._path, self._mappings() or {})
+
+
+def _is_whole(fields: Any) -> bool:
+    """Return whether a value of `_source` requests whole documents."""
+    return fields is True or isinstance(fields, dict)

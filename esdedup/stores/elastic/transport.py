@@ -25,6 +25,7 @@ from urllib3.util import Retry
 
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
 from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.raw import with_raw
 from esdedup.stores.elastic.errors import NotReached
 
 _SHOWN_BYTES = 2_000
@@ -42,7 +43,8 @@ class Link:
         if connection.compress:
             self._headers["accept-encoding"] = "gzip"
         self._transport = _client(connection).transport
-        self._transport.serializers = _Bodies(self._transport.serializers.serializers)
+        self._serializers = _Bodies(self._transport.serializers.serializers)
+        self._transport.serializers = self._serializers
         self.close = self._transport.close
 
     def send(
@@ -53,11 +55,13 @@ class Link:
         params: Mapping[str, str] | None = None,
         *,
         others: int = 0,
+        raw: bool = False,
     ) -> TransportApiResponse:
         """Return the answer, whatever its status.
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. others: the number of other
-        nodes to try if one does not answer. Raises StoreUnavailable if no answer came.
+        nodes to try if one does not answer. raw: keep the JSON of documents (`raw.with_raw`).
+        Raises StoreUnavailable if no answer came.
         """
         headers = self._headers
         try:
@@ -68,7 +72,7 @@ class Link:
                     # Higher levels take five times as long for a twentieth less.
                     body = gzip.compress(self._transport.serializers.dumps(body, kind), 1)
                     headers["content-encoding"] = "gzip"
-            return self._transport.perform_request(
+            meta, answer = self._transport.perform_request(
                 method,
                 f"{path}?{urlencode(params, safe=',*')}" if params else path,
                 body=body,
@@ -78,6 +82,7 @@ class Link:
                 max_retries=others,
                 retry_on_timeout=others > 0,
             )
+            return TransportApiResponse(meta, self._serializers.parsed(answer, meta.mimetype, raw))
         except TransportError as error:
             raise _unanswered(error, self._connection.shown) from error
         except ValueError as error:
@@ -98,9 +103,13 @@ class _Bodies(SerializerCollection):
         return data if isinstance(data, bytes) else super().dumps(data, mimetype)
 
     def loads(self, data: bytes, mimetype: str | None = None) -> Any:
+        """Return the bytes: only `Link.send` knows how to parse them."""
+        return data
+
+    def parsed(self, data: bytes, mimetype: str | None, raw: bool) -> Any:
         try:
-            return super().loads(data, mimetype)
-        except (SerializationError, RecursionError):
+            return with_raw(data) if raw else super().loads(data, mimetype)
+        except (SerializationError, RecursionError, ValueError, IndexError):
             return data[:_SHOWN_BYTES].decode("utf-8", "replace")
 
 

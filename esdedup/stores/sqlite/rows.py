@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from esdedup.sketch.tokens import encode
 from esdedup.stores.changes import merged
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import only
+from esdedup.stores.json_text import REMOVED, merged_text, text_with, text_without
 from esdedup.stores.mapping import without_tokens
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
@@ -146,7 +148,8 @@ class Rows:
         marks = {name: value for name, value in document.tokens.items() if _is_mark(name, value)}
         to_json(marks, of)
         rest = {name: value for name, value in document.tokens.items() if name not in marks}
-        return Columns(document.id, to_json(source, of), to_json(rest, of), **marks)
+        own = to_json(source, of) if document.raw is None else text_without(document.raw, FIELD)
+        return Columns(document.id, own, to_json(rest, of), **marks)
 
     def _packed(self, tokens: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
         """Return the tokens of each document packed, or None if that would change them."""
@@ -174,11 +177,9 @@ class Rows:
         made = [*map(_marked, rows, changes)]
         others = [at for at, row in enumerate(made) if row is None]
         before = self.chosen([rows[at] for at in others])
-        fresh = [
-            each.fields or {} if each.whole else merged(one.source, each.fields or {})
-            for one, each in zip(before, (changes[at] for at in others), strict=True)
-        ]
-        columns = iter(self.columns([*map(Document, (one.id for one in before), fresh)]))
+        pairs = zip(before, others, strict=True)
+        fresh = [_changed(document, rows[at], changes[at]) for document, at in pairs]
+        columns = iter(self.columns(fresh))
         return [next(columns) if row is None else row for row in made]
 
 
@@ -190,14 +191,35 @@ def parsed(
     return parse(f"[{','.join(sources)}]")
 
 
+def with_raw(document: Document, row: Columns) -> Document:
+    """Return a whole document with its JSON: that of its own fields as it came, and ours."""
+    of = f"document {document.id!r}"
+    ours = to_json(document.source[FIELD], of)
+    return replace(document, raw=text_with(row.source, FIELD, ours))
+
+
+def _changed(document: Document, row: Columns, change: Change) -> Document:
+    """Return a document after a change, all other bytes of which are those of its row."""
+    fields = change.fields or {}
+    if change.whole:
+        return Document(document.id, fields, change.raw)
+    own = {name: value for name, value in fields.items() if name != FIELD}
+    raw = merged_text(row.source, own, f"document {document.id!r}")
+    return Document(document.id, merged(document.source, fields), raw)
+
+
 def _marked(row: Columns, change: Change) -> Columns | None:
     """Return a document after a change of its marks alone, which reads nothing else, or None."""
     ours = change.fields[FIELD] if change.fields and change.fields.keys() == {FIELD} else None
     if change.whole or not isinstance(ours, Mapping) or not all(map(_is_mark, ours, ours.values())):
         return None
-    return row._replace(**ours)
+    marks: dict[str, Any] = {
+        name: None if value is REMOVED else value for name, value in ours.items()
+    }
+    return row._replace(**marks)
 
 
 def _is_mark(name: str, value: Any) -> bool:
     """Return whether a value belongs in the table of groups. Null removes a mark."""
-    return name in MARKS and (value is None or type(value) in (str, int, float))
+    is_none = value is None or value is REMOVED
+    return name in MARKS and (is_none or type(value) in (str, int, float))

@@ -39,7 +39,7 @@ from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.rows import NO_MARKS, Columns
+from esdedup.stores.sqlite.rows import NO_MARKS, Columns, with_raw
 from esdedup.stores.sqlite.tables import COLUMNS, Numbered, Tables, listed_as
 from esdedup.stores.window import Window
 from esdedup.text.characters import is_unicode
@@ -159,11 +159,16 @@ class LocalStore:
         found = {each.id: each for each in read}
         return [found[id] for id in ids if id in found]
 
-    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+    def hold(
+        self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
+    ) -> list[Held]:
         with self._reading() as tables:
             stored = tables.stored(ids)
             rows = [stored[id][1] for id in ids if id in stored]
-            every = zip(tables.rows.chosen(rows, paths), rows, strict=True)
+            documents = tables.rows.chosen(rows, paths)
+            if paths is None:
+                documents = [*map(with_raw, documents, rows)]
+            every = zip(documents, rows, strict=True)
             return [Held(document, row.version) for document, row in every]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
