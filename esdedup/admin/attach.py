@@ -79,12 +79,15 @@ def plan_attach(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
     field: str | None = None,
+    external_versions: bool | None = None,
 ) -> AttachPlan:
     """Return what attaching would change, without changing anything.
 
     name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
     default those of the other indices behind the name, else the default ones. text_field: one name,
-    or several, whose texts are joined. Raises SchemeMismatch if indices have others, IndexNotFound
+    or several, whose texts are joined. external_versions: the owner numbers the versions of
+    documents (`version_type`), which changes of ours then keep; None for what is stored. Raises
+    SchemeMismatch if indices have others, IndexNotFound
     if the name does not exist, and UsageError if no field of that name holds a text.
     """
     with reached(target) as cluster:
@@ -95,6 +98,10 @@ def plan_attach(
         names = None if text_field is None else names_of(text_field)
         given: dict[str, Any] = {"scheme": scheme, "text_fields": names, "field": field}
         given = {name: value for name, value in given.items() if value}
+        if external_versions is not None:
+            if external_versions and named.kind == "data stream":
+                raise UsageError(f"{name!r} is a data stream, which takes no external versions")
+            given["external_versions"] = external_versions
         wanted = replace(base, **{"scheme": base.whole, "others": (), **given})
         changes = tuple(map(partial(_change, meta=wanted), found, metas))
         if text_field is None or not all(metas):
@@ -108,7 +115,9 @@ def _change(state: IndexState, stored: IndexMeta | None, meta: IndexMeta) -> Map
     if stored is not None:
         stored.require(meta, f"index {state.name!r}")
     mapping = None
-    if stored is None or stored.next != meta.next or uncomputed(meta, state.mapping):
+    wanted = meta.next, meta.external_versions
+    same = stored is not None and (stored.next, stored.external_versions) == wanted
+    if not same or uncomputed(meta, state.mapping):
         mapping = index_mapping(meta, state.mapping, doc_values=state.rebuilds_source)
     analysis = analysis_of(meta)
     names = (f"analysis.analyzer.{name}.tokenizer" for name in analysis.get("analyzer", ()))
@@ -129,16 +138,22 @@ def plan_next(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
     field: str | None = None,
+    external_versions: bool | None = None,
 ) -> AttachPlan:
     """Return the changes for the next indices of a name, even before the first one exists."""
     try:
-        return plan_attach(target, name, scheme, text_field, field)
+        return plan_attach(target, name, scheme, text_field, field, external_versions)
     except IndexNotFound as error:
         if text_field is None:
             raise IndexNotFound(
                 f"{error}. If it does not exist yet, name its text field (--text-field)"
             ) from error
-    meta = IndexMeta(scheme or Scheme(), names_of(text_field), field or FIELD)
+    meta = IndexMeta(
+        scheme or Scheme(),
+        names_of(text_field),
+        field or FIELD,
+        external_versions=external_versions is True,
+    )
     return AttachPlan(Named(name, "index", ()), meta, ())
 
 
@@ -176,6 +191,7 @@ def attach(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
     field: str | None = None,
+    external_versions: bool | None = None,
 ) -> AttachPlan:
     """Add our fields to an index, or to all behind an alias or data stream; no document changes.
 
@@ -185,7 +201,7 @@ def attach(
     """
     with reached(target) as cluster:
         if isinstance(what, str):
-            what = plan_attach(cluster, what, scheme, text_field, field)
+            what = plan_attach(cluster, what, scheme, text_field, field, external_versions)
         if what.hindrances:
             raise StoreError("; ".join(map(str, what.hindrances)))
         for change in what.changes:

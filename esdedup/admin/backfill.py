@@ -165,7 +165,9 @@ def _fill(
         with cluster.point_in_time(path_of(index)) as point:
             # A change writes the whole document.
             fields = whole_source(cluster, path_of(index), mappings_of(cluster, index))
-            body = held_body(scan_body(plan.query, fields, _FIRST_PAGE_DOCUMENTS))
+            body = held_body(
+                scan_body(plan.query, fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
+            )
             whole = _Pages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
             with closing(_done(cluster, whole, effort.workers)) as pages:
                 for page in pages:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, obstacles, searchable_text
+from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import fields_to_read, renewals
-from esdedup.models import WHOLE, Change, Held
+from esdedup.models import WHOLE, Change, Held, value_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.errors import PageTooLarge
@@ -23,12 +25,14 @@ from esdedup.stores.elastic.indices import (
 )
 from esdedup.stores.elastic.queries import (
     bare,
+    held_body,
     held_of,
     other_scheme,
     scan_body,
     sketched,
     with_text,
 )
+from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.elastic.templates import next_has_fields
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, meta_of, uncomputed
@@ -60,7 +64,8 @@ class IndexCheck:
     meta: None if the index is not attached, and then only its documents are counted. documents:
     None for a closed index. sketched: with tokens. bare: documents that have the text, and no
     tokens. other: with tokens of another scheme. stale: with tokens of another text than they have;
-    None if texts were not read.
+    None if texts were not read. bereft: marked as duplicates of documents that are in no index
+    behind the name, nor behind an alias of the index.
     """
 
     index: str
@@ -71,11 +76,12 @@ class IndexCheck:
     bare: Tally = Tally()
     other: Tally = Tally()
     stale: Tally | None = None
+    bereft: Tally = Tally()
 
     @property
     def good(self) -> bool:
         """True if there is nothing to do."""
-        tallies = (self.bare, self.other, self.stale or Tally())
+        tallies = (self.bare, self.other, self.stale or Tally(), self.bereft)
         blocked = any(obstacle.stops != "nothing" for obstacle in self.obstacles)
         return self.meta is not None and not blocked and not any(each.count for each in tallies)
 
@@ -115,11 +121,13 @@ def check(
         following = None
         if named.kind == "data stream" and metas:
             following = next_has_fields(cluster, named, metas[-1])
-        checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
+        checks = tuple(_check(cluster, named, state, stale, on_scan) for state in found)
     return Check(named, checks, following)
 
 
-def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) -> IndexCheck:
+def _check(
+    cluster: Cluster, named: Named, state: IndexState, stale: bool, on_scan: OnScan
+) -> IndexCheck:
     meta = meta_of(state.mapping)
     if meta is None or uncomputed(meta, state.mapping):
         signs = obstacles(state, IndexMeta(Scheme()), text_known=False)
@@ -132,7 +140,7 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
 
     def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
         body = scan_body(query, fields_to_read(parts), _PAGE)
-        for hits in cluster.hits(path, {**body, "seq_no_primary_term": True}, WHOLE):
+        for hits in cluster.hits(path, held_body(body), WHOLE):
             on_scan(len(hits))
             yield [*map(held_of, hits)]
 
@@ -164,7 +172,27 @@ def _check(cluster: Cluster, state: IndexState, stale: bool, on_scan: OnScan) ->
         without,
         _tally(cluster, path, other_scheme(meta)),
         outdated,
+        Tally.of(_bereft(cluster, named, state.name, meta.marks_field)),
     )
+
+
+def _bereft(cluster: Cluster, named: Named, index: str, field: str) -> Iterator[str]:
+    """Yield the ids of documents that are marked as duplicates of documents that do not exist."""
+    query, path = {"exists": {"field": f"{field}.original"}}, f"{field}.original"
+    for hits in cluster.hits(path_of(index), scan_body(query, [path], _PAGE), WHOLE):
+        originals = {hit["_id"]: value_in(hit.get("_source", {}), path) for hit in hits}
+        gone = {each for each in originals.values() if isinstance(each, str) and each}
+        for name in (named.name, *named.aliases):
+            if gone:
+                gone -= _existing(cluster, name, gone)
+        yield from (id for id, original in originals.items() if original in gone)
+
+
+def _existing(cluster: Cluster, name: str, ids: Collection[str]) -> set[str]:
+    """Return which documents exist behind a name that the user may read."""
+    with suppress(PermissionDenied):
+        return {document.id for document in ClusterStore(cluster, name).get(sorted(ids), [])}
+    return set()
 
 
 def _documents(cluster: Cluster, state: IndexState) -> int | None:

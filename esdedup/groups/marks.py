@@ -3,7 +3,8 @@
 A mark is a value below our field, such as the document's group; other values stay unchanged.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -23,6 +24,10 @@ from esdedup.text.arrays import I64
 
 DOCUMENTS_AT_ONCE = 1_000
 """Number of documents that are read again and written by the same requests."""
+_FIRST_PAGE = 200
+"""The first page shows how long documents are."""
+_CHARACTERS = 20_000_000
+"""About the characters of all documents that are held at once."""
 Marks = Mapping[str, Any]
 """Values by their names below our field."""
 NO_MARKS: Marks = dict.fromkeys(MARKS)
@@ -94,6 +99,13 @@ def mark_paths(meta: IndexMeta) -> list[str]:
 
 def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> ChangeReport:
     """Write the marks that documents lack, by id, and return counts; changed ones are stale."""
+    return _write_page(store, meta, wanted)[0]
+
+
+def _write_page(
+    store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]
+) -> tuple[ChangeReport, int]:
+    """Write marks as `write_marks`. Return the mean characters of the documents that were read."""
 
     def decision(held: Held) -> Decision:
         lacking = wanted[held.id].lacking(held.document.source, meta)
@@ -105,7 +117,8 @@ def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> 
     held = store.hold(ids, paths, to_change=True)
     report = change_held(store, held, lambda some: [*map(decision, some)], paths)
     gone = report.gone + len(ids) - len(held)
-    return replace(report, read=len(ids), stale=report.stale + gone, gone=0)
+    mean = sum(len(one.document.raw or "") for one in held) // max(1, len(held))
+    return replace(report, read=len(ids), stale=report.stale + gone, gone=0), mean
 
 
 def mark_groups(
@@ -141,14 +154,23 @@ def mark_groups(
     settled = len(groups.ids) - rows.size
     report = ChangeReport(read=settled, unchanged=settled)
 
-    def write(some: I64) -> ChangeReport:
-        return write_marks(store, meta, {groups.ids[row]: wanted(row) for row in some.tolist()})
+    def write(some: I64) -> tuple[ChangeReport, int]:
+        return _write_page(store, meta, {groups.ids[row]: wanted(row) for row in some.tolist()})
 
-    starts = range(0, rows.size, DOCUMENTS_AT_ONCE)
-    pages = (rows[first : first + DOCUMENTS_AT_ONCE] for first in starts)
-    with closing(store.window.in_order(write, pages)) as written:
-        for done in written:
+    size, at_once = min(_FIRST_PAGE, DOCUMENTS_AT_ONCE), _CHARACTERS // store.window.most
+
+    def pages() -> Iterator[I64]:
+        first = 0
+        while (some := rows[first : first + size]).size:
+            first += some.size
+            yield some
+
+    coming = pages()
+    first = map(write, itertools.islice(coming, 1))
+    with closing(store.window.in_order(write, coming)) as written:
+        for done, mean in itertools.chain(first, written):
             report += done
+            size = max(1, min(DOCUMENTS_AT_ONCE, at_once // max(1, mean)))
             if on_step is not None:
                 on_step("Writing groups", report.read - settled, rows.size)
     store.refresh()

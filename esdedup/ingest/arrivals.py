@@ -108,7 +108,8 @@ class _Arrivals:
 
     known: former digest and verdict of each id. last: the last text of each id. near: stored
     documents similar to a text, and whether some may be missing. written: verdicts on the documents
-    written so far, by text. outdated: ids whose stored verdicts are not those of now.
+    written so far, by text. outdated: ids whose stored verdicts are not those of now. gone: ids of
+    originals that stored documents are marked with, and that do not exist any more.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class _Arrivals:
         self.contents = dict(zip(self.digests, normalised, strict=True))
         self.last = dict(zip(ids, self.digests, strict=True))
         self.known = self._known() if self.policy.groups and not doubted else {}
+        self.gone: set[str] = set()
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.contents, self.meta.scheme, self.policy.limits)
         self.near: dict[str, tuple[list[Original], bool]] = {}
@@ -178,7 +180,20 @@ class _Arrivals:
                     # Another client may have changed the text, or another text has this digest.
                     if self.contents.get(one.digest) == text:
                         near.setdefault(one.digest, []).append(one)
+        self._look_for_originals(itertools.chain.from_iterable(near.values()))
         return near
+
+    def _look_for_originals(self, found: Iterable[Original]) -> None:
+        """Note which of the originals that stored documents are marked with are gone."""
+        named = {near.verdict.original for near in found if self.policy.writes}
+        wanted = sorted(id for id in named if id is not None and id not in self.last)
+        if wanted:
+            self.gone.update(wanted)
+            self.gone.difference_update(one.id for one in self.run.store.get(wanted, []))
+
+    def _is_bereft(self, near: Original) -> bool:
+        """Return whether a document is marked as the duplicate of one that is gone."""
+        return near.verdict.original in self.gone
 
     def _stored(self, found: Document | Match, measure: Measure = (None, None)) -> Original:
         ours = self.meta.ours_in(found.source)
@@ -189,7 +204,20 @@ class _Arrivals:
         id, text = self.ids[row], self.digests[row]
         may_follow = partial(self._may_follow, id, text)
         stored = filter(may_follow, self._now(self.equal.get(text, ())))
-        return [*stored, *self._first(text, may_follow)]
+        live = itertools.filterfalse(self._is_bereft, stored)
+        return [*live, *self._first(text, may_follow)]
+
+    def _leading(self, row: int, near: Iterable[Original] = (), truncated: bool = False) -> Verdict:
+        """Return the verdict on a document that follows none.
+
+        If all that it resembles are duplicates of a document that is gone, it takes the place of
+        that one in their group: they are hidden, and the group needs a document that is not.
+        """
+        id, may_follow = self.ids[row], partial(self._may_follow, self.ids[row], self.digests[row])
+        alike = [*self._now(self.equal.get(self.digests[row], ())), *near]
+        for one in filter(may_follow, filter(self._is_bereft, alike)):
+            return Verdict(one.verdict.group, truncated=truncated)
+        return Verdict(id, truncated=truncated)
 
     def _judged(self, row: int) -> Verdict:
         id, text = self.ids[row], self.digests[row]
@@ -203,19 +231,20 @@ class _Arrivals:
             measure: Measure = (1.0, None) if self.peers.by_sets else (None, 0)
             return Verdict(best.verdict.group, best.id, *measure, exact=True)
         if text not in self.peers:
-            return Verdict(id)
+            return self._leading(row)
         if text not in self.near:
             # Its equal document was replaced within the block.
             self.near |= self._stored_near([row])
-        near, truncated = self.near[text]
+        stored, truncated = self.near[text]
         may_lead = partial(self._may_lead, id, text)
-        near = [*filter(may_lead, self._now(near))]
+        stored = [*filter(may_lead, self._now(stored))]
+        near = [*itertools.filterfalse(self._is_bereft, stored)]
         peers, more = self.peers.near(text)
         for other, measure in peers:
             near += self._first(other, may_lead, measure)
         truncated = truncated or more
         if not near:
-            return Verdict(id, truncated=truncated)
+            return self._leading(row, stored, truncated)
         # One part of a measure is None: the other one decides.
         best = min(
             near, key=lambda one: (one.measure[1] or -(one.measure[0] or 0), natural(one.id))
@@ -263,6 +292,7 @@ class _Arrivals:
                 self._stored(each, (each.similarity, each.distance)) for each in result.matches
             ]
             near[text] = found, result.truncated or result.blind
+        self._look_for_originals(itertools.chain.from_iterable(each for each, _ in near.values()))
         return near
 
 

@@ -28,12 +28,21 @@ from esdedup.stores.elastic.templates import (
 )
 
 
+def _external_versions() -> Any:
+    return setting(
+        None,
+        "Keep the version numbers that the owner gives documents.",
+        "--external-versions/--no-external-versions",
+    )
+
+
 def attach_command(
     target: ClusterTarget,
     of: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
     server: bool = options.server(),
+    external_versions: bool | None = _external_versions(),
     dry_run: bool = options.dry_run(),
     yes: bool = options.yes(),
 ) -> None:
@@ -47,7 +56,9 @@ def attach_command(
     """
     scheme, text_field = of.wanted(distance, server)
     with target.connected() as cluster:
-        plan = admin.plan_attach(cluster, target.index, scheme, text_field, field)
+        plan = admin.plan_attach(
+            cluster, target.index, scheme, text_field, field, external_versions
+        )
         for change in plan.changes:
             if change.opens:
                 echo(f"POST {change.index}/_open")
@@ -108,6 +119,7 @@ def template_command(
     field: str | None = options.field(),
     distance: int | None = options.distance(),
     server: bool = options.server(),
+    external_versions: bool | None = _external_versions(),
     install: bool = setting(False, "Install it, and do not only show it."),
 ) -> None:
     """Show or install the template for the next indices of a name.
@@ -119,7 +131,7 @@ def template_command(
     """
     scheme, text_field = of.wanted(distance, server)
     with target.connected() as cluster:
-        plan = plan_next(cluster, target.index, scheme, text_field, field)
+        plan = plan_next(cluster, target.index, scheme, text_field, field, external_versions)
         _show_template(cluster, plan)
         if install:
             put_template(cluster, plan.named, plan.meta)
@@ -144,8 +156,9 @@ def check_command(
 
     Example: esdedup check --index news
 
-    Counts documents without tokens, with stale ones, or with those of another scheme, and checks
-    the mapping. The exit status is 1 if there is something to do.
+    Counts documents without tokens, with stale ones, or with those of another scheme, and
+    duplicates whose original is gone, and checks the mapping. The exit status is 1 if there is
+    something to do.
 
     With --role, prints the least rights of a command as a role, to send to the server. --index is a
     name there, or a pattern such as logs-*.
@@ -194,6 +207,7 @@ def _findings(check: admin.IndexCheck) -> dict[str, Any]:
         "without_tokens": asdict(check.bare) if counted else None,
         "other_scheme": asdict(check.other) if counted else None,
         "stale": check.stale and asdict(check.stale),
+        "original_gone": asdict(check.bereft) if counted else None,
         "obstacles": [
             {"name": obstacle.name, "stops": obstacle.stops, "reason": obstacle.reason}
             for obstacle in check.obstacles
@@ -230,6 +244,11 @@ def _advise(found: admin.Check, name: str) -> None:
         message(f"To fill in tokens: esdedup backfill --index {name}")
     if any(check.stale is not None and check.stale.count for check in fillable):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
+    if any(each.bereft.count for each in indices):
+        message(
+            "Documents whose original is gone stay hidden with the duplicates. To group them again:"
+            f" esdedup group --index {name}"
+        )
     if any(each.meta is not None and each.meta.scheme.by_server for each in indices):
         message("The index computes the tokens when a document is written: none can be stale")
     if len(found.schemes) > 1:

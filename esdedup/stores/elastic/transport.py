@@ -25,8 +25,8 @@ from urllib3.util import Retry
 
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.raw import with_raw
 from esdedup.stores.elastic.errors import NotReached
+from esdedup.stores.elastic.raw import with_raw
 
 _SHOWN_BYTES = 2_000
 """Bytes kept of an answer that is not JSON, for messages."""
