@@ -8,14 +8,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from esdedup.exceptions import RecordError
-from esdedup.models import FIELD, Document
 from esdedup.models import MARKS as MARKS
+from esdedup.models import Document
 from esdedup.records.files import BadRecord, Record, check_unicode
 from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import fault_in, has_field, text_at, text_of, value_at
+from esdedup.stores.json_text import text_without
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
 from esdedup.text.arrays import SeenValues
@@ -94,13 +95,8 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> Encoded:
     """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
     fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
     names = set[str]().union(*(item.record.source for item in items))
-    taken = {each for each in names if each.startswith(FIELD)}
-    sources = [
-        item.record.json
-        if item.record.json and taken.isdisjoint(item.record.source)
-        else to_json(without(item.record.source, fields), f"document {item.id!r}")
-        for item in items
-    ]
+    ours = {name for name in names if name in fields or name.startswith(dotted(fields))}
+    sources = [_own_json(item, ours) for item in items]
     columns = {}
     for one in meta.written:
         texts: list[str | None] = [item.text for item in items]
@@ -114,15 +110,34 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> Encoded:
     return Encoded([item.id for item in items], sources, columns, meta.marks_field)
 
 
+def _own_json(item: NewDocument, ours: Collection[str]) -> str:
+    """Return the JSON of a record without fields of ours, as it came if it was JSON."""
+    source, raw = item.record.source, item.record.json
+    if not raw:
+        own = {name: value for name, value in source.items() if name not in ours}
+        return to_json(own, f"document {item.id!r}")
+    for name in ours:
+        if name in source:
+            raw = text_without(raw, name)
+    return raw
+
+
 def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
     """Return a document without some fields of ours."""
-    # Servers would index dotted keys ("esdedup.group") as further values of ours.
-    ours = tuple(f"{field}." for field in fields)
+    ours = dotted(fields)
     return {
         name: value
         for name, value in source.items()
         if name not in fields and not name.startswith(ours)
     }
+
+
+def dotted(fields: Collection[str]) -> tuple[str, ...]:
+    """Return what keys of values below fields begin with.
+
+    Servers would index dotted keys ("esdedup.group") as further values of ours.
+    """
+    return tuple(f"{field}." for field in fields)
 
 
 def items_of(

@@ -404,15 +404,12 @@ class ClusterStore:
         names = {index: indices.takes_creates(self.cluster, index) for index in places}
         external = any(one.number is not None for one in held) and self._has_external_versions()
         actions = [
-        changes, failures = self._with_raw(changes)
-        actions = list[Action]()
-        for row, change in enumerate(changes):
-            index = change.held.index
-            lines = lines_to_change(change, self._rules(index))
-            if isinstance(lines, Failure):
-                failures.append(lines)
-            else:
-                actions.append(Action(str(row), change.held.id, index or self.index, lines))
+            Action(
+                one.id,
+                one.id,
+                names[one.index] or self.index,
+                lines_to_create(one, names[one.index], external),
+            )
             for one in held
             if one.id not in taken
         ]
