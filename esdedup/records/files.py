@@ -288,8 +288,10 @@ def _read_lines(
                 source, written = {"text": line}, None
             else:
                 source = _object(line) if source is None else source
-                # Escapes may hide half of a character.
-                written = None if "\\u" in line else line.strip()
+                written = line.strip()
+                if "\\u" in line:
+                    # Escapes may hide half of a character, which this refuses.
+                    _written(source)
             yield Record(name, number, source, None, written or _written(source))
         except RecordError as error:
             readable = None if format == "text" else _readable(line)

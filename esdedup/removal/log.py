@@ -87,9 +87,9 @@ class Entry:
         held = self.held
         where: dict[str, Any] = {"version": held.version, "index": held.index}
         where["routing"] = held.routing
-        planned = {"id": self.id, **where, "original": self.original, "value": self.value}
         if held.number is not None:
             where["number"] = held.number
+        planned = {"id": self.id, **where, "original": self.original, "value": self.value}
         more: dict[str, Any] = {"source": held.document.raw or held.document.source}
         if self.marks:
             more = {"marks": self.marks, "former": self.former}
