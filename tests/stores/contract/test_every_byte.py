@@ -162,7 +162,7 @@ def run_all(place: Place, folder: Path, kept: Kept) -> None:
             if action == "mark":
                 index.group(keep="last")
             to = moved if action == "move" else None
-            done = index.dedup(action, to=to, log=log).apply().report  # type: ignore[arg-type]
+            done = index.dedup(action, to=to, log=log).apply().report
             assert done is not None
             assert done.done > 0, (action, done)
             assert not done.failures, (action, done)
