@@ -8,7 +8,8 @@ import logging
 from codecs import BOM_UTF8
 from urllib.parse import parse_qs
 
-from esdedup.proxy.splice import Source, value_of
+from esdedup.proxy.splice import Source
+from esdedup.stores.json_text import value_of
 
 NO_PIPELINE = "_none"
 """The value with which a request bypasses the pipeline of its index."""
