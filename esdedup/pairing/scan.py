@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import re
 import tempfile
 import zipfile
@@ -28,8 +29,7 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import Unordered, before_others
 from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.records.locations import folder_of, open_file
-from esdedup.sketch.sketch import digest_words, hashed_words, sketch
-from esdedup.sketch.tokens import decode
+from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapped import mapped, room
@@ -50,8 +50,12 @@ _BYTES_A_SHARE = 64 << 20
 """Texts of a share, which is in memory until it is written."""
 _MOST_SHARES = 1024
 _HELD_AT_ONCE = 1_000
+_NAMED = 5
+"""Documents that a message names."""
 _TEXTS_AHEAD = 1 << 20
 """Bytes of texts at an address that one request fetches."""
+
+log = logging.getLogger("esdedup")
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
@@ -235,8 +239,9 @@ class WorkFolder:
 
         job: parameters of the run; only a run with the same ones resumes.
 
-        Raises UsageError if the folder belongs to another run, or if the keep rule names a field
-        that no document has.
+        Documents whose tokens can't be read are left out, with a warning that names them. Raises
+        UsageError if the folder belongs to another run, or if the keep rule names a field that no
+        document has.
         """
         meta = reading.meta
         documents = store.statistics(meta).sketched
@@ -250,6 +255,7 @@ class WorkFolder:
         resumed = (self.path / _JOB).exists()
         wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
         shares = self.claim(whole, wanted)
+        unreadable = _Unreadable()
         done = 0
 
         def on_read(count: int) -> None:
@@ -260,9 +266,10 @@ class WorkFolder:
         for number in range(1, shares + 1):
             if not self._share(number).exists():
                 batches = store.scan(reading.paths, meta, Share(number, shares))
-                self.write_share(number, _parts(store, reading, batches, on_read))
+                self.write_share(number, _parts(reading, batches, unreadable, on_read))
         if resumed:
-            self._add_arrivals(store, reading)
+            self._add_arrivals(store, reading, unreadable)
+        unreadable.warn(store.where)
         columns = self.columns(reading)
         if reading.sketching is not None:
             return columns
@@ -274,7 +281,7 @@ class WorkFolder:
             ),
         )
 
-    def _add_arrivals(self, store: Store, reading: Reading) -> None:
+    def _add_arrivals(self, store: Store, reading: Reading, unreadable: _Unreadable) -> None:
         """Read the documents that came after their share was read, by an earlier run."""
         known = [np.empty(0, np.uint64)]
         known += [xxh3(self._ids(path), 0) for path in self.shares()]
@@ -285,7 +292,7 @@ class WorkFolder:
         some = (new[at : at + _HELD_AT_ONCE] for at in range(0, new.size, _HELD_AT_ONCE))
         held = (store.hold([*present.picked(rows)], reading.paths) for rows in some)
         batches = ([one.document for one in each] for each in held)
-        self.write_share(len(self.shares()) + 1, _parts(store, reading, batches, lambda _: None))
+        self.write_share(len(self.shares()) + 1, _parts(reading, batches, unreadable))
 
     def write_shares(self, parts: Iterable[Part]) -> None:
         """Write documents with texts, at least one part of them, to as many shares as needed."""
@@ -535,15 +542,15 @@ def difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None
 
 
 def _parts(
-    store: Store,
     reading: Reading,
     batches: Iterable[Sequence[Document]],
-    on_read: Callable[[int], None],
+    unreadable: _Unreadable,
+    on_read: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Part]:
     fields = reading.meta.text_fields
     for batch in itertools.chain([[]], batches):
         if reading.sketching is None:
-            yield _tokens(store, batch, reading)
+            yield _tokens(batch, reading, unreadable)
         else:
             # The text of a document with tokens can have been removed since.
             texts = [text_at(document.source, fields) or "" for document in batch]
@@ -570,27 +577,52 @@ def sketched(
     return Part(ids, digests, sketches.filled, values, kept, keys, sketches.words)
 
 
-def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
+class _Unreadable:
+    """The documents whose tokens can't be read."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def add(self, ids: Iterable[str]) -> None:
+        self._ids |= dict.fromkeys(ids)
+
+    def warn(self, where: str) -> None:
+        """Log how many there are, the first ids, and how to go on. where: the store."""
+        if not self._ids:
+            return
+        first = ", ".join(map(repr, itertools.islice(self._ids, _NAMED)))
+        more = len(self._ids) - _NAMED
+        log.warning(
+            "%s: %d documents have a digest or tokens that can't be read, and are treated as having"
+            " none: %s. Another client may have changed them: run esdedup backfill --stale, and"
+            " index those again of which only the tokens are wrong",
+            where,
+            len(self._ids),
+            f"{first} and {more:,} more" if more > 0 else first,
+        )
+
+
+def _tokens(documents: Sequence[Document], reading: Reading, unreadable: _Unreadable) -> Part:
+    """Return documents with their stored tokens, without those that can't be read."""
     digest_path, tokens_path, *_ = reading.paths
-    written = [value_in(document.source, digest_path) for document in batch]
-    try:
-        digests = digest_words(written)
-    except ValueError as error:
-        raise StoreError(
-            f"{store.where}: a document has tokens, but {error}: another client may have changed"
-            " it. Index it again, or run esdedup backfill --stale"
-        ) from error
-    found = [value_in(document.source, tokens_path) for document in batch]
-    tokens = [value for value in found if value is not None]
+    of = reading.sketch
+    readable = np.array(
+        [is_digest(value_in(document.source, digest_path)) for document in documents], np.bool_
+    )
+    stored = [value_in(document.source, tokens_path) for document in documents]
     # With digests alone, only texts without words have something to read.
-    filled = np.array([(value is None) == (reading.sketch is None) for value in found], np.bool_)
-    values = np.zeros((len(batch), reading.width), reading.dtype)
-    try:
-        if tokens and (of := reading.sketch) is not None:
-            values[filled] = of.stored_values(decode(tokens, of.tokens, of.bits))
-    except ValueError as error:
-        raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
-    return Part(_ids(batch), digests, filled, values, keys=_keys(batch, reading))
+    filled = np.array([(value is None) == (of is None) for value in stored], np.bool_)
+    values = np.zeros((len(documents), reading.width), reading.dtype)
+    if of is not None and filled.any():
+        rows = np.flatnonzero(filled)
+        decoded, are_tokens = stored_values([stored[row] for row in rows], of)
+        readable[rows[~are_tokens]] = False
+        values[rows[are_tokens]] = decoded
+    unreadable.add(documents[row].id for row in np.flatnonzero(~readable).tolist())
+    batch = [documents[row] for row in np.flatnonzero(readable).tolist()]
+    digests = digest_words([value_in(document.source, digest_path) for document in batch])
+    keys = _keys(batch, reading)
+    return Part(_ids(batch), digests, filled[readable], values[readable], keys=keys)
 
 
 def _keys(batch: Sequence[Document], reading: Reading) -> Strings:

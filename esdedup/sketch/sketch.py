@@ -39,7 +39,8 @@ _MOST_KEPT = 1 << 22
 """Memory of the sets that are kept by one kind of key, in numbers of 8 bytes: 32 MB, besides the
 texts that are keys."""
 Key = TypeVar("Key", bound=Hashable)
-_DIGEST = re.compile("[A-Za-z0-9_-]{22}")
+# 22 characters hold 4 bits more than a digest: with others, it would have several spellings.
+_DIGEST = re.compile("[A-Za-z0-9_-]{21}[AQgw]")
 
 
 @dataclass(frozen=True)
@@ -240,13 +241,18 @@ def read_digests(digests: Iterable[object]) -> list[bytes]:
 """The digest of a text that is empty when it is normalised."""
 
 
+def is_digest(value: object) -> bool:
+    """Return whether a value is a digest, as `text_digests` writes it."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
 def digest_words(digests: Sequence[object]) -> U64:
     """Return two numbers for each digest, to compare on this machine only: shape (n, 2).
 
     Raises ValueError that names the first value that is not a digest.
     """
     for each in digests:
-        if not (isinstance(each, str) and _DIGEST.fullmatch(each)):
+        if not is_digest(each):
             raise ValueError(f"{each!r} is not a digest of 22 characters")
     return np.frombuffer(b"".join(read_digests(digests)), np.uint64).reshape(-1, 2).copy()
 

@@ -112,8 +112,12 @@ class Bits(Segmented):
                 return int(value, 2) if len(value) == self.size else None
             if self.encoding == "base64" and re.fullmatch("[A-Za-z0-9+/_-]+={0,2}", value):
                 bare = value.rstrip("=").replace("+", "-").replace("/", "_")
-                if len(bare) == -(-self.size // 6):
-                    return int.from_bytes(base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4)))
+                if len(bare) != -(-self.size // 6):
+                    return None
+                raw = base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
+                # Python ignores further bits of the last character.
+                is_strict = base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=") == bare
+                return int.from_bytes(raw) if is_strict else None
         elif isinstance(value, (list, tuple)) and self.encoding in ("bytes", "bits"):
             top = 255 if self.encoding == "bytes" else 1
             whole = all(type(each) is int and 0 <= each <= top for each in value)

@@ -72,6 +72,7 @@ def test_each_encoding_is_read(encoding: Any, value: Any) -> None:
         ("hex", {"a": 1}),
         ("base64", "c3d1a5b4978"[:10]),
         ("base64", "c3d1a5b4978e="),
+        ("base64", "c3d1a5b4979"),
         ("int", 2**64),
         ("int", -(2**63) - 1),
         ("int", 1.0),
