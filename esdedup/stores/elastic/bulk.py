@@ -5,13 +5,14 @@ don't do that by default. Every item ends as written, or as a failure with its r
 document that is created again after an answer was lost conflicts with itself.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from esdedup.exceptions import StoreUnavailable
+from esdedup.exceptions import RecordError, StoreUnavailable
 from esdedup.models import Document, Failure, WriteReport, grouped
 from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.errors import RETRIED, TooLarge
@@ -118,6 +119,19 @@ def line(value: Any, of: str = "a request") -> bytes:
 def raw_line(raw: str) -> bytes:
     """Return the JSON of a document as a line, in which line feeds between values become spaces."""
     return one_line(raw).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def search_line(body: Mapping[str, Any]) -> bytes:
+    """Return a search as a line of JSON. Raises RecordError if JSON can't hold it.
+
+    Half of a surrogate pair, which other clients can store in a text, is escaped.
+    """
+    try:
+        return line(body)
+    except RecordError as error:
+        if not isinstance(error.__cause__, UnicodeEncodeError):
+            raise
+        return json.dumps(body).encode("ascii") + b"\n"
 
 
 def document_lines(documents: Sequence[Document] | Encoded) -> Iterator[tuple[str, bytes]]:

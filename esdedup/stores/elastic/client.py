@@ -26,9 +26,10 @@ from esdedup.models import Share, WriteReport
 from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.answers import Action, AnswerReader
-from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, write_actions
+from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, search_line, write_actions
 from esdedup.stores.elastic.errors import (
     RETRIED,
+    DocumentUnreadable,
     NotReached,
     PageTooLarge,
     PointInTimeLost,
@@ -36,6 +37,7 @@ from esdedup.stores.elastic.errors import (
     is_transient,
     item_error,
     reason_of,
+    unreadable,
 )
 from esdedup.stores.elastic.queries import Slice
 from esdedup.stores.elastic.retry import Attempts, Retries
@@ -181,9 +183,52 @@ class Cluster:
         raw: keep the JSON of whole documents. Raises PageTooLarge if the index does not return as
         many hits at once.
         """
-        counted = {"track_total_hits": True, **body}
-        _, answer = self.ask("POST", f"{path}/_search", counted, _WHOLE, raw=raw)
+        answer = self._searched(path, {"track_total_hits": True, **body}, raw=raw)
         return list(answer["hits"]["hits"]), int(answer["hits"]["total"]["value"])
+
+    def _searched(
+        self, path: str, body: Mapping[str, Any], *, raw: bool = False
+    ) -> Mapping[str, Any]:
+        """Return the answer to a search. Raises DocumentUnreadable, naming the documents.
+
+        raw: keep the JSON of whole documents.
+        """
+        try:
+            return dict(self.ask("POST", f"{path}/_search", body, _WHOLE, raw=raw)[1])
+        except StoreError as error:
+            if (named := self._naming_documents(path, body, error)) is error:
+                raise
+            raise named from error
+
+    def _naming_documents(
+        self, path: str, body: Mapping[str, Any], error: StoreError
+    ) -> StoreError:
+        """Return the error of a search, or one that names documents that can't be returned.
+
+        Elasticsearch stores JSON that begins with a comment, and fails to filter it: a search
+        fails because of one document, of which its error says nothing.
+        """
+        if type(error) is not StoreError or not body.get("_source", True):
+            return error
+        with suppress(StoreError):
+            _, answer = self.ask("POST", f"{path}/_search", {**body, "_source": False}, _WHOLE)
+            hits = answer["hits"]["hits"]
+            targets = [{"_index": hit["_index"], "_id": hit["_id"]} for hit in hits]
+            return self._unreadable_among(targets) or error
+        return error
+
+    def _unreadable_among(
+        self, targets: Sequence[Mapping[str, Any]], path: str = ""
+    ) -> DocumentUnreadable | None:
+        """Return the error that names those of the documents that can't be returned, if any."""
+        if not targets:
+            return None
+        # An error of the filter is one of the item; without a filter, the connection breaks off.
+        filtered = [{**target, "_source": ["_nothing"]} for target in targets]
+        _, answer = self.request("POST", f"{path}/_mget", {"docs": filtered})
+        errors = ((item, item_error(item, self.connection.shown)) for item in answer["docs"])
+        failed = [item for item, error in errors if isinstance(error, DocumentUnreadable)]
+        return unreadable(failed, self.connection.shown) if failed else None
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Return the number of documents that match."""
@@ -203,13 +248,17 @@ class Cluster:
         header = line({"allow_partial_search_results": False})
 
         def search() -> list[Mapping[str, Any]]:
-            _, answer = self.request("POST", f"{path}/_msearch", b"".join(some), params)
-            for each in answer["responses"]:
+            lines = b"".join(header + search_line(body) for body in some)
+            _, answer = self.request("POST", f"{path}/_msearch", lines, params)
+            for body, each in zip(some, answer["responses"], strict=True):
                 if "error" in each:
-                    raise error_of(each.get("status", 500), each, where)
+                    error = error_of(each.get("status", 500), each, where)
+                    if isinstance(error, StoreError):
+                        error = self._naming_documents(path, body, error)
+                    raise error
             return list(answer["responses"])
 
-        while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
+        while some := [*islice(waiting, QUERIES_AT_ONCE)]:
             yield from self.retries.until_answered(search)
 
     def get_many(
@@ -221,7 +270,15 @@ class Cluster:
         """
 
         def get() -> list[Any]:
-            _, answer = self.request("POST", f"{path}/_mget", {"docs": targets}, raw=raw)
+            try:
+                _, answer = self.request("POST", f"{path}/_mget", {"docs": targets}, raw=raw)
+            except StoreUnavailable as error:
+                named = None
+                with suppress(StoreError):
+                    named = self._unreadable_among(targets, path)
+                if named is None:
+                    raise
+                raise named from error
             for item in answer["docs"]:
                 if (error := item_error(item, self.connection.shown)) is not None:
                     raise error
@@ -394,7 +451,7 @@ class Cluster:
         """
         search = {**of.body, "pit": {"id": of.point, "keep_alive": _KEEP_ALIVE}}
         try:
-            _, answer = self.ask("POST", "/_search", search, _WHOLE, raw=of.raw)
+            answer = self._searched("", search, raw=of.raw)
         except PageTooLarge as error:
             if error.most >= of.body["size"]:
                 raise

@@ -1,8 +1,9 @@
 """Turn an answer with an error status into our errors, for both products."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from esdedup import exceptions
 
@@ -18,6 +19,8 @@ _AWAY = (
     "unavailable_shards_", "receive_timeout_", "circuit_breaking_", "rejected_execution",
 )  # fmt: skip
 _ITEM_STATUSES = {"index_not_found": 404, "security_exception": 403, **dict.fromkeys(_AWAY, 503)}
+_NAMED = 5
+"""Documents that a message names."""
 _SEVERAL = "has more than one ind"  # "index" or "indices"
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
@@ -33,6 +36,10 @@ _CONTEXT_GONE = ("search_context_missing", "no node found for id")
 
 class TooLarge(exceptions.StoreError):
     """The request was larger than the server accepts (413)."""
+
+
+class DocumentUnreadable(exceptions.StoreError):
+    """The server stores documents that it can't return, and fails each request for their fields."""
 
 
 class NotReached(exceptions.StoreUnavailable):
@@ -109,8 +116,21 @@ def item_error(item: Mapping[str, Any], where: str) -> exceptions.EsdedupError |
     reason = reason_of(item)
     if _SEVERAL in reason:
         return SeveralIndices(f"{where}: {reason}")
-    found = (status for text, status in _ITEM_STATUSES.items() if text in reason)
-    return error_of(next(found, 400), item, where)
+    status = next((status for text, status in _ITEM_STATUSES.items() if text in reason), None)
+    return unreadable([item], where) if status is None else error_of(status, item, where)
+
+
+def unreadable(items: Sequence[Mapping[str, Any]], where: str) -> DocumentUnreadable:
+    """Return the error for documents that can't be returned. items: of a multi-get, with errors."""
+    names = [f"{item.get('_id')!r} of index {item.get('_index')!r}" for item in items[:_NAMED]]
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    first = items[0]
+    path = "/".join(quote(str(part), safe="") for part in (first.get("_index"), first.get("_id")))
+    return DocumentUnreadable(
+        f"{where}: the server can't return {', '.join(names)}{more}: {reason_of(first)}. Index such"
+        f" documents again, or delete them (DELETE /{path.replace('/', '/_doc/')}), and then run"
+        " this again. Another client may have written them with a comment before the JSON"
+    )
 
 
 def reason_of(body: Any) -> str:
