@@ -94,6 +94,8 @@ class Service:
             elif request.encoding in READABLE and ("json" in form or not form):
                 await self._add_tokens(request, kind, index)
             else:
+                if not self.settings.pass_unread:
+                    await self._refuse_unread(request, kind, index)
                 await self._pass(request)
                 if request.accepted:
                     self.metrics.documents.labels("not_json").inc()
@@ -101,9 +103,26 @@ class Service:
         except http.Failed as error:
             if request.status is None:
                 await request.drain()
-                if error.answer.status == 503:
+                if isinstance(error, http.Refused):
+                    self.metrics.refused_requests.labels(kind, str(error.answer.status)).inc()
+                if error.answer.status == 503 or isinstance(error, http.Refused):
                     log.warning("refused a request: %s", error)
             raise
+
+    async def _refuse_unread(self, request: http.Request, kind: _Kind, index: str | None) -> None:
+        """Raise Refused for a body that can't be read, if it may be of an index with our fields.
+
+        The actions of a `_bulk` body may name any index.
+        """
+        if kind != "bulk" and (await self._schemes.find(index, request.headers)).meta is None:
+            return
+        form = request.header(b"content-type")
+        coding = f" in the encoding {request.encoding!r}" if request.encoding else ""
+        reason = (
+            f"the proxy can't read a body of type {form!r}{coding}, and its documents may bring"
+            " values of esdedup's fields: send JSON, plain or with gzip (--pass-unread passes it)"
+        )
+        raise http.Refused.error(415, "media_type_header_exception", reason)
 
     async def _own(self, request: http.Request) -> None:
         """Answer for the proxy itself."""

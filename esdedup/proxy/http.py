@@ -52,6 +52,10 @@ class Failed(Exception):
         return cls(reason, answer)
 
 
+class Refused(Failed):
+    """A request whose documents can't be told from other bytes: nothing of it is sent."""
+
+
 class Request:
     """A client's request. Iterating yields the next chunks of its body. Raises ClientGone.
 

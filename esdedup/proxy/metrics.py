@@ -43,6 +43,12 @@ class Metrics:
         self.refused = self._counter(
             "refused_connections", "Connections that were closed, by status.", "status"
         )
+        self.refused_requests = self._counter(
+            "refused_requests",
+            "Requests of which nothing was sent on, because an action or the body can't be read.",
+            "kind",
+            "status",
+        )
         self._request_seconds = self._histogram(
             "request_seconds", "Seconds from a request to the end of its answer.", "kind"
         )

@@ -1,7 +1,8 @@
 """Rewrites the bodies of requests: the actions of a `_bulk` body, or one document, with tokens.
 
 A body is stored until it has arrived as a whole, as nginx does, so slow clients and a slow cluster
-hold files and no memory. Lines that can't be parsed are kept unchanged: the servers report them.
+hold files and no memory. A body with an action that can't be parsed is refused: after a line that
+was misunderstood, actions would be taken for documents.
 """
 
 import asyncio
@@ -9,25 +10,29 @@ import functools
 import gzip
 import io
 import itertools
+import json
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from esdedup.exceptions import UsageError
-from esdedup.proxy.http import Failed, Request
+from esdedup.exceptions import RecordError, UsageError
+from esdedup.proxy.http import Failed, Refused, Request
 from esdedup.proxy.metadata import Found, Schemes
 from esdedup.proxy.pipelines import Pipelines, pipeline_of
-from esdedup.proxy.splice import WORK, Source, Splicer
+from esdedup.proxy.splice import WORK, LongSources, Source, Splicer
 from esdedup.stores.json_text import value_of
+from esdedup.stores.to_json import json_fault
 from esdedup.text.characters import is_unicode
 
 PLAIN = ("", "identity")
 READABLE = (*PLAIN, "gzip", "x-gzip")
 """Content encodings of bodies that can be read."""
+_OPERATIONS = ("create", "delete", "index", "update")
+_BLANK = b" \t\r\n"
 _LONGEST_ACTION = 1 << 16
 """Bytes of a line that names an operation, an index and an id."""
 _LARGEST_BODY = 512 << 20
@@ -44,6 +49,13 @@ _PROGRAM = 88 << 20
 """Bytes of a process that serves clients and holds no body."""
 
 
+class _Target(NamedTuple):
+    """The index that an action writes a source to, and whether it is an update."""
+
+    name: str | None
+    update: bool
+
+
 def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
     """Yield the actions of a `_bulk` body.
 
@@ -51,29 +63,36 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
     one, the rest follows in pieces. Raises Failed for an action that must not be sent.
     """
     last, target = b"", None
+    number = 0
     while line := body.readline(_LONGEST_ACTION):
+        number += 1
         if len(line) == _LONGEST_ACTION and not line.endswith(b"\n"):
             raise _too_long("an action line", _LONGEST_ACTION)
         if line == b"\n" == last:
             continue  # The servers skip empty lines. There may be millions, which pack well.
         # Many clients send the same line for each document.
         if line != last:
-            last, target = line, _target(line, index)
+            last, target = line, _target(line, index, number)
         if target is None:
             yield Source(b"", line=line)
             continue
+        number += 1
         source = body.readline(longest)
-        yield Source(source, *target, line)
-        while len(source) == longest and not source.endswith(b"\n"):
+        goes_on = len(source) == longest and not source.endswith(b"\n")
+        yield Source(source, *target, line, goes_on)
+        while goes_on:
             source = body.readline(longest)
-            yield Source(b"", line=source)
+            goes_on = len(source) == longest and not source.endswith(b"\n")
+            yield Source(source, *target, goes_on=goes_on, rest=True)
 
 
 def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Source]:
     """Yield the document that is a whole body, as `bulk` does."""
-    yield Source(body.read(longest), index, update)
-    while piece := body.read(_PIECE):
-        yield Source(b"", line=piece)
+    source, rest = body.read(longest), False
+    while source or not rest:
+        following = body.read(_PIECE)
+        yield Source(source, index, update, goes_on=bool(following), rest=rest)
+        source, rest = following, True
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -147,6 +166,7 @@ class Rewriter:
         call: runs the work between the look-ups.
         """
         outcomes: Counter[str] = Counter()
+        long_sources = LongSources()
         found: dict[str | None, Found] = {}
         while True:
             async with turns:
@@ -156,7 +176,7 @@ class Rewriter:
                     if name not in found:
                         found[name] = await self._schemes.find(name, request.headers)
                 pipeline = pipeline_of(request.target)
-                outcomes += await call(self._write, batch, found, target, pipeline)
+                outcomes += await call(self._write, batch, found, target, pipeline, long_sources)
 
     def _write(
         self,
@@ -164,13 +184,18 @@ class Rewriter:
         found: Mapping[str | None, Found],
         target: IO[bytes],
         pipeline: str | None,
+        long_sources: LongSources,
     ) -> Counter[str]:
         """Write a batch with tokens, and return its outcomes.
 
         pipeline: the ingest pipeline that the request names.
         """
         metas = {name: each.meta for name, each in found.items()}
-        done, outcomes = self._splicer.with_tokens(batch, metas)
+        try:
+            done, outcomes = self._splicer.with_tokens(batch, metas, long_sources)
+        except RecordError as error:
+            reason = f"a document of more than {self._longest} bytes is not JSON: {error}"
+            raise Refused.error(400, "parsing_exception", reason) from error
         lines = zip((one.line for one in batch), done, strict=True)
         target.write(b"".join(itertools.chain.from_iterable(lines)))
         if target.tell() > _LARGEST_BODY:
@@ -180,7 +205,7 @@ class Rewriter:
             if outcome == "added" and self._pipelines.changes(source, pipeline)
             else outcome or found[source.name].reason
             for source, outcome in zip(batch, outcomes, strict=True)
-            if source.body
+            if source.body and not source.rest
         )
 
 
@@ -203,25 +228,56 @@ async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _target(line: bytes, default: str | None) -> tuple[str | None, bool] | None:
-    """Return the index of an action and whether it is an update; None if no source follows.
+def _target(line: bytes, default: str | None, number: int) -> _Target | None:
+    """Return the target of an action line; None if no source follows. number: of the line, from 1.
 
-    Raises Failed for a name with half a surrogate pair: Elasticsearch 9.5 tries to make such an
-    index, fails to store it, and elects masters for a minute.
+    Raises Refused unless the line is blank or one known action in strict JSON: the servers accept
+    more than that, such as comments and UTF-16, and what they take for the action must be known.
+    Elasticsearch 9.5 tries to make an index that is named by half a surrogate pair, fails to store
+    it, and elects masters for a minute.
     """
+    text = line.removeprefix(BOM_UTF8)
+    if not text.strip(_BLANK):
+        return None
     try:
-        text = line.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
-        ((operation, target),) = value_of(text)[0].items()
-        index = target.get("_index") or default
-    except (ValueError, RecursionError, AttributeError):
-        return None
-    if isinstance(index, str) and not is_unicode(index):
+        # In an id, the servers accept half of a surrogate pair.
+        actions = value_of(text.decode("utf-8", "surrogatepass"), _ACTION)[0]
+    except (ValueError, RecursionError) as error:
+        raise _malformed(number, json_fault(error)) from error
+    if not isinstance(actions, dict) or len(actions) != 1:
+        raise _malformed(number, "use an object with a single action")
+    ((operation, metadata),) = actions.items()
+    if operation not in _OPERATIONS:
+        raise _malformed(number, f"{operation!r:.40} is none of {', '.join(_OPERATIONS)}")
+    if not isinstance(metadata, dict):
+        raise _malformed(number, f"the value of {operation!r} is not an object")
+    index = metadata.get("_index")
+    if not isinstance(index, str | None):
+        raise _malformed(number, "the value of '_index' is not a string")
+    if index is not None and not is_unicode(index):
         reason = f"the index name {index!r} is not Unicode"
-        raise Failed.error(400, "invalid_index_name_exception", reason)
-    known = index is None or isinstance(index, str)
-    if operation not in ("index", "create", "update") or not known:
-        return None
-    return index, operation == "update"
+        raise Refused.error(400, "invalid_index_name_exception", reason)
+    return None if operation == "delete" else _Target(index or default, operation == "update")
+
+
+def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object. Raises ValueError for a repeated key.
+
+    OpenSearch reads the first action of several, and Python the last one.
+    """
+    distinct = dict(members)
+    if len(distinct) < len(members):
+        raise ValueError("a key is repeated")
+    return distinct
+
+
+# The servers accept a number for a name, and read its digits.
+_ACTION = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=str, parse_int=str)
+
+
+def _malformed(number: int, reason: str) -> Refused:
+    reason = f"Malformed action/metadata line [{number}]: {reason}"
+    return Refused.error(400, "illegal_argument_exception", reason)
 
 
 def _too_long(what: str, most: int) -> Failed:

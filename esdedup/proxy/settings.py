@@ -27,6 +27,9 @@ class Settings:
     max_connections: int = setting(1000, "Maximum number of clients.", min=1)
     head_timeout: float = setting(10.0, "Seconds to send a request's head.", min=0.1, rare=True)
     body_timeout: float = setting(60.0, "Seconds of silence in a body.", min=0.1, rare=True)
+    pass_unread: bool = setting(
+        False, "Pass bodies that can't be read, such as YAML, unchanged.", rare=True
+    )
     processes: int = setting(1, "Processes on this machine.", min=1)
     grace_seconds: int = setting(30, "Seconds to finish requests at the end.", min=0, rare=True)
     log_format: Literal["text", "json"] = setting("text", "Format of the log.")

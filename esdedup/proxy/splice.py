@@ -6,17 +6,22 @@ is inserted before the last brace of the document's own text.
 
 import json
 import logging
+import re
 import threading
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from esdedup.exceptions import EsdedupError
+from esdedup.exceptions import EsdedupError, RecordError
 from esdedup.ingest.enrich import text_change, warn_of_parts
+from esdedup.models import FIELD
+from esdedup.proxy.clearing import LongSource
 from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.stores.json_text import members, value_of
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import json_fault
 
 _SMALL = 2 << 20
 """Bytes to read a source, up to which threads need not take turns."""
@@ -35,42 +40,107 @@ Outcome = Literal[
     "no_text",
     "part",
     "too_long",
+    "refused",
     "not_json",
     "failed",
 ]
 """added: it has tokens. pipeline: it has tokens, and the request names an ingest pipeline, which
 can change its text afterwards. removed: it has no text any more. no_scheme: its index has no
 tokens. no_right: the client may not see the mapping. no_index: its request creates the index, and
-no template has its mapping. no_text: it has no text, or the servers reject it. part: an update of
-some of the text fields. too_long: its text is longer than 1/256 of the memory, or to parse it takes
-too much. not_json: a request whose documents the proxy can't read. failed: see the log."""
+no template has its mapping. no_text: it has no text. part: an update of some of the text fields.
+too_long: its text is longer than 1/256 of the memory, or to parse it takes too much. refused: it is
+not strict JSON, and replaced by what the servers reject. not_json: a request whose documents the
+proxy can't read, and passes by `--pass-unread`. failed: see the log."""
 
 
 class Source(NamedTuple):
     """The JSON of a document, or of the body of an update. name: of its index.
 
-    line: the bytes before it in a body, such as an action; they stay as they are.
+    line: the bytes before it in a body, such as an action; they stay as they are. goes_on: the next
+    source is the rest of this one, which is too long to be parsed. rest: it is such a rest.
     """
 
     body: bytes
     name: str | None = None
     update: bool = False
     line: bytes = b""
+    goes_on: bool = False
+    rest: bool = False
+
+
+class _Edit(NamedTuple):
+    """What replaces the characters [start, end) of a source, with `glue` before it."""
+
+    start: int
+    end: int
+    glue: str
+    value: str = "null"
 
 
 class _Spot(NamedTuple):
-    """A place for a token field in a source: instead of [start, end), with `glue` before it.
-
-    text: None if the field becomes null.
-    """
+    """A place for the tokens of a text in a source, as of an `_Edit`. partial: of an update."""
 
     row: int
     start: int
     end: int
     glue: str
-    text: str | None
+    text: str
     partial: bool
     scheme: Scheme
+
+    def cleared(self) -> list[_Edit]:
+        """Return how the field is cleared without tokens; of a document, only if it is there."""
+        needed = self.partial or not self.glue
+        return [_Edit(self.start, self.end, self.glue)] if needed else []
+
+
+class _Places(NamedTuple):
+    """The places for values of ours in a source.
+
+    spots: for tokens. edits: of fields that get none. outcome: if there are no tokens.
+    """
+
+    spots: list[_Spot]
+    edits: list[_Edit]
+    outcome: Outcome
+
+
+class Ours(NamedTuple):
+    """The fields of ours in an index. written: the parts whose tokens are in documents.
+
+    fields: the names of all, those with marks included.
+    """
+
+    written: Sequence[IndexMeta]
+    fields: frozenset[str]
+
+    @staticmethod
+    def of(meta: IndexMeta) -> "Ours":
+        """Return the fields of an index, while it changes its scheme those of both."""
+        return Ours(meta.written, frozenset({meta.marks_field, *(part.field for part in meta.all)}))
+
+    def has(self, key: str) -> bool:
+        """Return whether a key names a field of ours, or with dots one below it."""
+        return key.partition(".")[0] in self.fields
+
+
+class LongSources:
+    """The long source of a request that is read piece by piece, if any."""
+
+    def __init__(self) -> None:
+        self._source = LongSource((), False)
+
+    def cleared(self, source: Source, ours: Ours) -> bytes:
+        """Return a piece of a source without the values of our fields.
+
+        Raises RecordError if it is not JSON.
+        """
+        if not source.rest:
+            self._source = LongSource(ours.fields, source.update)
+        cleared = self._source.cleared(source.body)
+        if not source.goes_on:
+            self._source.end()
+        return cleared
 
 
 class Splicer:
@@ -84,31 +154,49 @@ class Splicer:
         self._large_ones = threading.Lock()
 
     def with_tokens(
-        self, sources: Sequence[Source], metas: Mapping[str | None, IndexMeta | None]
+        self,
+        sources: Sequence[Source],
+        metas: Mapping[str | None, IndexMeta | None],
+        long_sources: LongSources | None = None,
     ) -> tuple[list[bytes], list[Outcome | None]]:
         """Return the sources with their tokens, and the outcome of each that has a scheme.
 
-        metas: of the indices, by name. A source without a text, or not valid JSON, is unchanged.
+        metas: of the indices, by name. long_sources: of the request, if sources come in pieces.
+        Sources have no other values in our fields: where they get no tokens, the fields are null.
+        Raises RecordError if a source in pieces is not JSON.
         """
-        # While an index changes its scheme, a document gets the tokens of both.
-        wanted = {name: meta.written for name, meta in metas.items() if meta is not None}
+        wanted = {name: Ours.of(meta) for name, meta in metas.items() if meta is not None}
         outcomes: list[Outcome | None] = [None] * len(sources)
         done = [source.body for source in sources]
         small: list[int] = []
-        for row, (body, name, *_) in enumerate(sources):
-            if not body or name not in wanted:
+        for row, source in enumerate(sources):
+            body, name, _, _, goes_on, rest = source
+            if name not in wanted or not (body or rest):
                 continue
+            if body.startswith(BOM_UTF8) and not rest:
+                # The servers return it within their JSON, which clients can't parse then.
+                done[row] = body = body.removeprefix(BOM_UTF8)
             # An estimate of the bytes that it takes to read the source, at first the most.
             needed = 67 * len(body)
             if needed > _SMALL:
                 needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
+            if goes_on or rest:
+                needed = WORK * self._longest + 1
             if needed <= _SMALL:
                 small.append(row)
             elif needed <= WORK * self._longest:
                 with self._large_ones:
                     self._splice(sources, [row], wanted, done, outcomes)
             else:
-                outcomes[row] = "too_long"
+                outcomes[row] = None if rest else "too_long"
+                try:
+                    done[row] = (long_sources or LongSources()).cleared(
+                        source._replace(body=body), wanted[name]
+                    )
+                except RecordError as error:
+                    if goes_on or rest:
+                        raise
+                    done[row], outcomes[row] = _rejected(source, error), "refused"
         self._splice(sources, small, wanted, done, outcomes)
         warn_of_parts(outcomes.count("part"))
         if count := outcomes.count("too_long"):
@@ -119,99 +207,126 @@ class Splicer:
                 self._longest,
                 WORK * self._longest,
             )
+        if count := outcomes.count("refused"):
+            log.warning("%d documents are not strict JSON: the cluster rejects them", count)
         return done, outcomes
 
     def _splice(
         self,
         sources: Sequence[Source],
         rows: Iterable[int],
-        wanted: Mapping[str | None, Sequence[IndexMeta]],
+        wanted: Mapping[str | None, Ours],
         done: list[bytes],
         outcomes: list[Outcome | None],
     ) -> None:
-        """Replace the rows that get tokens, and set their outcomes."""
+        """Replace the rows that change, and set their outcomes."""
         decoded: dict[int, str] = {}
         spots: dict[str, list[_Spot]] = {}
-        put: dict[int, list[tuple[int, int, str]]] = {}
+        edits: dict[int, list[_Edit]] = {}
         for row in rows:
-            body, name, update, _ = sources[row]
+            source = sources[row]
+            ours = wanted[source.name]
             outcomes[row] = "no_text"
             try:
-                decoded[row] = whole = body.decode()
-                found, part = _spots(row, whole, wanted[name], update)
-            except ValueError:
-                continue  # Not valid JSON: the server reports it.
+                # Half a surrogate pair in three bytes is none of UTF-8, but the servers accept it.
+                text = done[row].decode("utf-8", "surrogatepass")
+                places = _places(row, text, ours, source.update)
+            except (ValueError, RecursionError) as error:
+                done[row], outcomes[row] = _rejected(source, error), "refused"
+                continue
             except Exception as error:
                 log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
-                outcomes[row] = "failed"
+                body = LongSources().cleared(source._replace(body=done[row]), ours)
+                done[row], outcomes[row] = body, "failed"
                 continue
-            if part:
-                outcomes[row] = "part"
-            for spot in found:
-                if spot.text is None:
-                    put.setdefault(row, []).append((spot.start, spot.end, f"{spot.glue}null"))
-                    outcomes[row] = "removed"
-                elif len(spot.text.encode("utf-8", "surrogatepass")) > self._longest:
+            decoded[row], outcomes[row] = text, places.outcome
+            if places.edits:
+                edits[row] = places.edits
+            for spot in places.spots:
+                if len(spot.text.encode("utf-8", "surrogatepass")) > self._longest:
+                    edits.setdefault(row, []).extend(spot.cleared())
                     outcomes[row] = "too_long"
                 else:
                     spots.setdefault(spot.scheme.id, []).append(spot)
         for group in spots.values():
             for spot, tokens in _sketched(group, group[0].scheme):
                 outcomes[spot.row] = "failed" if tokens is None else "added"
-                if tokens is not None:
-                    place = spot.start, spot.end, f"{spot.glue}{tokens}"
-                    put.setdefault(spot.row, []).append(place)
-        for row, places in put.items():
-            whole, parts, at = decoded[row], [], 0
-            for start, end, value in sorted(places):
-                parts += [whole[at:start], value]
+                changes = edits.setdefault(spot.row, [])
+                if tokens is None:
+                    changes += spot.cleared()
+                else:
+                    changes.append(_Edit(spot.start, spot.end, spot.glue, tokens))
+        for row, changes in edits.items():
+            text, parts, at = decoded[row], [], 0
+            for start, end, glue, value in sorted(changes):
+                parts += [text[at:start], glue, value]
                 at = end
-            done[row] = "".join([*parts, whole[at:]]).encode()
+            done[row] = "".join([*parts, text[at:]]).encode("utf-8", "surrogatepass")
 
 
-def _spots(
-    row: int, whole: str, wanted: Sequence[IndexMeta], update: bool
-) -> tuple[list[_Spot], bool]:
-    """Return the places for tokens, and True for an update of some text fields, which gets none."""
-    document, first, last = value_of(whole)
-    if not isinstance(document, dict):
-        return [], False
+def _rejected(source: Source, error: Exception) -> bytes:
+    """Return what the servers reject in place of a source, by a reason that names the error.
+
+    What is not strict JSON, such as JSON with a comment or in UTF-16, may be accepted by them, with
+    any values in our fields.
+    """
+    reason = "_".join(re.findall(r"[A-Za-z0-9]+", json_fault(error)))[:80]
+    end = b"\n" if source.body.endswith(b"\n") else b""
+    return f'{{"{FIELD}":rejected_by_esdedup_proxy_{reason}}}'.encode("ascii") + end
+
+
+def _places(row: int, text: str, ours: Ours, update: bool) -> _Places:
+    """Return the places for values of ours in a source. Raises ValueError if it is not JSON."""
+    spots, edits = list[_Spot](), list[_Edit]()
+    outcome: Outcome = "no_text"
+    document, first, last = value_of(text)
     parts = [("", first, last, document)]
-    if update:
+    if update and isinstance(document, dict):
         # A script or a flag needs no second reading.
         given = {"doc", "upsert"} & document.keys()
         parts = []
         if given:
             parts = [
-                (key, a, b, value) for key, _, a, b, value in members(whole, first) if key in given
+                (member.key, member.start, member.end, member.value)
+                for member in members(text, first)
+                if member.key in given
             ]
-    found: list[_Spot] = []
-    part = False
-    for name, start, end, value in parts:
-        if not isinstance(value, dict):
+    for name, start, end, fields in parts:
+        if not isinstance(fields, dict):
             continue
         partial = name == "doc"
-        keys = "\n".join(value)
-        for one in wanted:
-            place = end - 1, end - 1, f',"{one.field}":'
-            if one.field in keys:
-                for key, _, a, b, _ in members(whole, start):
-                    if key == one.field:
-                        place = a, b, ""
-                    elif key.startswith(f"{one.field}."):
-                        # A server would index it as a value of ours.
-                        found.append(_Spot(row, a, b, "", None, partial, one.scheme))
-            change, text = text_change(value, one, partial)
-            part = part or change == "part"
-            if change in ("new", "gone"):
-                found.append(_Spot(row, *place, text, partial, one.scheme))
-    return found, part
+        present: dict[str, _Edit] = {}
+        # Nearly no document brings a field of ours.
+        if FIELD in "\n".join(fields) and any(map(ours.has, fields)):
+            present = {
+                member.key: _Edit(member.start, member.end, "")
+                for member in members(text, start)
+                if ours.has(member.key)
+            }
+        for meta in ours.written:
+            change, value = text_change(fields, meta, partial)
+            if change == "part":
+                outcome = "part"
+            elif change in ("new", "gone"):
+                a, b, glue = end - 1, end - 1, f',"{meta.field}":'
+                if meta.field in present:
+                    a, b, glue, _ = present.pop(meta.field)
+                if value is not None:
+                    spots.append(_Spot(row, a, b, glue, value, partial, meta.scheme))
+                    continue
+                edits.append(_Edit(a, b, glue))
+                outcome = "removed" if outcome == "no_text" else outcome
+        for key, (a, b, *_) in present.items():
+            # An empty object changes nothing in an update. Dotted names are further values.
+            merged = partial and key in ours.fields
+            edits.append(_Edit(a, b, "", "{}" if merged else "null"))
+    return _Places(spots, edits, outcome)
 
 
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str | None]]:
     """Yield each spot with its tokens as JSON, or None if that fails, which is logged."""
     try:
-        done = token_json(sketch([spot.text or "" for spot in spots], scheme), scheme)
+        done = token_json(sketch([spot.text for spot in spots], scheme), scheme)
         for row, spot in enumerate(spots):
             if spot.partial:
                 merged = merged_fields(json.loads(done[row]), scheme)

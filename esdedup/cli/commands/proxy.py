@@ -10,8 +10,9 @@ def proxy_command(settings: Settings) -> None:
     Example: esdedup proxy --upstream http://localhost:9200
 
     Documents of an index that has esdedup's fields get their tokens, whatever client sends them.
-    Everything else passes unchanged. The clients' own credentials are used. SIGHUP reads the
-    certificates again. Environment variables set options, such as ESDEDUP_PROXY_MAX_MEMORY.
+    Documents that can't be read are refused, and everything else passes unchanged. The clients' own
+    credentials are used. SIGHUP reads the certificates again. Environment variables set options,
+    such as ESDEDUP_PROXY_MAX_MEMORY.
     """
     try:
         from esdedup.proxy.server import serve
