@@ -336,3 +336,16 @@ def test_tokens_of_the_server_beside_those_of_the_client(folder: Path) -> None:
         esdedup.arrow.tokens(table, SCHEME)
     with pytest.raises(UsageError, match="name a field of its own"):
         Scheme([MinHash(), Server()])
+
+
+@clusters
+def test_the_recall_of_a_list_is_unknown(place: Place) -> None:
+    """The index makes no shingles across two strings of a list."""
+    text = "the council met on monday and voted for a new bridge"
+    scheme = esdedup.Scheme([esdedup.Server()])
+    with esdedup.open(place.target, place.index, scheme=scheme) as index:
+        rows = {"list": ["red", "blue", "green"], "copy": ["red", "blue", "green"], "text": text}
+        index.add({"id": id, "text": value} for id, value in rows.items())
+        found = index.similar(id="list", threshold=0.5)
+        assert (len(found), found.recall) == (0, None)
+        assert (index.similar(id="text", threshold=0.5).recall or 0) > 0.9
