@@ -1,9 +1,10 @@
 """esdedup scheme, weights: choose parameters, show their recall and cost, and weigh words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.stores.fields import text_at
+from esdedup.text.fold import Fold
 from esdedup.text.weights import words_of_a_feature
 
 _BINS = 50
@@ -138,7 +140,9 @@ def scheme_command(
     if punctuation:
         base = replace(base, shingling=replace(base.shingling, punctuation=True))
     if fold:
-        base = replace(base, normalisation=replace(base.normalisation, fold=fold))
+        base = replace(
+            base, normalisation=replace(base.normalisation, fold=cast(Sequence[Fold], fold))
+        )
     if seed is not None:
         base = replace(base, seed=seed)
     if weights is not None and (
