@@ -236,7 +236,8 @@ def test_an_update_without_the_text_keeps_tokens_and_marks(indices: Indices) -> 
     mark = {"doc": {FIELD: {"group": "own"}}}
     HTTP.post(f"{setup.direct}/{name}/_update/kept", json=mark).raise_for_status()
     before = source(setup.direct, name, "kept")
-    for value in (FORGED, {"group": "stolen"}, None, []):
+    values: list[Any] = [FORGED, {"group": "stolen"}, None, []]
+    for value in values:
         update = {"doc": {FIELD: value, "m": 1}}
         answer = HTTP.post(f"{setup.proxy.url}/{name}/_update/kept", json=update)
         assert answer.status_code == 200, answer.text
@@ -248,7 +249,7 @@ def test_long_documents_lose_forged_values(indices: Indices) -> None:
     setup, name = indices.setup, indices.proxied
     long = "word " * (MB // 4)
     huge = "word " * (3 * MB)
-    documents = {
+    documents: dict[str, dict[str, Any]] = {
         "long": {"text": long, FIELD: FORGED, f"{FIELD}.group": "stolen"},
         "huge": {FIELD: FORGED, "x": {FIELD: [1, "}"]}, "text": huge, f"{FIELD}.group": "stolen"},
         "next": {"text": TEXT, FIELD: FORGED},

@@ -280,8 +280,8 @@ class Cluster:
                     raise
                 raise named from error
             for item in answer["docs"]:
-                if (error := item_error(item, self.connection.shown)) is not None:
-                    raise error
+                if (refusal := item_error(item, self.connection.shown)) is not None:
+                    raise refusal
             return [item for item in answer["docs"] if item.get("found")]
 
         return self.retries.until_answered(get) if targets else []
