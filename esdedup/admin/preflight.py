@@ -145,32 +145,32 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[str]:
     attached = meta_of(state.mapping)
     # The fields that are ours, now or before, by the index's `_meta`.
     names = [] if attached is None else [part.field for part in attached.all]
-    there, ours = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
-    types = {name: there[name].get("type", "object") for name in there.keys() & ours.keys()}
+    present, ours = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
+    types = {name: present[name].get("type", "object") for name in present.keys() & ours.keys()}
     differing = sorted(name for name, type in types.items() if type != ours[name]["type"])
     # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
-    from_esdedup = {"scheme", "digest"} <= there.keys() and all(
-        name in ours or is_ours(name) for name in there
+    from_esdedup = {"scheme", "digest"} <= present.keys() and all(
+        name in ours or is_ours(name) for name in present
     )
-    field, how = repr(meta.field), ""
+    field, conflict = repr(meta.field), ""
     advice = f"choose another name (--field {FIELD}_tokens)"
     if (type := stored.get("type", "object")) != "object":
-        how = f", as {type}"
+        conflict = f", as {type}"
     elif str(stored.get("enabled", "true")).lower() == "false":
-        how = " and is disabled"
+        conflict = " and is disabled"
     elif differing and from_esdedup:
-        how = ", as text, from documents that were copied with their tokens"
+        conflict = ", as text, from documents that were copied with their tokens"
         advice = (
             "create the index again, attach it, and copy the documents then, or copy them without"
             f" {meta.field!r} (_source.excludes of _reindex)"
         )
     elif differing:
         name = differing[0]
-        field, how = f"'{meta.field}.{name}'", f", as {types[name]}, not {ours[name]['type']}"
+        field, conflict = f"'{meta.field}.{name}'", f", as {types[name]}, not {ours[name]['type']}"
     elif meta.field not in names and not from_esdedup:
-        how = ", with fields that are not of esdedup"
-    if how:
-        yield f"the field {field} exists already{how}: {advice}"
+        conflict = ", with fields that are not of esdedup"
+    if conflict:
+        yield f"the field {field} exists already{conflict}: {advice}"
 
 
 def _source_disabled(state: IndexState, meta: IndexMeta) -> Iterator[str]:
@@ -203,8 +203,8 @@ def _patterns(value: Any) -> Sequence[str]:
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     """Return whether a pattern matches a field, or an object that holds it."""
-    parts = name.split(".")
-    paths = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    steps = name.split(".")
+    paths = [".".join(steps[:end]) for end in range(1, len(steps) + 1)]
     return any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
@@ -217,9 +217,9 @@ def _text_not_indexed(state: IndexState, meta: IndexMeta) -> Iterator[str]:
         return
     fields = dict(fields_of(state.mapping))
     for name in meta.text_fields:
-        parts = name.split(".")
-        for end in range(1, len(parts)):
-            parent = fields.get(path := ".".join(parts[:end]), {})
+        steps = name.split(".")
+        for end in range(1, len(steps)):
+            parent = fields.get(path := ".".join(steps[:end]), {})
             if str(parent.get("enabled", "true")).lower() == "false":
                 yield f"the field {name!r} is in the object {path!r}, which is not enabled"
             elif (type := parent.get("type", "object")) not in ("object", "nested"):
