@@ -248,11 +248,11 @@ class _Writer:
                 tried, refused = self._write_unless_similar(firsts, originals)
                 report, failed = report + tried, failed | refused
                 groups, bereft = bereft, []
-                for first, *others in groups:
+                for first, *rest in groups:
                     if self.batch.documents.ids[first] not in refused:
-                        released += others
-                    elif others:
-                        bereft.append(others)
+                        released += rest
+                    elif rest:
+                        bereft.append(rest)
             rows = sorted(released)
         return report, failed
 
@@ -260,8 +260,8 @@ class _Writer:
         """Judge rows once, and write those that the policy lets in."""
         ids = {row: self.batch.documents.ids[row] for row in rows}
         texts = [self.batch.texts[row] for row in rows]
-        found = originals.find([*ids.values()], texts, again=self.renews_marks)
-        verdicts = dict(zip(rows, found, strict=True))
+        judgements = originals.find([*ids.values()], texts, again=self.renews_marks)
+        verdicts = dict(zip(rows, judgements, strict=True))
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
         # Of several documents of one id the last one is written.
         marks = {ids[row]: verdict for row, verdict in verdicts.items()}
@@ -270,8 +270,8 @@ class _Writer:
             blocked = {*failed, *postponed.values()}
             ready = [row for row in part if marks[ids[row]].original not in blocked]
             postponed |= {row: ids[row] for row in {*part}.difference(ready)}
-            done, refused = self._put(ready, marks)
-            report, failed = report + done, failed | refused
+            counts, refused = self._put(ready, marks)
+            report, failed = report + counts, failed | refused
         follows = {row for row, verdict in verdicts.items() if verdict.original in failed}
         orphans = [
             row for row in written if row in follows and not {row, ids[row]} & {*postponed, *failed}
@@ -280,7 +280,9 @@ class _Writer:
         if self.policy.writes and orphans:
             renewer = replace(self, renews_marks=True)
             renewed, _ = renewer._write_unless_similar(orphans, originals)
-        left_out = {row: each for row, each in verdicts.items() if not self.policy.takes(each)}
+        left_out = {
+            row: verdict for row, verdict in verdicts.items() if not self.policy.takes(verdict)
+        }
         lost = (follows & left_out.keys()) | postponed.keys()
         settled = [verdict for row, verdict in verdicts.items() if row not in {*lost, *orphans}]
         refusals = {row: f"it is {left_out[row].reason}" for row in left_out if row not in lost}

@@ -50,7 +50,7 @@ def remove(field: str, condition: str | None = None) -> Processor:
 
 def copy_field(url: str, field: str, target: str, condition: str | None = None) -> Processor:
     """Copy a field, also into `_id`: each product has its own processor for it."""
-    if _is_opensearch(url):
+    if is_opensearch(url):
         how = {"source_field": field, "target_field": target, "override_target": True}
         return _processor("copy", condition, **how)
     return _processor("set", condition, field=target, copy_from=field)
@@ -82,6 +82,7 @@ def _processor(kind: str, condition: str | None, **settings: Any) -> Processor:
     return {kind: settings if condition is None else {"if": condition, **settings}}
 
 
-def _is_opensearch(url: str) -> bool:
+def is_opensearch(url: str) -> bool:
+    """Return whether a server is OpenSearch, whose versions are lower."""
     nodes = call(url, "GET", "/_nodes/http")["nodes"].values()
     return any(node.get("version", "").startswith(("1.", "2.", "3.")) for node in nodes)

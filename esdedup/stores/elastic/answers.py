@@ -103,27 +103,27 @@ class AnswerReader:
                 return Failure(action.key, DROPPED, cause="dropped")
             if outcome not in (*_WRITTEN, "noop"):
                 return Failure(action.key, f"the server answered {outcome!r}, which is unknown")
-            return self._elsewhere(action, result, taken=False)
+            return self._elsewhere(action, result, conflict=False)
         if isinstance(error, Mapping) and error.get("type") in _FATAL:
             raise error_of(status, result, self.where)
         conflict = status == 409
         # A conflict of another id, or in another index, is not one with the document's own.
-        elsewhere = self._elsewhere(action, result, taken=True) if conflict else None
+        elsewhere = self._elsewhere(action, result, conflict=True) if conflict else None
         index = result.get("_index") if conflict else None
         return elsewhere or Failure(action.key, reason_of(result), conflict, index)
 
     def _elsewhere(
-        self, action: Action, result: Mapping[str, Any], *, taken: bool
+        self, action: Action, result: Mapping[str, Any], *, conflict: bool
     ) -> Failure | None:
         """Return a failure for a document that got another id, or went to another index."""
         id, index = result.get("_id"), result.get("_index")
-        end = ", where its id is taken" if taken else ""
+        end = ", where its id is taken" if conflict else ""
         if index is not None and index != action.index and not self.is_behind(action.index, index):
             renamed = "" if id == action.id else f" as {id!r}"
             reason = f"moved to index {index!r}{renamed} by the ingest pipeline{end}"
             return Failure(action.key, reason, index=index, cause="moved")
         if id is not None and id != action.id:
-            end = ", which is taken" if taken else ""
+            end = ", which is taken" if conflict else ""
             reason = f"the ingest pipeline of the index changed its id to {id!r}{end}"
             return Failure(action.key, reason, index=index, cause="renamed")
         return None

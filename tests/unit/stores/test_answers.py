@@ -54,9 +54,9 @@ def settled(actions: list[Action], *items: dict[str, Any]) -> Settled:
 def test_a_document_is_written_under_its_id_in_an_index_behind_the_name(
     sent: Action, answer: dict[str, Any]
 ) -> None:
-    done = settled([sent], answer)
-    assert (done.report.created + done.report.updated, done.report.failures) == (1, [])
-    assert done.rejected == []
+    outcome = settled([sent], answer)
+    assert (outcome.report.created + outcome.report.updated, outcome.report.failures) == (1, [])
+    assert outcome.rejected == []
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_document_is_written_under_its_id_in_an_index_behind_the_name(
 def test_anything_else_is_no_written_document(
     sent: Action, answer: dict[str, Any], cause: str, reason: str
 ) -> None:
-    done = settled([sent], answer)
-    (failure,) = done.report.failures
-    assert (done.report.created, done.report.updated, done.rejected) == (0, 0, [])
+    outcome = settled([sent], answer)
+    (failure,) = outcome.report.failures
+    assert (outcome.report.created, outcome.report.updated, outcome.rejected) == (0, 0, [])
     assert (failure.id, failure.cause, failure.conflict) == ("1", cause, False)
     assert reason in failure.reason
 
 
 def test_a_conflict_with_the_own_id_is_one() -> None:
-    done = settled([action("1", "alias")], refused("1", "exists", 409, "alias-1"))
-    assert done.report.failures == [
+    outcome = settled([action("1", "alias")], refused("1", "exists", 409, "alias-1"))
+    assert outcome.report.failures == [
         Failure("1", "document_parsing_exception: exists", True, "alias-1")
     ]
 
@@ -123,13 +123,13 @@ def test_items_in_places_of_each_other_go_to_their_actions(fates: list[str], ran
     random.shuffle(shuffled)
     for row, answer in zip(loose, [items[row] for row in shuffled], strict=True):
         items[row] = answer
-    done = settled(actions, *items)
-    assert done.report.created == fates.count("created")
-    assert done.report.updated == fates.count("updated")
-    assert [sent.id for sent, _ in done.rejected] == [
+    outcome = settled(actions, *items)
+    assert outcome.report.created == fates.count("created")
+    assert outcome.report.updated == fates.count("updated")
+    assert [sent.id for sent, _ in outcome.rejected] == [
         sent.id for fate, sent in zip(fates, actions, strict=True) if fate == "busy"
     ]
-    for failure in done.report.failures:
+    for failure in outcome.report.failures:
         fate = failure.id.partition("-")[0]
         assert failure.cause == ("refused" if fate == "conflict" else fate)
         assert failure.conflict == (fate == "conflict")
@@ -153,12 +153,12 @@ def test_what_is_written_is_never_more_than_what_the_server_wrote(data: st.DataO
         loose, data.draw(st.permutations([items[row] for row in loose])), strict=True
     ):
         items[row] = answer
-    done = settled(actions, *items)
+    outcome = settled(actions, *items)
     stored = [
         id
         for id, answer in zip(ids, items, strict=True)
         if answer["index"].get("result") == "created" and answer["index"]["_id"] == id
     ]
-    failed = {failure.id for failure in done.report.failures}
+    failed = {failure.id for failure in outcome.report.failures}
     assert [id for id in ids if id not in failed] == stored
-    assert done.report.created == len(stored)
+    assert outcome.report.created == len(stored)
