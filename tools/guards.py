@@ -42,7 +42,8 @@ VAGUE = frozenset(
     """
     all_ asked at done each every few first_ found given held here how it kept known last_ left_
     made many more much near of one ones other others own parts rest same seen sent several some
-    such taken than them then there these thing things those thus told wanted what which whole whole_
+    such taken than them then there these thing things those thus told wanted what which whole
+    whole_
     """.split()  # noqa: SIM905
 )
 """Pronouns, articles and participles that name no type."""
