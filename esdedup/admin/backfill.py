@@ -164,7 +164,7 @@ def _fill(
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
             # A change writes the whole document.
-            fields = whole_source(cluster, path_of(index), mappings_of(cluster, index))
+            fields = cluster.remembered(("whole", index), partial(_whole, cluster, index))
             body = held_body(
                 scan_body(plan.query, fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
             )
@@ -196,6 +196,10 @@ def _fill(
             )
             return total
         before = done.written
+
+
+def _whole(cluster: Cluster, index: str) -> Any:
+    return whole_source(cluster, path_of(index), mappings_of(cluster, index))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import functools
 import logging
 import math
 import re
+import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -91,6 +92,7 @@ class Cluster:
         self._may_not_refresh = False
         self._unrefreshed: set[str] = set()
         self._remembered: dict[Hashable, tuple[float, Any]] = {}
+        self._remembering = threading.Lock()
         try:
             but_not = () if known else (NotReached,)
             name, version = self.retries.until_answered(self._identify, but_not)
@@ -164,10 +166,12 @@ class Cluster:
 
     def remembered(self, key: Hashable, read: Callable[[], Value]) -> Value:
         """Return what `read` returns, such as a setting, again after `META_SECONDS`."""
-        read_at, value = self._remembered.get(key, (-math.inf, None))
-        if time.monotonic() - read_at > META_SECONDS:
-            read_at, value = time.monotonic(), read()
-            self._remembered[key] = read_at, value
+        # Threads that start together read it once.
+        with self._remembering:
+            read_at, value = self._remembered.get(key, (-math.inf, None))
+            if time.monotonic() - read_at > META_SECONDS:
+                read_at, value = time.monotonic(), read()
+                self._remembered[key] = read_at, value
         found: Value = value
         return found
 
