@@ -129,9 +129,10 @@ class LogWriter:
         self.path = path
         self._digest = xxhash.xxh3_128()
         self._fault = ""
+        self._is_whole = True
         self._one = RLock()
         try:
-            self._file = open_private(path, "xb")
+            self._file = open_private(path, "xb", buffering=0)
         except FileExistsError as error:
             raise UsageError(
                 f"log file {path} exists, and may be needed to restore documents: name another"
@@ -155,10 +156,10 @@ class LogWriter:
         """Write the end, also after an error or Ctrl-C, and close the file."""
         with self._file, self._one:
             if kind is None:
-                self._end()
-            elif issubclass(kind, (Exception, KeyboardInterrupt)) and not self._fault:
-                with suppress(StoreError):
-                    self._end()
+                self.append([self._end()])
+            elif issubclass(kind, (Exception, KeyboardInterrupt)) and self._is_whole:
+                with suppress(OSError):
+                    self._write(f"{self._end()}\n".encode())
             # After Ctrl-C, threads may be about to write more.
             self._fault = f"log file {self.path}: the run has ended"
 
@@ -167,8 +168,8 @@ class LogWriter:
         left = [{"id": each.id, "reason": each.reason} for each in failures]
         self.append([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
 
-    def _end(self) -> None:
-        self.append([json.dumps({"end": self._digest.hexdigest()})])
+    def _end(self) -> str:
+        return json.dumps({"end": self._digest.hexdigest()})
 
     def append(self, lines: Sequence[str]) -> None:
         """Write lines, such as the plan of a page; they are on the disk when this returns.
@@ -180,21 +181,37 @@ class LogWriter:
             if self._fault:
                 # No line after one that is not whole could be read.
                 raise StoreError(self._fault)
-            self._digest.update(block)
-            if self.path.suffix.lower() == _COMPRESSED:
-                block = zstandard.ZstdCompressor(write_checksum=True).compress(block)
-            where = f"log file {self.path}"
-            self._fault = f"{where}: its last line is not whole"
             try:
-                self._file.write(block)
-                self._file.flush()
-                os.fsync(self._file.fileno())
+                self._write(block)
             except OSError as error:
                 self._fault = (
-                    f"{where}: {error.strerror}: documents that could not be logged are unchanged"
+                    f"log file {self.path}: {error.strerror}: documents that could not be logged"
+                    " are unchanged"
                 )
                 raise StoreError(self._fault) from error
-            self._fault = ""
+
+    def _write(self, block: bytes) -> None:
+        """Write whole lines to the disk. Raises OSError, and leaves no line that is not whole.
+
+        On a full disk, the end of the log still fits then, which shows that nothing follows.
+        """
+        stored = block
+        if self.path.suffix.lower() == _COMPRESSED:
+            stored = zstandard.ZstdCompressor(write_checksum=True).compress(block)
+        size = self._file.tell()
+        self._is_whole = False
+        try:
+            rest = memoryview(stored)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(size)
+            self._file.seek(size)
+            self._is_whole = True
+            raise
+        self._is_whole = True
+        self._digest.update(block)
 
 
 class LogReader:
@@ -202,16 +219,14 @@ class LogReader:
 
     damage: after `pages`, a message about the part that could not be read, or None. A log without
     an end is damaged. unsettled: after `pages`, the last page, if the run ended before it logged
-    the result: any of these documents may be unchanged. is_whole: after `pages`, whether no line is
-    damaged, also without an end. Raises UsageError if the file can't be read or is no such log,
-    StoreError if its first line is damaged.
+    the result: any of these documents may be unchanged. Raises UsageError if the file can't be read
+    or is no such log, StoreError if its first line is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage: str | None = None
         self.unsettled: list[Entry] = []
-        self.is_whole = True
         self._fault: str | None = None
         self._digest = xxhash.xxh3_128()
         try:
@@ -235,7 +250,7 @@ class LogReader:
     def pages(self) -> Iterator[list[Entry]]:
         """Yield pages of documents that were changed, or may have been if the run was killed."""
         planned: dict[str, Entry] = {}
-        self.unsettled, self.is_whole = [], True
+        self.unsettled = []
         read, ended = 0, False
         lines = self._lines()
         next(lines)
@@ -262,7 +277,6 @@ class LogReader:
                 self._damaged(number, f"a line of another form{why}")
                 break
             yield [each for each in settled if each is not None]
-        self.is_whole = self._fault is None
         if planned:
             self.unsettled = [*planned.values()]
             yield self.unsettled

@@ -696,11 +696,14 @@ def test_undo_counts_what_was_done(
     entries = [entry for page in whole_log.pages() for entry in page]
     before = whole(store)
     assert run(place, "undo", str(done), "--yes").status == 0
-    # The disk ran full before the first document was changed.
-    for path in (empty, killed):
+    # An error ended the first run before a document was changed. The second was killed.
+    for path, reason in ((empty, esdedup.StoreError), (killed, GeneratorExit)):
         writer = LogWriter(path, whole_log.header)
         writer.append([entry.line() for entry in entries])
-        writer.__exit__(GeneratorExit)
+        writer.__exit__(reason)
+    unknown = run(place, "undo", str(killed), "--yes")
+    assert (unknown.status, unknown.json[0]["restored"]) == (1, 0), unknown.err
+    assert "it has no end" in unknown.err
     nothing = run(place, "undo", str(empty), "--yes")
     assert (nothing.status, nothing.json[0]["restored"]) == (0, 0), nothing.err
     assert f"0 documents {'deleted' if action == 'delete' else 'marked'} at" in nothing.err
@@ -718,6 +721,30 @@ def test_undo_counts_what_was_done(
     assert (some.status, some.json[0]["restored"]) == (1, 1), some.err
     assert f"1 document {'deleted' if action == 'delete' else 'marked'} at" in some.err
     assert before.keys() <= whole(store).keys()
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "zst"])
+def test_a_log_on_a_full_disk_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    sync, path = os.fsync, tmp_path / f"log.{ending}"
+    entry = Entry(Held(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
+    other = Entry(Held(Document("3", {"text": "some words"}), "1/1"), "2", 1.0)
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left")
+
+    log = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
+    log.append([entry.line()])
+    log.settle(["1"], [])
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(esdedup.StoreError, match=r"No space left.*unchanged"):
+        log.append([other.line()])
+    monkeypatch.setattr(os, "fsync", sync)
+    log.__exit__(esdedup.StoreError)
+    reader = LogReader(path)
+    assert [[entry.id for entry in page] for page in reader.pages()] == [["1"]]
+    assert (reader.damage, reader.unsettled) == (None, [])
 
 
 def test_a_log_whose_first_line_does_not_fit_leaves_no_file(

@@ -223,12 +223,13 @@ def undo_command(
         moved = f" to {header.to!r}" if header.to is not None else ""
         changed = f"{count(documents, 'document')} {IN_THE_PAST[header.action]}{moved}"
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
-        is_empty = not documents and reader.is_whole
-        if is_empty:
-            message("Nothing to restore: the run changed no document")
-        elif reader.damage is not None:
+        if reader.damage is not None:
+            # A log that is truncated before its first page looks like that of a run that was
+            # killed there, so this is an error also if no document can be read.
             message(f"{reader.damage}; what follows can't be restored")
-        output.confirm(f"Restore them, in {index.store.where}?", yes or is_empty)
+        elif not documents:
+            message("Nothing to restore: the run changed no document")
+        output.confirm(f"Restore them, in {index.store.where}?", yes or not documents)
         with output.totalling(
             UndoReport(),
             "Restoring",
@@ -246,7 +247,7 @@ def undo_command(
     if header.scheme != scheme:
         renew = f"to renew them, run `esdedup backfill -i {target.index}`"
         message(f"Their tokens are of scheme {header.scheme}: {renew}")
-    if report.failures or (report.damage and not is_empty):
+    if report.failures or report.damage:
         raise Exit(1)
 
 
