@@ -84,7 +84,7 @@ class Secured:
         """Keep a judgement about an index, which need not exist."""
         known: Any = {"username": ADMIN, "password": PASSWORD, "ca_certs": self.ca_file}
         with esdedup.open(self.url, name, **known) as index:
-            digests = ("A" * 22, "B" * 22)
+            digests = ("A" * 22, "B" * 21 + "A")
             made = Judgement("d0", "d2", "different", digests, esdedup.Normalisation())
             keep_judgements(index.store, [made])
 
