@@ -15,7 +15,6 @@ from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.search.warnings import percent
 from esdedup.sketch.banding import MOST_SWAPS
 from esdedup.sketch.kinds.base import Sketch, ValueField
-from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, Sketches, sketch
@@ -66,7 +65,7 @@ class ExplainedSketch:
     one, with the most probes. chance: share of pairs this similar that such a query finds; None by
     Hamming distance. distance: number of differing bits, None by Jaccard similarity. always:
     distance up to which two documents share a token. features: those that weigh most in the
-    fingerprints; None for other kinds than SimHash.
+    fingerprints; None if features have no weights.
     """
 
     name: str
@@ -230,9 +229,7 @@ def explain(
         sketches=tuple(
             replace(
                 _sketch(each, sketches, similarity, limits, analyzed),
-                features=weighed_features(texts, scheme, each)
-                if isinstance(each, SimHash)
-                else None,
+                features=weighed_features(texts, scheme, each) if each.feature_size else None,
             )
             for each in (scheme.sketches if sketches.filled.all() else ())
         ),

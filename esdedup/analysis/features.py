@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esdedup.sketch.kinds.simhash import SimHash, feature_hashes, feature_weights
+from esdedup.sketch.kinds.base import Block, Sketch
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import F64, U64
 from esdedup.text.normalise import normalise
-from esdedup.text.shingles import shingle
 from esdedup.text.weights import TENTHS
 from esdedup.text.words import spell, tokenise
 
@@ -19,7 +18,7 @@ _BITS = np.arange(64, dtype=np.uint64)
 
 @dataclass(frozen=True)
 class WeighedFeature:
-    """A feature of SimHash in two texts.
+    """A weighted feature in two texts.
 
     words: its words. left, right: its weight in each text, times its occurrences if these count.
     """
@@ -48,23 +47,28 @@ class WeighedFeatures:
     differing: tuple[WeighedFeature, ...]
 
 
-def weighed_features(texts: Sequence[str], scheme: Scheme, sketch: SimHash) -> WeighedFeatures:
-    """Return the features of a pair of texts that decide the fingerprints of a sketch."""
+def weighed_features(texts: Sequence[str], scheme: Scheme, sketch: Sketch) -> WeighedFeatures:
+    """Return the features of a pair of texts that decide the fingerprints of a sketch.
+
+    sketch: one with a `feature_size`.
+    """
     normalised = normalise(texts, scheme.normalisation)
-    form = scheme.normalisation, scheme.shingling, scheme.seed
-    features = shingle(tokenise(normalised, *form[1:]), sketch.feature_size)
-    tenths = feature_weights(features, sketch.weight_table(*form))
+    shingling, seed = scheme.shingling, scheme.seed
+    words = tokenise(normalised, shingling, seed)
+    block = Block(normalised, words, scheme.normalisation, shingling, seed, [sketch])
+    features = sketch.features(block)
     names: dict[int, str] = {}
     weights: dict[int, list[float]] = {}
-    for side, words in enumerate(spell(normalised, scheme.shingling)):
-        bounds = slice(*features.offsets[side : side + 2].tolist())
+    between = "" if shingling.unit == "char" else " "
+    for side, spelled in enumerate(spell(normalised, shingling)):
+        bounds = slice(*features.hashes.offsets[side : side + 2].tolist())
+        tenths = features.tenths[bounds].tolist()
         for at, (feature, weight) in enumerate(
-            zip(features.hashes[bounds].tolist(), tenths[bounds].tolist(), strict=True)
+            zip(features.hashes[side].tolist(), tenths, strict=True)
         ):
-            between = "" if scheme.shingling.unit == "char" else " "
-            names[feature] = between.join(words[at : at + sketch.feature_size])
+            names[feature] = between.join(spelled[at : at + sketch.feature_size])
             sides = weights.setdefault(feature, [0.0, 0.0])
-            sides[side] = weight + (sides[side] if sketch.weighting == "tf" else 0.0)
+            sides[side] = weight + (sides[side] if features.repeats else 0.0)
     hashes = np.array([*names], np.uint64)
     table = np.array([*weights.values()]).reshape(-1, 2) / TENTHS
     return WeighedFeatures(
@@ -73,14 +77,14 @@ def weighed_features(texts: Sequence[str], scheme: Scheme, sketch: SimHash) -> W
     )
 
 
-def _contributions(hashes: U64, weights: F64, sketch: SimHash) -> F64:
+def _contributions(hashes: U64, weights: F64, sketch: Sketch) -> F64:
     """Return how much each feature contributes to the bits that differ: shape (features,).
 
     weights: in each text, shape (features, 2).
     """
     contributions = np.zeros(hashes.size)
     for word in range(sketch.width):
-        signs = 2.0 * ((feature_hashes(hashes, word)[:, None] >> _BITS) & np.uint64(1)) - 1
+        signs = 2.0 * ((sketch.feature_hashes(hashes, word)[:, None] >> _BITS) & np.uint64(1)) - 1
         sums = weights.T @ signs
         left, right = sums > 0
         # A feature of the left text pushes towards its bit, and away from that of the right one.

@@ -17,7 +17,6 @@ from typing import Any
 
 from esdedup.arguments import accepts, check_fields, check_list, check_type, from_settings, setting
 from esdedup.exceptions import UsageError
-from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores import Store
 from esdedup.stores.fields import text_at
@@ -43,7 +42,7 @@ class Weighing:
     most: number of words, the most frequent ones. The others get the weight of the first one that
         is left out.
     least: documents that must have a word.
-    features: words of a feature; None for those of the scheme's first SimHash.
+    features: words of a feature; None for those of the scheme's.
     counters: words that are counted at the same time, about 200 bytes each.
     Raises UsageError for values out of range.
     """
@@ -51,7 +50,7 @@ class Weighing:
     most: int = setting(20_000, "Maximum number of words.", min=1)
     least: int = setting(2, "Leave out words that fewer documents have.", min=1)
     features: int | None = setting(
-        None, "Words of a feature of SimHash.", min=1, max=64, show_default="the scheme's"
+        None, "Weigh features of this many words.", min=1, max=64, show_default="the scheme's"
     )
     counters: int = setting(COUNTERS, "Words to count at the same time.", min=2, rare=True)
 
@@ -63,13 +62,8 @@ class Weighing:
                 raise UsageError(f"{name} {value}: use at least {lowest}")
 
     def feature_size(self, scheme: Scheme) -> int:
-        """Return the words of a feature. Raises UsageError if the scheme has no SimHash."""
-        if self.features is not None:
-            return self.features
-        for sketch in scheme.sketches:
-            if isinstance(sketch, SimHash):
-                return sketch.feature_size
-        raise UsageError("the scheme has no SimHash, whose features have weights: name features")
+        """Return the words of a feature. Raises UsageError if the scheme has none."""
+        return scheme.feature_size if self.features is None else self.features
 
 
 @dataclass(frozen=True)

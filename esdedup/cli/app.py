@@ -31,7 +31,7 @@ COMMANDS = {
         "stop": ("stats", "Show or change the stop list of an index."),
         "drop": ("stats", "Delete an index with its documents, after asking."),
         "scheme": ("scheme", "Choose the parameters of an index, and show their recall and cost."),
-        "weights": ("scheme", "Weigh words by how many documents have them, for SimHash."),
+        "weights": ("scheme", "Weigh words by how many documents have them, for fingerprints."),
         "help": ("help", "Show all options of a command, or those of connections."),
     },
     "For an index that other programs write to": {

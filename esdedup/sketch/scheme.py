@@ -187,6 +187,14 @@ class Scheme:
                 return each
         raise UsageError("the scheme has no sketch with bands, such as MinHash")
 
+    @property
+    def feature_size(self) -> int:
+        """Words of a feature of the first sketch whose features have weights. Raises UsageError."""
+        for sketch in self.sketches:
+            if sketch.feature_size:
+                return sketch.feature_size
+        raise UsageError("the scheme has no SimHash, whose features have weights: name features")
+
     def only(self, *sketches: Sketch) -> Scheme:
         """Return the scheme with these sketches alone."""
         return _only(self, sketches)

@@ -279,13 +279,13 @@ def weights_command(
     ),
     as_json: bool = as_json(),
 ) -> None:
-    """Weigh words by how many documents have them, for SimHash.
+    """Weigh words by how many documents have them, for fingerprints.
 
     Example: esdedup weights news.jsonl -o weights.tsv
 
     A line has a word, a tab and its weight: ln((1 + documents) / (1 + documents with the word)).
     The line without a word has the weight of all other words. You can change the file, or write one
-    by hand: a word of weight 0 does not count. To use it: esdedup scheme --weights FILE.
+    by hand: a word of weight 0 does not count. To use it in SimHash: esdedup scheme --weights FILE.
     """
     check_folder("--output", output)
     check_new("--output", str(output))

@@ -23,7 +23,7 @@ from esdedup.sketch.tokens import decode
 from esdedup.text.arrays import U64, Mask, Ragged, Values
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling, distinct, shingle
-from esdedup.text.weights import Weights
+from esdedup.text.weights import U8, Weights
 
 MEASURES: dict[Metric, tuple[str, str]] = {
     "jaccard": ("Jaccard similarity", "threshold"),
@@ -70,6 +70,20 @@ class Probes(NamedTuple):
 
     values: U64
     present: Mask
+
+
+@dataclass(frozen=True)
+class Features:
+    """The weighted features of texts.
+
+    hashes: of the features of each text, in the order of its words, with repeated ones.
+    tenths: weight of each, shape (total,).
+    repeats: whether a feature counts as often as it occurs; otherwise it counts once.
+    """
+
+    hashes: Ragged
+    tenths: U8
+    repeats: bool
 
 
 @dataclass(frozen=True)
@@ -159,6 +173,22 @@ class Sketch(ABC):
 
     def require_words(self, normalisation: Normalisation, shingling: Shingling, seed: int) -> None:  # noqa: B027
         """Raise UsageError if the weights are not of the words of a scheme."""
+
+    @property
+    def feature_size(self) -> int:
+        """Words of a feature, which a table can weigh; 0 if features have no weights."""
+        return 0
+
+    def features(self, block: Block) -> Features:
+        """Return the weighted features of texts, if there is a `feature_size`."""
+        raise NotImplementedError
+
+    def feature_hashes(self, features: U64, word: int) -> U64:
+        """Return the 64 bits that each feature adds its weight to, in the shape of `features`.
+
+        word: column of the values that these bits are of, 0 to `width` - 1.
+        """
+        raise NotImplementedError
 
     def text(self, value: Any) -> str:
         """Return the text of a field's value, if it `reads_values`. Raises RecordError."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.sketch.kinds.base import Block
+from esdedup.sketch.kinds.base import Block, Features
 from esdedup.sketch.kinds.segments import Segmented, widths_of
 from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
@@ -95,6 +95,14 @@ class SimHash(Segmented):
     def require_words(self, normalisation: Normalisation, shingling: Shingling, seed: int) -> None:
         self.weight_table(normalisation, shingling, seed)
 
+    def features(self, block: Block) -> Features:
+        hashes = shingle(block.words, self.feature_size)
+        table = self.weight_table(block.normalisation, block.shingling, block.seed)
+        return Features(hashes, _feature_weights(hashes, table), self.weighting == "tf")
+
+    def feature_hashes(self, features: U64, word: int) -> U64:
+        return avalanche(features * PRIME64_1 + np.uint64(word)) if word else features
+
     def values(self, block: Block) -> U64:
         """Return fingerprints, shape (n, size // 64)."""
         table = self.weight_table(block.normalisation, block.shingling, block.seed)
@@ -128,10 +136,10 @@ def fingerprints(features: Ragged, simhash: SimHash, table: WeightTable | None =
     """
     if simhash.weighting == "binary":
         features = distinct(features)
-    weights = None if table is None else feature_weights(features, table)
+    weights = None if table is None else _feature_weights(features, table)
     words = []
     for word in range(simhash.width):
-        hashes = feature_hashes(features.hashes, word)
+        hashes = simhash.feature_hashes(features.hashes, word)
         if weights is None:
             ones, total = _count_bits(hashes, features), features.counts
         else:
@@ -141,12 +149,7 @@ def fingerprints(features: Ragged, simhash: SimHash, table: WeightTable | None =
     return np.stack(words, axis=1)
 
 
-def feature_hashes(features: U64, word: int) -> U64:
-    """Return the hashes whose bits become a word of 64 bits of a fingerprint, of their shape."""
-    return avalanche(features * PRIME64_1 + np.uint64(word)) if word else features
-
-
-def feature_weights(features: Ragged, table: WeightTable | None) -> U8:
+def _feature_weights(features: Ragged, table: WeightTable | None) -> U8:
     """Return the weight of each feature in tenths: shape (total,).
 
     Where all features of a row weigh 0, and without a table, each weighs 1.

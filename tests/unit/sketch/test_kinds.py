@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup import MinHash
+from esdedup import MinHash, SimHash, UsageError, Weights
 from esdedup.models import Query
 from esdedup.search.candidates import candidate_queries
 from esdedup.sketch.kinds.base import Block
 from esdedup.sketch.kinds.segments import Segmented
+from esdedup.sketch.kinds.simhash import Weighting
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import KINDS, Scheme
 from esdedup.sketch.sketch import sketch, stored_values, token_fields
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
+from esdedup.text.words import tokenise
 
 PACKAGE = Path(esdedup.__file__).parent
 MAY_NAME = {"__init__.py", "sketch/scheme.py", "cli/commands/scheme.py", "cli/options.py"}
@@ -69,6 +71,29 @@ def test_every_kind_keeps_the_protocol(kind: Any) -> None:
     query = sketch(texts[:1], scheme.only(one), limits=Limits())
     (wanted,) = candidate_queries(IndexMeta(scheme), one, query, [Query(texts[0])])
     assert [group[0] for group in wanted.groups] == fields[0][one.key]
+
+
+@pytest.mark.parametrize("weighting", ["tf", "binary"])
+@pytest.mark.parametrize("size", [64, 128])
+def test_weighted_features_give_the_values(size: int, weighting: Weighting) -> None:
+    table = Weights({"one two": 0.5, "two three": 9, "three one": 2.5}, 1.5)
+    simhash = SimHash(size, 8, weighting=weighting, weights=table)
+    text, scheme = "one two three one two three four five", Scheme([simhash])
+    rules = scheme.normalisation, scheme.shingling, scheme.seed
+    block = Block([text], tokenise([text], *rules[1:]), *rules, [simhash])
+    features = simhash.features(block)
+    assert simhash.feature_size == scheme.feature_size == 2
+    assert features.tenths.tolist() == [5, 90, 25, 5, 90, 15, 15]
+    assert features.repeats == (weighting == "tf")
+    pairs = list(zip(features.hashes[0].tolist(), features.tenths.tolist(), strict=True))
+    pairs = pairs if features.repeats else [*dict(pairs).items()]
+    for word, value in enumerate(simhash.values(block)[0].tolist()):
+        weights = np.array([weight for _, weight in pairs])
+        hashes = simhash.feature_hashes(np.array([hash for hash, _ in pairs], np.uint64), word)
+        bits = [int(2 * weights[hashes >> bit & 1 == 1].sum() > weights.sum()) for bit in range(64)]
+        assert value == sum(bit << place for place, bit in enumerate(bits))
+    with pytest.raises(UsageError, match="the scheme has no SimHash"):
+        _ = Scheme([MinHash()]).feature_size
 
 
 @dataclass(frozen=True)
