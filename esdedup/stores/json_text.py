@@ -33,7 +33,7 @@ SHAPES = json.JSONDecoder(parse_int=lambda _: True, parse_float=bool)
 """Parses quickly where the values of numbers are not used: each becomes one and the same object."""
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A key of an object, and the value that is stored in the text from start to end.
 
     key_start: place of the key's quote.
@@ -58,7 +58,7 @@ def value_of(text: str, decoder: json.JSONDecoder = SHAPES) -> tuple[Any, int, i
     return value, start, end
 
 
-def members(text: str, start: int, decoder: json.JSONDecoder = SHAPES) -> Iterator[Member]:
+def members(text: str, start: int, decoder: json.JSONDecoder = SHAPES) -> Iterator[JsonMember]:
     """Yield the members of the valid object at `start`."""
     at = after_blanks(text, start + 1)
     while text[at] != "}":
@@ -66,7 +66,7 @@ def members(text: str, start: int, decoder: json.JSONDecoder = SHAPES) -> Iterat
         key, at = decoder.raw_decode(text, at)
         value_start = after_blanks(text, after_blanks(text, at) + 1)  # After the colon.
         value, at = decoder.raw_decode(text, value_start)
-        yield Member(key, key_start, value_start, at, value)
+        yield JsonMember(key, key_start, value_start, at, value)
         at = after_blanks(text, at)
         if text[at] == ",":
             at = after_blanks(text, at + 1)
@@ -152,7 +152,7 @@ def _present(value: Any) -> Any:
     return {name: _present(each) for name, each in value.items() if each is not REMOVED}
 
 
-def _member(text: str, name: str) -> Member | None:
+def _member(text: str, name: str) -> JsonMember | None:
     """Return the last member of an object with a name."""
     # Our field is the last one of most documents. A key that only an object's end follows is one
     # of the outermost object.
@@ -165,7 +165,7 @@ def _member(text: str, name: str) -> Member | None:
         start = after_blanks(text, at + len(quoted))
         value, stop = SHAPES.raw_decode(text, start)
         if after_blanks(text, stop) == end:
-            return Member(name, at, start, stop, value)
+            return JsonMember(name, at, start, stop, value)
     elif at < 0 and name not in text and "\\u" not in text and _PLAIN_NAME.fullmatch(name):
         return None
     start = after_blanks(text, 0)
@@ -178,7 +178,7 @@ def _with(text: str, name: str, value: str, of: str) -> str:
     return f"{text[:end]}{comma}{to_json(name, of)}:{value}{text[end:]}"
 
 
-def _without(text: str, member: Member) -> str:
+def _without(text: str, member: JsonMember) -> str:
     before = text[: member.key_start].rstrip(_BLANK)
     if before.endswith(","):
         return before[:-1] + text[member.end :]

@@ -169,7 +169,7 @@ def test_on_one_node(killable_elasticsearch: Node) -> None:
     one.copy_to_green()
     one.job("backfill")
     one.job(*DEDUP, "delete", faults=[(one.swap, 10), (kill, 20)])
-    one.undo([(kill, 10), (one.restart, 10)])
+    one.undo([(kill, 10), (one.restart, 4)])
     # Early, because up to 16 requests are on their way when a run is killed, of some 25 in all.
     one.job("group", faults=[(kill, 2), (one.roll_over, 2)])
     one.finish()
