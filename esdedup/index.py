@@ -121,8 +121,8 @@ class Index:
             self.store.create(self._wanted(IndexMeta(Scheme())))
         elif not stored.holds(wanted := self._wanted(stored)):
             made = IndexMeta(wanted.scheme, wanted.text_fields)
-            made = replace(made, external_versions=stored.external_versions)
-            self.store.renew(stored, made)
+            owner = {"external_versions": stored.external_versions, "attached": stored.attached}
+            self.store.renew(stored, replace(made, **owner))
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta

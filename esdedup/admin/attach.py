@@ -102,6 +102,9 @@ def plan_attach(
             if external_versions and named.kind == "data stream":
                 raise UsageError(f"{name!r} is a data stream, which takes no external versions")
             given["external_versions"] = external_versions
+        if not any(metas):
+            # Of one that has tokens, only its own mark shows who made it.
+            given["attached"] = True
         wanted = replace(base, **{"scheme": base.whole, "others": (), **given})
         changes = tuple(map(partial(_change, meta=wanted), found, metas))
         if text_field is None or not all(metas):
@@ -153,6 +156,7 @@ def plan_next(
         names_of(text_field),
         field or FIELD,
         external_versions=external_versions is True,
+        attached=True,
     )
     return AttachPlan(Named(name, "index", ()), meta, ())
 

@@ -117,6 +117,7 @@ def plan_switch(
         free,
         marks_in=meta.marks_field,
         external_versions=meta.external_versions,
+        attached=meta.attached,
     )
     if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
         return SwitchPlan(name, "done", meta, meta)

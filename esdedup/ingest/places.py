@@ -15,17 +15,14 @@ _PLACE = re.compile(r".+:\d+", re.DOTALL)
 _PROBES = 20
 """Records of a file that are looked up under each spelling. The first ones may have been skipped
 as near-duplicates."""
-_NO_ID = (
-    "it has no id, and documents of the index have ids of their own: name the field of the id"
-    f" (--id-field), or use places as ids (--id-field {PATH})"
-)
 
 
 class Places:
     """Places as ids: the path of a file, which has several spellings, and the line.
 
     Made before a run writes. store: the index, which may not exist. accepted: records without an id
-    may come beside documents with ids of their own, which another program may have written.
+    may come beside documents with ids of their own, which another program may have written. Such a
+    program also fills an attached index, which may still be empty.
 
     count: number of records whose id is their place.
     """
@@ -34,7 +31,12 @@ class Places:
         ids = store.some_ids(_SAMPLE)
         self.count, self._has_begun = 0, False
         self._store, self._is_new = store, not ids
-        self._refused = not accepted and not all(map(_PLACE.fullmatch, ids))
+        meta = store.meta()
+        self._others: str | None = None
+        if not accepted and not all(map(_PLACE.fullmatch, ids)):
+            self._others = f"the documents of {store.where} have ids of their own"
+        elif not accepted and meta is not None and meta.attached:
+            self._others = f"{store.where} was attached, so its owner gives the documents their ids"
         self._spelling = dict[str, str]()
 
     def settle(self, ids: list[str], own: Sequence[bool]) -> tuple[list[str], dict[int, str]]:
@@ -57,16 +59,20 @@ class Places:
         settled = [*ids]
         for row, (file, _, line) in placed.items():
             settled[row] = f"{self._spelling[file]}:{line}"
-        if self._refused:
+        if self._others is not None:
             names = [settled[row] for row in rows]
             known = {each.id for each in self._store.get(names, ["_"])}
-        reasons = {row: _NO_ID for row in rows if self._refused and settled[row] not in known}
+        reason = (
+            f"it has no id, and {self._others}: name the field of the id (--id-field), or use"
+            f" places as ids (--id-field {PATH})"
+        )
+        unknown = rows if self._others is not None else []
+        reasons = {row: reason for row in unknown if settled[row] not in known}
         if len(reasons) == len(ids) and not self._has_begun:
             raise UsageError(
-                f"none of the first {len(ids):,} records has an id, and the documents of"
-                f" {self._store.where} have ids of their own: name the field of the id (--id-field)"
-                f", or pass --id-field {PATH} to add the records under their places, such as"
-                f" {settled[0]!r}"
+                f"none of the first {len(ids):,} records has an id, and {self._others}: name the"
+                f" field of the id (--id-field), or pass --id-field {PATH} to add the records under"
+                f" their places, such as {settled[0]!r}"
             )
         self.count, self._has_begun = self.count + len(rows), True
         return settled, reasons

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from types import MappingProxyType
@@ -39,8 +39,10 @@ class IndexMeta:
     searches leave out (`stop_list.stop_entries`). others: sketches of other fields, one scheme for
     each set of fields; they are removed from a scheme that has them. marks_in: the field of groups
     and marks, if it is not `field`. external_versions: the owner of the index numbers the versions
-    of its documents (`version_type`), so that changes of ours must keep the numbers. Raises
-    UsageError for names that can't be fields, and if the first sketch is of other fields.
+    of its documents (`version_type`), so that changes of ours must keep the numbers. attached: the
+    index was there before its tokens, so that its owner gives documents their ids; earlier versions
+    did not store this. Raises UsageError for names that can't be fields, and if the first sketch is
+    of other fields.
     """
 
     scheme: Scheme
@@ -51,6 +53,7 @@ class IndexMeta:
     others: tuple[Scheme, ...] = ()
     marks_in: str | None = None
     external_versions: bool = False
+    attached: bool = False
 
     def __post_init__(self) -> None:
         by_fields = self.scheme.of_fields()
@@ -157,6 +160,7 @@ class IndexMeta:
             "stop": list(self.stop),
             "marks_in": self.marks_in,
             "external_versions": self.external_versions,
+            "attached": self.attached,
         }
         return {name: value for name, value in document.items() if value}
 
@@ -173,6 +177,7 @@ class IndexMeta:
                 stop_entries(document.get("stop", []), scheme),
                 marks_in=document.get("marks_in"),
                 external_versions=document.get("external_versions") is True,
+                attached=document.get("attached") is True,
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(
@@ -378,18 +383,24 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
     for meta, following in behind:
         if any(following.holds(each) for each in attached.values()):
-            return _with_all_stops(meta, attached.values())
+            return _with_values_of_all(meta, attached.values())
     (first, own), *others = attached.items()
     for index, meta in others:
         own.require(meta, f"{first}, beside {index} behind {name!r},")
     own = replace(own, next=own.next if len(behind) == len(attached) else None)
-    return _with_all_stops(own, attached.values())
+    return _with_values_of_all(own, attached.values())
 
 
-def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
-    """Join the stop lists of all that hold the same tokens."""
-    same = [each for each in metas if (each.whole.id, each.field) == (meta.whole.id, meta.field)]
-    return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))
+def _with_values_of_all(meta: IndexMeta, metas: Collection[IndexMeta]) -> IndexMeta:
+    """Join the stop lists of all that hold the same tokens. One attached index makes all so."""
+    same = [
+        other for other in metas if (other.whole.id, other.field) == (meta.whole.id, meta.field)
+    ]
+    return replace(
+        meta,
+        stop=tuple(sorted({entry for other in same for entry in other.stop})),
+        attached=any(other.attached for other in metas),
+    )
 
 
 def without_tokens(source: Mapping[str, Any], kept: str = "") -> dict[str, Any]:

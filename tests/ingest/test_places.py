@@ -1,6 +1,8 @@
 """Records without an id: their places are ids, of any spelling, and never double an index."""
 
 import json
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,87 @@ def test_an_index_of_another_program_is_not_doubled(place: Place, backfilled: bo
     wanted = run_command(*command, "--id-field", "path")
     assert (wanted.status, wanted.json[0]["created"]) == (0, 30)
     assert len(ids_in(place)) == 60
+
+
+@clusters
+@pytest.mark.on_every_server
+def test_an_attached_index_that_is_empty_gets_no_places(place: Place) -> None:
+    place.call("PUT", "", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    assert run_command("attach", *place.options, "--text-field", "text").status == 0
+    command = ["index", "t.jsonl", *place.options, "--json"]
+    refused = run_command(*command)
+    assert (refused.status, refused.out) == (2, "")
+    assert "was attached, so its owner gives the documents their ids" in refused.err
+    assert "--id-field" in refused.err
+    assert ids_in(place) == set()
+    # The owner's first documents, which have no tokens yet.
+    assert isinstance(place.target, str)
+    fill(place.target, place.index, {str(each["ticket"]): each for each in TICKETS})
+    again = run_command(*command)
+    assert (again.status, again.out) == (2, "")
+    assert run_command(*command, "--id-field", "ticket").json[0]["created"] == 0
+    assert len(ids_in(place)) == 30
+
+
+@clusters
+def test_an_attached_index_takes_places_that_are_asked_for(place: Place) -> None:
+    place.call("PUT", "", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    assert run_command("attach", *place.options, "--text-field", "text").status == 0
+    command = ["index", "t.jsonl", *place.options, "--json"]
+    assert run_command(*command, "--id-field", "path").json[0]["created"] == 30
+    # These are known by their places; a record more is not.
+    again = run_command(*command)
+    assert (again.status, again.json[0]["unchanged"]) == (0, 30)
+    write_lines(Path("t.jsonl"), [*TICKETS, {"text": "a line more"}])
+    more = run_command(*command, "--dead-letter", "bad.jsonl")
+    assert (more.status, more.json[0]["unchanged"], more.json[0]["created"]) == (1, 30, 0)
+    assert "was attached" in Path("bad.jsonl").read_text()
+
+
+@clusters
+def test_the_mark_of_an_attached_index_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
+
+    def stored() -> Any:
+        return place.call("GET", "/_mapping")[place.index]["mappings"]["_meta"]["esdedup"]
+
+    place.call("PUT", "", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    attach = ("attach", *place.options, "--text-field", "text")
+    assert run_command(*attach).status == 0
+    assert stored()["attached"] is True
+    assert run_command(*attach, "--external-versions").status == 0
+    assert stored()["attached"] is True
+    # An empty index gets another scheme, as `index` gives it one, and a filled one by a switch.
+    other = replace(esdedup.Scheme(), seed=7)
+    with esdedup.open(place.target, place.index, scheme=other) as index:
+        index.add([{"id": "a", "text": "one two three"}])
+    assert stored()["attached"] is True
+    admin.switch(place.target, place.index, replace(other, seed=8))
+    assert (stored()["attached"], stored()["external_versions"]) == (True, True)
+    assert run_command("index", "t.jsonl", *place.options).status == 2
+
+
+@clusters
+def test_an_index_of_esdedup_is_not_marked_by_another_attach(place: Place) -> None:
+    write_lines(Path("first.jsonl"), TICKETS[:1])
+    assert run_command("index", "first.jsonl", *place.options).status == 0
+    assert run_command("attach", *place.options, "--external-versions").status == 0
+    mapping = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert "attached" not in mapping["_meta"]["esdedup"]
+    assert run_command("index", "t.jsonl", *place.options, "--json").json[0]["created"] == 30
+
+
+@clusters
+def test_an_index_that_an_earlier_version_attached_is_known_by_its_ids(place: Place) -> None:
+    filled_by_another(place, backfilled=True)
+    meta = place.call("GET", "/_mapping")[place.index]["mappings"]["_meta"]
+    assert meta["esdedup"].pop("attached") is True
+    place.call("PUT", "/_mapping", {"_meta": meta})
+    refused = run_command("index", "t.jsonl", *place.options)
+    assert refused.status == 2
+    assert "have ids of their own" in refused.err
 
 
 def test_places_are_told_and_documents_of_other_ids_are_kept_apart(place: Place) -> None:
