@@ -339,9 +339,10 @@ class Index:
         return regroup(self.store, meta, groups, [_id(each) for each in ids])
 
     def missed(self, groups: Groups) -> int:
-        """Number of documents with tokens that groups don't hold."""
+        """Number of documents with readable tokens that groups don't hold."""
         meta = self.meta_of(groups.grouping.limits)
-        return max(0, self.store.statistics(meta).sketched - len(groups.ids))
+        sketched = self.store.statistics(meta).sketched
+        return max(0, sketched - len(groups.ids) - groups.unreadable)
 
     @accepts(Grouping)
     def dedup(

@@ -147,7 +147,8 @@ class Groups(Tabular):
     capped, since how many pairs share only these depends on the texts.
     judged: counts of the judgements that were respected when all groups were found. judgements:
     those that the groups were formed by. outside: representatives are no documents of the index.
-    unordered: documents that the keep rule can't compare.
+    unordered: documents that the keep rule can't compare. unreadable: number of documents with
+    tokens that are not among these, because their digest or tokens can't be read.
     """
 
     grouping: Grouping
@@ -162,6 +163,7 @@ class Groups(Tabular):
     judgements: Judgements = Judgements()  # noqa: RUF009
     outside: bool = False
     unordered: Unordered = Unordered()  # noqa: RUF009
+    unreadable: int = 0
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -492,4 +494,5 @@ class _GroupRun:
             constraints.counts,
             self._judgements,
             unordered=columns.unordered,
+            unreadable=columns.unreadable,
         )

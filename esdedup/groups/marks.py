@@ -78,7 +78,8 @@ def replacing(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) ->
 class GroupReport:
     """The groups of an index, and what was written.
 
-    missed: number of documents with tokens that were not among those that were read.
+    missed: number of documents with tokens that were not among those that were read. Those that
+    can't be read are not counted: `Groups.unreadable` is their number.
     """
 
     groups: Groups

@@ -104,6 +104,7 @@ class ScanColumns:
     filled: True for a document with tokens, shape (n,).
     values: as of a part, but one value of all documents after another: shape (width, n).
     texts_of: returns the texts of rows. unordered: by the keep rule.
+    unreadable: number of documents that were left out, as their digest or tokens can't be read.
     """
 
     ids: Sequence[str]
@@ -112,6 +113,7 @@ class ScanColumns:
     values: NDArray[Any]
     texts_of: TextsOf
     unordered: Unordered = Unordered()  # noqa: RUF009
+    unreadable: int = 0
 
     @staticmethod
     def of(part: Part, texts: Sequence[str]) -> ScanColumns:
@@ -270,7 +272,7 @@ class WorkFolder:
         if resumed:
             self._add_arrivals(store, reading, unreadable)
         unreadable.warn(store.where)
-        columns = self.columns(reading)
+        columns = replace(self.columns(reading), unreadable=len(unreadable))
         if reading.sketching is not None:
             return columns
         of_ids = texts_in(store, meta.text_fields)
@@ -582,6 +584,9 @@ class _Unreadable:
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
 
     def add(self, ids: Iterable[str]) -> None:
         self._ids |= dict.fromkeys(ids)

@@ -98,9 +98,7 @@ def test_an_attached_index_takes_places_that_are_asked_for(place: Place) -> None
 
 
 @clusters
-def test_the_mark_of_an_attached_index_stays(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mark_of_an_attached_index_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
 
     def stored() -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import esdedup
 from esdedup.models import FIELD
 from tests.helpers.commands import call, esdedup_command, fill, words
 from tests.helpers.http import HTTP
@@ -38,9 +39,16 @@ def test_documents_with_damaged_tokens_end_no_command(url: str, name: str) -> No
         assert "and 2 more" in ran.err
         assert "esdedup backfill --stale" in ran.err
         assert "'short'" not in ran.out
+        assert "not among those that were read" not in ran.err
     assert esdedup_command(url, "backfill", "--stale", "--index", name).json[0]["written"] == 5
     ran = esdedup_command(url, "group", "--index", name)
     assert "2 documents have a digest or tokens that can't be read" in ran.err
+    assert "not among those that were read" not in ran.err
+    with esdedup.open(url, name) as index:
+        groups = index.groups()
+        assert (groups.unreadable, index.missed(groups)) == (2, 0)
+        index.add([{"id": "new", "text": words(0)}])
+        assert index.missed(groups) == 1
     sources = {id: call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in damaged}
     assert {id for id, ours in sources.items() if ours.get("group") == "d0"} == {*digests}
 
