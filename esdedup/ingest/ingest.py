@@ -36,7 +36,7 @@ from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import text_at
-from esdedup.stores.json_text import text_with
+from esdedup.stores.json_text import text_with, with_digits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json, to_json
 
@@ -165,12 +165,14 @@ def ingest(
 class _Batch:
     """The documents of a chunk. own: whether the id of each is its own. texts: if needed.
 
-    meta: the index's, when the chunk was read. bad: the records that are not documents.
+    meta: the index's, when the chunk was read. bad: the records that are not documents. from_json:
+    whether each was JSON, whose numbers have digits of their own.
     """
 
     meta: IndexMeta
     id_field: str | None
     own: list[bool]
+    from_json: list[bool]
     texts: list[str]
     bad: list[BadRecord]
     documents: Encoded
@@ -180,9 +182,15 @@ def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMe
     """Read and sketch a chunk, maybe in a worker process."""
     chunk, meta = given
     items, bad = items_of(chunk.records(), meta, id_field)
-    own, texts = [item.own_id for item in items], [item.text for item in items]
-    documents = encoded(items, meta)
-    return _Batch(meta, id_field, own, texts if with_texts else [], bad, documents)
+    return _Batch(
+        meta,
+        id_field,
+        [item.own_id for item in items],
+        [item.record.json is not None for item in items],
+        [item.text for item in items] if with_texts else [],
+        bad,
+        encoded(items, meta),
+    )
 
 
 @dataclass(frozen=True)
@@ -332,7 +340,7 @@ class _Writer:
         documents = self.batch.documents.of(rows)
         if self.policy.writes:
             documents = replace(documents, marks=[marks[id].fields() for id in documents.ids])
-        report, refused = self._write(documents, [self.batch.own[row] for row in rows])
+        report, refused = self._write(documents, rows)
         if not self.renews_marks:
             _, packed = documents.tokens.get(self.batch.meta.field, (None, []))
             wordless = sum(data is not None and is_wordless(data) for data in packed)
@@ -341,11 +349,14 @@ class _Writer:
         return report, {documents.ids[at] for at in refused}
 
     def _write(
-        self, documents: Encoded, own: Sequence[bool]
+        self, documents: Encoded, rows: Sequence[int]
     ) -> tuple[IngestReport, dict[int, Failure]]:
-        """Write documents, of one id the last. Return the counts, and failures by their place."""
-        rows = {id: row for row, id in enumerate(documents.ids)}
-        latest = documents if len(rows) == len(documents) else documents.of([*rows.values()])
+        """Write the documents of rows, of one id the last.
+
+        Return the counts, and failures by their place among these.
+        """
+        places = {id: place for place, id in enumerate(documents.ids)}
+        latest = documents if len(places) == len(documents) else documents.of([*places.values()])
         # A new document is only created, which takes one request.
         written = self.store.write(latest, create=True)
         taken = [each for each in written.failures if each.conflict]
@@ -353,14 +364,14 @@ class _Writer:
         unchanged = written.unchanged
 
         def decide(held: Sequence[Held]) -> list[Decision]:
-            found = [rows[one.id] for one in held]
-            new = documents.of(found).documents()
-            return [*map(self._decision, held, new, [own[row] for row in found])]
+            taken_places = [places[document.id] for document in held]
+            new = documents.of(taken_places).documents()
+            return [*map(self._decision, held, new, [rows[place] for place in taken_places])]
 
         for first in range(0, len(taken), _COMPARED_AT_ONCE):
             some = taken[first : first + _COMPARED_AT_ONCE]
-            places = [Held(Document(each.id, {}), "", each.index) for each in some]
-            held = self.store.hold_again(places, KEPT)
+            stored = [Held(Document(each.id, {}), "", each.index) for each in some]
+            held = self.store.hold_again(stored, KEPT)
             done = missing([each.id for each in some], held, _GONE)
             done += change_held(self.store, held, decide, KEPT, _GONE)
             refused += done.failures
@@ -380,13 +391,13 @@ class _Writer:
         )
         return report, failed
 
-    def _decision(self, held: Held, document: Document, own: bool) -> Decision:
-        """Compare a stored document with the new one."""
+    def _decision(self, held: Held, document: Document, row: int) -> Decision:
+        """Compare a stored document with the new one of a row."""
         stored, source = held.document.source, document.source
         meta = self.batch.meta
         fields = {meta.marks_field, *(one.field for one in meta.all)}
         if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
-            if not own:
+            if not self.batch.own[row]:
                 return Failure(held.id, TAKEN_BY_LINE)
             return Change(held, source, True, True, document.raw)
         before = {field: tokens_in(stored, field) for field in fields}
@@ -398,7 +409,12 @@ class _Writer:
             renewed = not self.originals.may_have(held.id, known.get("digest", ""), verdict)
         ours = {field: _kept(before[field], document.tokens_in(field), renewed) for field in fields}
         ours = {field: values for field, values in ours.items() if values}
-        if same_json(without(stored, fields), without(source, fields)) and all(
+        raws = held.document.raw, document.raw if self.batch.from_json[row] else None
+        same = same_json(without(stored, fields), without(source, fields))
+        # Equal numbers may have other digits: the owner may have corrected 100.1 to 100.10.
+        if same and None not in raws:
+            same = same_json(*(without(with_digits(raw), fields) for raw in raws if raw))
+        if same and all(
             before[field].get(name) == ours.get(field, {}).get(name)
             for field in fields
             for name in ("scheme", "digest", *MARKS)

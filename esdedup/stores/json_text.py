@@ -33,6 +33,14 @@ SHAPES = json.JSONDecoder(parse_int=lambda _: True, parse_float=bool)
 """Parses quickly where the values of numbers are not used: each becomes one and the same object."""
 
 
+def _digits(digits: str) -> dict[str, int]:
+    # In parsed JSON, the value 0 is such an object itself.
+    return {digits: 0}
+
+
+_DIGITS = json.JSONDecoder(parse_int=_digits, parse_float=_digits)
+
+
 class JsonMember(NamedTuple):
     """A key of an object, and the value that is stored in the text from start to end.
 
@@ -77,6 +85,15 @@ def after_blanks(text: str, at: int) -> int:
     while text[at] in _BLANK:
         at += 1
     return at
+
+
+def with_digits(text: str) -> dict[str, Any]:
+    """Parse an object for a comparison in which 100.1 and 100.10 differ.
+
+    A number becomes an object with its digits as the name, which is not equal to a string.
+    """
+    fields: dict[str, Any] = _DIGITS.decode(text)
+    return fields
 
 
 def merged_text(text: str, fields: Mapping[str, Any], of: str) -> str:

@@ -63,6 +63,26 @@ def test_equal_documents_are_not_written_and_keep_their_groups(
     assert after["d"][0] == before["d"][0]
 
 
+@pytest.mark.on_every_server
+def test_other_digits_of_equal_numbers_are_another_document(
+    target: list[str], store: Store, index: esdedup.Index
+) -> None:
+    path = Path("prices.jsonl")
+    command = ["index", str(path), "--json", *target]
+    for price in ("100.1", "100.10", "1001e-1"):
+        path.write_text(f'{{"id": "a", "text": "{SENTENCE}", "prices": [{{"net": {price}}}]}}\n')
+        (report,) = run_command(*command).json
+        assert report["unchanged"] == 0
+        assert run_command("group", "--collapse-ready", *target).status == 0
+        (report,) = run_command(*command).json
+        assert (report["unchanged"], report["updated"]) == (1, 0)
+        (stored,) = store.hold(["a"])
+        assert f'{{"net": {price}}}' in (stored.document.raw or "")
+    # A value of Python has no digits of its own.
+    report = index.add([{"id": "a", "text": SENTENCE, "prices": [{"net": 100.1}]}])
+    assert (report.unchanged, report.updated) == (1, 0)
+
+
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
 def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store: Store) -> None:
     index.add(DOCUMENTS)

@@ -68,7 +68,7 @@ def test_a_pipeline_of_the_request_is_named(setup: Setup, index: str) -> None:
     assert all(FIELD in source for source in stored.values())
     counts = {outcome: counted(setup, outcome) - before[outcome] for outcome in before}
     assert counts == {"pipeline": 4, "added": 2}
-    warning = f"the parameter pipeline of requests: documents pass the ingest pipeline '{name}'"
+    warning = f"documents pass the ingest pipeline '{name}' (the parameter pipeline)"
     assert setup.proxy.log.count(warning) == 1
 
 

@@ -31,7 +31,7 @@ from tests.servers.proxy import Proxy
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 HALF = b"POST /_bulk HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
 SLOW = b"GET / HTTP/1.1\r\nHo"
-SECONDS = 20.0
+SECONDS = 60.0
 
 # One process starts the proxies.
 pytestmark = pytest.mark.xdist_group("proxy")
