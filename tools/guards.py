@@ -26,16 +26,16 @@ LIBRARY = ROOT / "esdedup"
 TESTS = ROOT / "tests"
 
 RECORDED = {
-    "vague_names": 15.4,
-    "parameters": 99,
-    "keyword_catchalls": 99,
-    "any": 999,
-    "json_dicts": 999,
-    "measure_branches": 99,
-    "options_in_library": 99,
+    "vague_names": 13.9,
+    "parameters": 12,
+    "keyword_catchalls": 35,
+    "any": 615,
+    "json_dicts": 151,
+    "measure_branches": 67,
+    "options_in_library": 96,
     "patches": 99,
-    "modules_in_folder": 99,
-    "public_names": 99,
+    "modules_in_folder": 16,
+    "public_names": 41,
 }
 
 VAGUE = frozenset(

@@ -131,6 +131,12 @@ def test_fields_of_commands_on_a_cluster(elasticsearch_url: str, tmp_path: Path)
 def test_a_scheme_has_the_fields_that_the_reference_gives() -> None:
     page = (ROOT / "docs" / "reference" / "mapping-and-tokens.md").read_text("utf-8")
     known = documented("Scheme", page)
-    schemes = ["--signature 8 --bits phash:64", "--passages", "--server"]
+    Path("weights.tsv").write_text("the\t0\n")
+    schemes = [
+        "--signature 8 --bits phash:64",
+        "--passages --fold marks --punctuation",
+        "--weights weights.tsv",
+        "--server",
+    ]
     made = [run_command("scheme", *each.split()).json[0] for each in schemes]
     assert {name for scheme in made for name in fields(scheme, known)} == known
