@@ -33,7 +33,7 @@ RECORDED = {
     "json_dicts": 151,
     "measure_branches": 67,
     "options_in_library": 96,
-    "patches": 99,
+    "patches": 108,
     "modules_in_folder": 16,
     "public_names": 41,
 }
