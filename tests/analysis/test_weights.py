@@ -134,6 +134,8 @@ def test_the_command_weighs_words_of_files_and_of_an_index(place: Place, folder:
     # A table may have been changed by hand.
     again = run_command("weights", "texts.jsonl", "-o", "files.tsv")
     assert (again.status, "--output files.tsv: the file exists" in again.err) == (2, True)
+    again = run_command("weights", "texts.jsonl", "-o", "texts.jsonl")
+    assert (again.status, "the command reads this file: name another" in again.err) == (2, True)
     found = Weights.read("files.tsv")
     assert found == esdedup.weights(TEXTS, features=1)
     assert json.loads(ran.out) == {

@@ -288,6 +288,7 @@ def weights_command(
     by hand: a word of weight 0 does not count. To use it in SimHash: esdedup scheme --weights FILE.
     """
     check_folder("--output", output)
+    check_targets({"--output": [str(output)]}, [*(files or []), *map(str, filter(None, [scheme]))])
     check_new("--output", str(output))
     named = scheme_in(scheme)
     if files:
