@@ -121,8 +121,10 @@ class Index:
             self.store.create(self._wanted(IndexMeta(Scheme())))
         elif not stored.holds(wanted := self._wanted(stored)):
             made = IndexMeta(wanted.scheme, wanted.text_fields)
-            owner = {"external_versions": stored.external_versions, "attached": stored.attached}
-            self.store.renew(stored, replace(made, **owner))
+            made = replace(
+                made, external_versions=stored.external_versions, attached=stored.attached
+            )
+            self.store.renew(stored, made)
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta
