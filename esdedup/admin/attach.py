@@ -72,6 +72,11 @@ class AttachPlan:
         every = [each for change in self.changes if change.mapping for each in change.obstacles]
         return [each for each in every if each.stops == "attach"]
 
+    def check(self) -> None:
+        """Raise StoreError if an obstacle stops the change."""
+        if self.hindrances:
+            raise StoreError("; ".join(map(str, self.hindrances)))
+
 
 def plan_attach(
     target: Target,
@@ -206,8 +211,7 @@ def attach(
     with reached(target) as cluster:
         if isinstance(what, str):
             what = plan_attach(cluster, what, scheme, text_field, field, external_versions)
-        if what.hindrances:
-            raise StoreError("; ".join(map(str, what.hindrances)))
+        what.check()
         for change in what.changes:
             if change.opens:
                 open_again(cluster, change.index)

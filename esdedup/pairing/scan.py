@@ -36,6 +36,7 @@ from esdedup.stores.mapped import mapped, room
 from esdedup.stores.private_files import written_whole
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
+from esdedup.text.characters import count
 from esdedup.text.hashing import xxh3
 from esdedup.text.shingles import distinct
 
@@ -598,11 +599,11 @@ class _Unreadable:
         first = ", ".join(map(repr, itertools.islice(self._ids, _NAMED)))
         more = len(self._ids) - _NAMED
         log.warning(
-            "%s: %d documents have a digest or tokens that can't be read, and are treated as having"
-            " none: %s. Another client may have changed them: run esdedup backfill --stale, and"
-            " index those again of which only the tokens are wrong",
+            "%s: the digest or tokens of %s can't be read, and count as none: %s. Another client"
+            " may have changed them: run esdedup backfill --stale, and index those documents again"
+            " of which only the tokens are wrong",
             where,
-            len(self._ids),
+            count(len(self._ids), "document"),
             f"{first} and {more:,} more" if more > 0 else first,
         )
 

@@ -35,14 +35,14 @@ def test_documents_with_damaged_tokens_end_no_command(url: str, name: str) -> No
     for command in COMMANDS:
         ran = esdedup_command(url, *command, "--index", name)
         assert ran.status == 0, ran.err
-        assert "7 documents have a digest or tokens that can't be read" in ran.err
+        assert "the digest or tokens of 7 documents can't be read" in ran.err
         assert "and 2 more" in ran.err
         assert "esdedup backfill --stale" in ran.err
         assert "'short'" not in ran.out
         assert "not among those that were read" not in ran.err
     assert esdedup_command(url, "backfill", "--stale", "--index", name).json[0]["written"] == 5
     ran = esdedup_command(url, "group", "--index", name)
-    assert "2 documents have a digest or tokens that can't be read" in ran.err
+    assert "the digest or tokens of 2 documents can't be read" in ran.err
     assert "not among those that were read" not in ran.err
     with esdedup.open(url, name) as index:
         groups = index.groups()

@@ -59,6 +59,8 @@ def attach_command(
         plan = admin.plan_attach(
             cluster, target.index, scheme, text_field, field, external_versions
         )
+        if not dry_run:
+            plan.check()
         for change in plan.changes:
             if change.opens:
                 echo(f"POST {change.index}/_open")
@@ -231,7 +233,10 @@ def _facts(findings: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _advise(found: admin.Check, name: str) -> None:
     """Advise what to do."""
     indices = found.indices
-    if any(each.meta is None for each in indices):
+    if any(
+        check.meta is None and all(obstacle.stops != "attach" for obstacle in check.obstacles)
+        for check in indices
+    ):
         message(f"To add the fields: esdedup attach --index {name}")
     blocked = {
         obstacle.index
