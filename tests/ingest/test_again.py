@@ -79,8 +79,8 @@ def test_other_digits_of_equal_numbers_are_another_document(
         (stored,) = store.hold(["a"])
         assert f'{{"net": {price}}}' in (stored.document.raw or "")
     # A value of Python has no digits of its own.
-    report = index.add([{"id": "a", "text": SENTENCE, "prices": [{"net": 100.1}]}])
-    assert (report.unchanged, report.updated) == (1, 0)
+    added = index.add([{"id": "a", "text": SENTENCE, "prices": [{"net": 100.1}]}])
+    assert (added.unchanged, added.updated) == (1, 0)
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)

@@ -115,7 +115,7 @@ def test_the_mark_of_an_attached_index_stays(place: Place, monkeypatch: pytest.M
     with esdedup.open(place.target, place.index, scheme=other) as index:
         index.add([{"id": "a", "text": "one two three"}])
     assert stored()["attached"] is True
-    admin.switch(place.target, place.index, replace(other, seed=8))
+    admin.switch(str(place.target), place.index, replace(other, seed=8))
     assert (stored()["attached"], stored()["external_versions"]) == (True, True)
     assert run_command("index", "t.jsonl", *place.options).status == 2
 
