@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from esdedup.exceptions import RecordError
 
-_PIECE = 1 << 16
+_PIECE = 1 << 13
 """Bytes that are followed together. Arrays of them take 40 times as much memory."""
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _BACKSLASHES = re.compile(rb"\\+\Z")

@@ -29,8 +29,14 @@ def _integer(digits: str) -> Any:
 
 VALUES = json.JSONDecoder(parse_int=_integer)
 """Parses values. An integer that Python rejects is read as the text of its digits."""
-SHAPES = json.JSONDecoder(parse_int=lambda _: True, parse_float=bool)
-"""Parses quickly where the values of numbers are not used: each becomes one and the same object."""
+
+
+def _short_integer(digits: str) -> int:
+    return int(digits) if len(digits) <= _MOST_DIGITS else True
+
+
+SHAPES = json.JSONDecoder(parse_int=_short_integer, parse_float=bool)
+"""Parses quickly where fractions and longer integers are not used: each becomes the same object."""
 
 
 def _digits(digits: str) -> dict[str, int]:

@@ -267,9 +267,9 @@ def test_only_documents_whose_marks_differ_are_read_again(
         read: list[str] = []
         hold = index.store.hold
 
-        def holding(ids: Any, *arguments: Any) -> Any:
+        def holding(ids: Any, *arguments: Any, **options: Any) -> Any:
             read.extend(ids)
-            return hold(ids, *arguments)
+            return hold(ids, *arguments, **options)
 
         monkeypatch.setattr(index.store, "hold", holding)
         first = index.group()

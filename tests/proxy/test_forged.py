@@ -259,11 +259,17 @@ def post_in_time(url: str, body: bytes, headers: dict[str, str]) -> httpx.Respon
 
 
 @pytest.mark.on_every_server
-def test_long_documents_lose_forged_values(indices: Indices) -> None:
+def test_long_documents_lose_forged_values(indices: Indices, tmp_path: Path) -> None:
     setup, name = indices.setup, indices.proxied
     long = "word " * (MB // 4)
-    # Longer than the sources that the proxy reads whole.
-    huge = "word " * (5 * MB // 2)
+    # Longer than the sources that a proxy with this memory reads whole.
+    huge = "word " * (6 * MB // 5)
+    with Enriching(setup.direct, tmp_path, "--max-memory", "128MB") as proxy:
+        assert_cleared(setup.direct, proxy.url, name, long, huge)
+
+
+def assert_cleared(direct: str, url: str, name: str, long: str, huge: str) -> None:
+    """Write long documents with forged values through a proxy, and read them."""
     documents: dict[str, dict[str, Any]] = {
         "long": {"text": long, FIELD: FORGED, f"{FIELD}.group": "stolen"},
         "huge": {FIELD: FORGED, "x": {FIELD: [1, "}"]}, "text": huge, f"{FIELD}.group": "stolen"},
@@ -272,19 +278,19 @@ def test_long_documents_lose_forged_values(indices: Indices) -> None:
     lines = [part for id, each in documents.items() for part in ({"index": {"_id": id}}, each)]
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     for sent, headers in ((body, {}), (gzip.compress(body, 1), GZIP)):
-        answer = post_in_time(f"{setup.proxy.url}/{name}/_bulk", sent, headers)
+        answer = post_in_time(f"{url}/{name}/_bulk", sent, headers)
         assert [item["status"] // 100 for item in items(answer)] == [2] * 3
         for id, document in documents.items():
-            stored = source(setup.direct, name, id)
+            stored = source(direct, name, id)
             assert stored.get("x") == document.get("x")
             assert "stolen" not in json.dumps(stored)
             assert (stored[FIELD] is None) is (id != "next")
     update = json.dumps({"doc": {"text": huge, FIELD: {"group": "stolen"}}}).encode()
-    answer = post_in_time(f"{setup.proxy.url}/{name}/_update/next", update, JSON)
+    answer = post_in_time(f"{url}/{name}/_update/next", update, JSON)
     assert answer.status_code == 200, answer.text
-    assert source(setup.direct, name, "next")[FIELD] is None
+    assert source(direct, name, "next")[FIELD] is None
     broken = b'{"index":{"_id":"y"}}\n/**/' + body.splitlines()[3] + b"\n"
-    assert post(f"{setup.proxy.url}/{name}/_bulk", broken).status_code == 400
+    assert post(f"{url}/{name}/_bulk", broken).status_code == 400
 
 
 @pytest.mark.on_every_server
