@@ -36,9 +36,9 @@ from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.encoded import Encoded
 from esdedup.stores.fields import text_at
-from esdedup.stores.json_text import text_with, with_digits
+from esdedup.stores.json_text import text_with_fields, with_digits
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.to_json import same_json, to_json
+from esdedup.stores.to_json import same_json
 
 _COMPARED_AT_ONCE = 1_000
 _GONE = "its id was taken when it was written, and is not found now: index it again"
@@ -422,8 +422,7 @@ class _Writer:
             return "unchanged"
         raw = document.raw
         if raw is not None:
-            for name, values in ours.items():
-                raw = text_with(raw, name, to_json(values, f"document {held.id!r}"))
+            raw = text_with_fields(raw, ours, f"document {held.id!r}")
         return Change(held, {**source, **ours}, True, True, raw)
 
 

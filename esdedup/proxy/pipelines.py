@@ -5,11 +5,9 @@ already, and its documents are then found by the text that was sent.
 """
 
 import logging
-from codecs import BOM_UTF8
 from urllib.parse import parse_qs
 
 from esdedup.proxy.splice import Source
-from esdedup.stores.json_text import value_of
 
 NO_PIPELINE = "_none"
 """The value with which a request bypasses the pipeline of its index."""
@@ -54,11 +52,8 @@ class Pipelines:
         """
         if source.update:
             return False  # The servers run pipelines of documents that are written whole.
-        if b'"pipeline"' in source.line:
-            text = source.line.removeprefix(BOM_UTF8).decode("utf-8", "surrogatepass")
-            ((_, action),) = value_of(text)[0].items()
-            value = action.get("pipeline")
-            pipeline = _named(value) if isinstance(value, str) else pipeline
+        if source.pipeline is not None:
+            pipeline = _named(source.pipeline)
         if pipeline is None:
             return False
         if pipeline not in self._warned and len(self._warned) < _MOST_WARNINGS:

@@ -50,10 +50,14 @@ _PROGRAM = 88 << 20
 
 
 class _Target(NamedTuple):
-    """The index that an action writes a source to, and whether it is an update."""
+    """The index that an action writes a source to, and whether it is an update.
+
+    pipeline: the ingest pipeline that the action names, if any.
+    """
 
     name: str | None
     update: bool
+    pipeline: str | None = None
 
 
 def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
@@ -79,11 +83,11 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
         number += 1
         source = body.readline(longest)
         goes_on = len(source) == longest and not source.endswith(b"\n")
-        yield Source(source, *target, line, goes_on)
+        yield Source(source, target.name, target.update, line, goes_on, pipeline=target.pipeline)
         while goes_on:
             source = body.readline(longest)
             goes_on = len(source) == longest and not source.endswith(b"\n")
-            yield Source(source, *target, goes_on=goes_on, rest=True)
+            yield Source(source, target.name, target.update, goes_on=goes_on, rest=True)
 
 
 def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Source]:
@@ -166,7 +170,7 @@ class Rewriter:
         call: runs the work between the look-ups.
         """
         outcomes: Counter[str] = Counter()
-        long_sources = LongSources()
+        long_sources, pipeline = LongSources(), pipeline_of(request.target)
         found: dict[str | None, Found] = {}
         while True:
             async with turns:
@@ -175,7 +179,6 @@ class Rewriter:
                 for name in dict.fromkeys(one.name for one in batch if one.body):
                     if name not in found:
                         found[name] = await self._schemes.find(name, request.headers)
-                pipeline = pipeline_of(request.target)
                 outcomes += await call(self._write, batch, found, target, pipeline, long_sources)
 
     def _write(
@@ -257,7 +260,11 @@ def _target(line: bytes, default: str | None, number: int) -> _Target | None:
     if index is not None and not is_unicode(index):
         reason = f"the index name {index!r} is not Unicode"
         raise Refused.error(400, "invalid_index_name_exception", reason)
-    return None if operation == "delete" else _Target(index or default, operation == "update")
+    if operation == "delete":
+        return None
+    pipeline = metadata.get("pipeline")
+    named = pipeline if isinstance(pipeline, str) else None
+    return _Target(index or default, operation == "update", named)
 
 
 def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:

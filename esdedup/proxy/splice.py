@@ -58,6 +58,7 @@ class Source(NamedTuple):
 
     line: the bytes before it in a body, such as an action; they stay as they are. goes_on: the next
     source is the rest of this one, which is too long to be parsed. rest: it is such a rest.
+    pipeline: the ingest pipeline that its action names, if any.
     """
 
     body: bytes
@@ -66,6 +67,7 @@ class Source(NamedTuple):
     line: bytes = b""
     goes_on: bool = False
     rest: bool = False
+    pipeline: str | None = None
 
 
 class _Edit(NamedTuple):
@@ -170,17 +172,17 @@ class Splicer:
         done = [source.body for source in sources]
         small: list[int] = []
         for row, source in enumerate(sources):
-            body, name, _, _, goes_on, rest = source
-            if name not in wanted or not (body or rest):
+            body, name = source.body, source.name
+            if name not in wanted or not (body or source.rest):
                 continue
-            if body.startswith(BOM_UTF8) and not rest:
+            if body.startswith(BOM_UTF8) and not source.rest:
                 # The servers return it within their JSON, which clients can't parse then.
                 done[row] = body = body.removeprefix(BOM_UTF8)
             # An estimate of the bytes that it takes to read the source, at first the most.
             needed = 67 * len(body)
             if needed > _SMALL:
                 needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
-            if goes_on or rest:
+            if source.goes_on or source.rest:
                 needed = WORK * self._longest + 1
             if needed <= _SMALL:
                 small.append(row)
@@ -188,13 +190,13 @@ class Splicer:
                 with self._large_ones:
                     self._splice(sources, [row], wanted, done, outcomes)
             else:
-                outcomes[row] = None if rest else "too_long"
+                outcomes[row] = None if source.rest else "too_long"
                 try:
                     done[row] = (long_sources or LongSources()).cleared(
                         source._replace(body=body), wanted[name]
                     )
                 except RecordError as error:
-                    if goes_on or rest:
+                    if source.goes_on or source.rest:
                         raise
                     done[row], outcomes[row] = _rejected(source, error), "refused"
         self._splice(sources, small, wanted, done, outcomes)

@@ -178,8 +178,10 @@ class LogWriter:
         """
         block = "".join(line + "\n" for line in lines).encode()
         with self._one:
+            if not self._fault and not self._is_whole:
+                # Ctrl-C interrupted a thread that wrote it. No line after it could be read.
+                self._fault = f"log file {self.path}: its last line is not whole"
             if self._fault:
-                # No line after one that is not whole could be read.
                 raise StoreError(self._fault)
             try:
                 self._write(block)

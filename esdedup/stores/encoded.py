@@ -9,8 +9,7 @@ from esdedup.models import FIELD, Document
 from esdedup.sketch.packed import unpack
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import token_json
-from esdedup.stores.json_text import text_with
-from esdedup.stores.to_json import to_json
+from esdedup.stores.json_text import text_with_fields
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,6 @@ class Encoded:
             ours = {field: json.loads(tokens) for field, tokens in fields.items()}
             if self.marks and self.marks[row]:
                 ours[self.marks_in] = {**ours.get(self.marks_in, {}), **self.marks[row]}
-            raw = self.sources[row]
-            for field, values in ours.items():
-                raw = text_with(raw, field, to_json(values, f"document {id!r}"))
+            raw = text_with_fields(self.sources[row], ours, f"document {id!r}")
             made.append(Document(id, {**json.loads(self.sources[row]), **ours}, raw))
         return made

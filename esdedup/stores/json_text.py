@@ -74,23 +74,23 @@ def value_of(text: str, decoder: json.JSONDecoder = SHAPES) -> tuple[Any, int, i
 
 def members(text: str, start: int, decoder: json.JSONDecoder = SHAPES) -> Iterator[JsonMember]:
     """Yield the members of the valid object at `start`."""
-    at = after_blanks(text, start + 1)
-    while text[at] != "}":
-        key_start = at
-        key, at = decoder.raw_decode(text, at)
-        value_start = after_blanks(text, after_blanks(text, at) + 1)  # After the colon.
-        value, at = decoder.raw_decode(text, value_start)
-        yield JsonMember(key, key_start, value_start, at, value)
-        at = after_blanks(text, at)
-        if text[at] == ",":
-            at = after_blanks(text, at + 1)
+    position = after_blanks(text, start + 1)
+    while text[position] != "}":
+        key_start = position
+        key, position = decoder.raw_decode(text, position)
+        value_start = after_blanks(text, after_blanks(text, position) + 1)  # After the colon.
+        value, position = decoder.raw_decode(text, value_start)
+        yield JsonMember(key, key_start, value_start, position, value)
+        position = after_blanks(text, position)
+        if text[position] == ",":
+            position = after_blanks(text, position + 1)
 
 
-def after_blanks(text: str, at: int) -> int:
+def after_blanks(text: str, position: int) -> int:
     """Return the place of the next character that is not blank."""
-    while text[at] in _BLANK:
-        at += 1
-    return at
+    while text[position] in _BLANK:
+        position += 1
+    return position
 
 
 def with_digits(text: str) -> dict[str, Any]:
@@ -127,6 +127,16 @@ def text_with(text: str, name: str, value: str) -> str:
     if (member := _member(text, name)) is None:
         return _with(text, name, value, "a name")
     return text[: member.start] + value + text[member.end :]
+
+
+def text_with_fields(text: str, fields: Mapping[str, object], of: str) -> str:
+    """Put fields into the text of an object, each as `text_with` does.
+
+    of: names the object in messages. Raises RecordError if JSON can't hold the fields.
+    """
+    for name, value in fields.items():
+        text = text_with(text, name, to_json(value, of))
+    return text
 
 
 def text_without(text: str, name: str) -> str:
@@ -183,13 +193,13 @@ def _member(text: str, name: str) -> JsonMember | None:
     if text[end] != "}":
         raise ValueError("not a JSON object")
     quoted = f'"{name}":'
-    at = text.rfind(quoted)
-    if at > 0 and text[at - 1] in f",{{{_BLANK}":
-        start = after_blanks(text, at + len(quoted))
+    position = text.rfind(quoted)
+    if position > 0 and text[position - 1] in f",{{{_BLANK}":
+        start = after_blanks(text, position + len(quoted))
         value, stop = SHAPES.raw_decode(text, start)
         if after_blanks(text, stop) == end:
-            return JsonMember(name, at, start, stop, value)
-    elif at < 0 and name not in text and "\\u" not in text and _PLAIN_NAME.fullmatch(name):
+            return JsonMember(name, position, start, stop, value)
+    elif position < 0 and name not in text and "\\u" not in text and _PLAIN_NAME.fullmatch(name):
         return None
     start = after_blanks(text, 0)
     return next((each for each in reversed([*members(text, start)]) if each.key == name), None)
@@ -219,32 +229,32 @@ def values_with_texts(
     paths: functions by name, which receive the text and the place of the value, and return the
     value and its end. Raises ValueError if the text is not valid.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if text[start] != "{":
         raise ValueError("not a JSON object")
-    at = after_blanks(text, start + 1)
-    while text[at] != "}":
-        key, at = VALUES.raw_decode(text, at)
-        at = after_blanks(text, after_blanks(text, at) + 1)
-        found[key], at = paths.get(key, VALUES.raw_decode)(text, at)
-        at = after_blanks(text, at)
-        if text[at] == ",":
-            at = after_blanks(text, at + 1)
-    return found, at + 1
+    position = after_blanks(text, start + 1)
+    while text[position] != "}":
+        key, position = VALUES.raw_decode(text, position)
+        position = after_blanks(text, after_blanks(text, position) + 1)
+        values[key], position = paths.get(key, VALUES.raw_decode)(text, position)
+        position = after_blanks(text, position)
+        if text[position] == ",":
+            position = after_blanks(text, position + 1)
+    return values, position + 1
 
 
 def list_with_texts(
     text: str, start: int, item: Callable[[str, int], tuple[Any, int]]
 ) -> tuple[list[Any], int]:
     """Parse the array at `start`, each item by a function; return its end too."""
-    found: list[Any] = []
+    values: list[Any] = []
     if text[start] != "[":
         raise ValueError("not a JSON array")
-    at = after_blanks(text, start + 1)
-    while text[at] != "]":
-        value, at = item(text, at)
-        found.append(value)
-        at = after_blanks(text, at)
-        if text[at] == ",":
-            at = after_blanks(text, at + 1)
-    return found, at + 1
+    position = after_blanks(text, start + 1)
+    while text[position] != "]":
+        value, position = item(text, position)
+        values.append(value)
+        position = after_blanks(text, position)
+        if text[position] == ",":
+            position = after_blanks(text, position + 1)
+    return values, position + 1

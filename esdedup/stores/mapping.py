@@ -241,7 +241,7 @@ def _with_doc_values(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_doc_values(meta: IndexMeta, mapping: Mapping[str, Any]) -> bool:
-    """Return whether all fields of ours that are in the mapping of an index have doc values."""
+    """Return whether the fields of ours in the mapping of an index have doc values."""
     fields = [mapping.get("properties", {}).get(part.field, {}) for part in meta.all]
     digests = [field.get("properties", {}).get("digest") for field in fields]
     return any(

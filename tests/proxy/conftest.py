@@ -87,3 +87,13 @@ def metric(proxy: Enriching, name: str) -> float:
     page = HTTP.get(f"{proxy.url}/-/metrics").text
     wanted = f"esdedup_proxy_{name}"
     return sum(float(line.split()[1]) for line in page.splitlines() if line.startswith(wanted))
+
+
+@pytest.fixture
+def place_of_tokens(setup: Setup) -> Iterator[str]:
+    """An index with tokens, on the server of this setup."""
+    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
+    with esdedup.open(setup.direct, name) as index:
+        index.create()
+    yield name
+    delete_index(setup.direct, name)

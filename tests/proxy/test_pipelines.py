@@ -1,27 +1,12 @@
 """Pipelines that documents pass after the proxy has computed their tokens."""
 
-import uuid
-from collections.abc import Iterator
-
 import pytest
 
-import esdedup
-from tests.conftest import delete_index
 from tests.helpers.pipelines import html_strip, pipeline, use_pipeline
 from tests.helpers.processes import await_true
 from tests.proxy.conftest import Setup, post
 
 pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
-
-
-@pytest.fixture
-def place_of_tokens(setup: Setup) -> Iterator[str]:
-    """An index with tokens, on the server of this setup."""
-    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
-    with esdedup.open(setup.direct, name) as index:
-        index.create()
-    yield name
-    delete_index(setup.direct, name)
 
 
 def test_pipelines_are_named(setup: Setup, place_of_tokens: str) -> None:

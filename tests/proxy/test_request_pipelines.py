@@ -1,40 +1,27 @@
-"""Requests through the proxy that name an ingest pipeline."""
+"""Requests through the proxy that name an ingest pipeline.
+
+Apart from `test_pipelines`, because a proxy writes few warnings of one form.
+"""
 
 import json
-import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-import esdedup
 from esdedup.models import FIELD
-from tests.conftest import delete_index
 from tests.helpers.commands import all_documents
 from tests.helpers.http import HTTP
 from tests.helpers.pipelines import drop, lowercase, pipeline
-from tests.proxy.conftest import NDJSON, Setup
+from tests.proxy.conftest import NDJSON, Setup, metric
 
 pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
 
 TEXT = "One two three four five six seven"
 
 
-@pytest.fixture
-def index(setup: Setup) -> Iterator[str]:
-    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
-    with esdedup.open(setup.direct, name) as opened:
-        opened.create()
-    yield name
-    delete_index(setup.direct, name)
-
-
 def counted(setup: Setup, outcome: str) -> float:
-    page = HTTP.get(f"{setup.proxy.url}/-/metrics").text
-    name = f'esdedup_proxy_documents_total{{tokens="{outcome}"}} '
-    (line,) = (line for line in page.splitlines() if line.startswith(name))
-    return float(line.removeprefix(name))
+    return metric(setup.proxy, f'documents_total{{tokens="{outcome}"}}')
 
 
 def bulk(url: str, path: str, lines: list[Any]) -> list[dict[str, Any]]:
@@ -44,22 +31,22 @@ def bulk(url: str, path: str, lines: list[Any]) -> list[dict[str, Any]]:
     return [next(iter(item.values())) for item in answer.json()["items"]]
 
 
-def test_a_pipeline_of_the_request_is_named(setup: Setup, index: str) -> None:
+def test_a_pipeline_of_the_request_is_named(setup: Setup, place_of_tokens: str) -> None:
     with pipeline(setup.direct, lowercase("text"), drop("ctx.id == '2'")) as name:
         before = {outcome: counted(setup, outcome) for outcome in ("added", "pipeline")}
         lines: list[Any] = []
         for id in ("1", "2"):
             lines += [{"index": {"_id": id}}, {"id": id, "text": TEXT}]
-        items = bulk(setup.proxy.url, f"/{index}/_bulk?pipeline={name}", lines)
+        items = bulk(setup.proxy.url, f"/{place_of_tokens}/_bulk?pipeline={name}", lines)
         # The client learns from the server what became of each document.
         assert {item["_id"]: item["result"] for item in items} == {"1": "created", "2": "noop"}
         lines = [{"index": {"_id": "3", "pipeline": name}}, {"id": "3", "text": TEXT}]
         lines += [{"index": {"_id": "4"}}, {"id": "4", "text": TEXT}]
         lines += [{"index": {"_id": "5", "pipeline": "_none"}}, {"id": "5", "text": TEXT}]
-        bulk(setup.proxy.url, f"/{index}/_bulk", lines)
-        document = f"/{index}/_doc/6?pipeline={name}"
+        bulk(setup.proxy.url, f"/{place_of_tokens}/_bulk", lines)
+        document = f"/{place_of_tokens}/_doc/6?pipeline={name}"
         HTTP.put(f"{setup.proxy.url}{document}", json={"id": "6", "text": TEXT}).raise_for_status()
-        stored = all_documents(setup.direct, index)
+        stored = all_documents(setup.direct, place_of_tokens)
     assert {id for id, source in stored.items() if source["text"] == TEXT.lower()} == {
         "1",
         "3",
@@ -72,7 +59,7 @@ def test_a_pipeline_of_the_request_is_named(setup: Setup, index: str) -> None:
     assert setup.proxy.log.count(warning) == 1
 
 
-def test_an_action_with_an_odd_pipeline_is_passed_on(setup: Setup, index: str) -> None:
+def test_an_action_with_an_odd_pipeline_is_passed_on(setup: Setup, place_of_tokens: str) -> None:
     """The server refuses it, and the proxy does not fail."""
     for value in (7, None, ["p"], {"p": 1}, ""):
         line = {"index": {"_id": "1", "pipeline": value}}
@@ -80,7 +67,7 @@ def test_an_action_with_an_odd_pipeline_is_passed_on(setup: Setup, index: str) -
             json.dumps(each).encode() + b"\n" for each in (line, {"id": "1", "text": TEXT})
         )
         answers: list[httpx.Response] = [
-            HTTP.post(f"{url}/{index}/_bulk", content=body, headers=NDJSON)
+            HTTP.post(f"{url}/{place_of_tokens}/_bulk", content=body, headers=NDJSON)
             for url in (setup.direct, setup.proxy.url)
         ]
         assert answers[0].status_code == answers[1].status_code, value

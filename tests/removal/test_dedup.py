@@ -728,7 +728,7 @@ def test_undo_counts_what_was_done(
 def test_a_log_on_a_full_disk_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    sync, path = os.fsync, tmp_path / f"log.{ending}"
+    path = tmp_path / f"log.{ending}"
     entry = Entry(Held(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
     other = Entry(Held(Document("3", {"text": "some words"}), "1/1"), "2", 1.0)
 
@@ -738,14 +738,36 @@ def test_a_log_on_a_full_disk_has_an_end(
     log = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
     log.append([entry.line()])
     log.settle(["1"], [])
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(esdedup.StoreError, match=r"No space left.*unchanged"):
-        log.append([other.line()])
-    monkeypatch.setattr(os, "fsync", sync)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        with pytest.raises(esdedup.StoreError, match=r"No space left.*unchanged"):
+            log.append([other.line()])
     log.__exit__(esdedup.StoreError)
     reader = LogReader(path)
     assert [[entry.id for entry in page] for page in reader.pages()] == [["1"]]
     assert (reader.damage, reader.unsettled) == (None, [])
+
+
+def test_nothing_follows_a_line_that_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends the thread that writes; others would go on."""
+    path = tmp_path / "log.jsonl"
+    entry = Entry(Held(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    log = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            log.append([entry.line()])
+    written = path.read_bytes()
+    with pytest.raises(esdedup.StoreError, match="its last line is not whole"):
+        log.append([entry.line()])
+    log.__exit__(KeyboardInterrupt)
+    assert path.read_bytes() == written
 
 
 def test_a_log_whose_first_line_does_not_fit_leaves_no_file(
