@@ -2,6 +2,7 @@
 
 import errno
 import io
+import logging
 import os
 import signal
 import sys
@@ -91,9 +92,12 @@ def main() -> None:
             # Only these multiply matrices, and the threads for it take a seventh of a search.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # The list of commands is shown without it.
+        from esdedup.cli.setting_names import OptionsFormatter
         from esdedup.ingest.parallel import be_a_program
 
         be_a_program()
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(OptionsFormatter("%(message)s"))
     if sys.stdout is None:
         _fail("standard output is closed", 1)
     plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
@@ -164,7 +168,8 @@ def _other_signals_interrupt() -> Iterator[None]:
 
 
 def _fail(error: object, status: int) -> None:
+    from esdedup.cli.setting_names import with_options
     from esdedup.text.characters import message_of
 
-    typer.echo(message_of(f"Error: {error}"), err=True)
+    typer.echo(message_of(with_options(f"Error: {error}")), err=True)
     sys.exit(status)

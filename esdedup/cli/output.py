@@ -20,6 +20,7 @@ from esdedup import EsdedupError, Groups, Index, Limits, StoreError, UsageError
 from esdedup.admin.preflight import obstacles_of
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
+from esdedup.cli.setting_names import with_options
 from esdedup.exceptions import InputError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.models import Counts
@@ -164,7 +165,7 @@ def message(*texts: str | None) -> None:
     clear = _CLEAR if sys.stderr.isatty() else ""
     for text in texts:
         if text is not None:
-            typer.echo(clear + message_of(text), err=True)
+            typer.echo(clear + message_of(with_options(text)), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
@@ -233,7 +234,7 @@ def confirm(question: str, yes: bool) -> None:
     """Ask a question on a terminal, unless `yes` is set. End with status 1 if it is declined."""
     require_answer(yes, question)
     try:
-        if yes or typer.confirm(message_of(question), err=True):
+        if yes or typer.confirm(message_of(with_options(question)), err=True):
             return
     except typer.Abort as error:
         raise KeyboardInterrupt from error

@@ -84,7 +84,7 @@ class Attempts:
         if not total:
             return StoreUnavailable(str(error))
         why = "It asks to wait for" if asked > total else "Gave up after"
-        return StoreUnavailable(f"{error}. {why} {max(1, asked, total):.0f}s (--retry-for)")
+        return StoreUnavailable(f"{error}. {why} {max(1, asked, total):.0f}s (`retry_for`)")
 
 
 def _asked(error: StoreError) -> float:
