@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from esdedup import spark as spark
     from esdedup.analysis.report import Report
     from esdedup.analysis.weighing import weights
-    from esdedup.corpus.dedup import Deduplicated, dedup, group, pairs
+    from esdedup.compare.pairs import SimilarPairs
     from esdedup.exceptions import (
         EsdedupError,
         IndexNotFound,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StoreError,
         UsageError,
     )
+    from esdedup.frames import Deduplicated, dedup, group, pairs
     from esdedup.groups.groups import Group, Grouping, Groups
     from esdedup.groups.marks import GroupReport
     from esdedup.index import Index, open, similarity
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from esdedup.ingest.ingest import IngestReport
     from esdedup.ingest.policies import DuplicatePolicy
     from esdedup.models import Document, Match, Pair, Query, Result
-    from esdedup.pairing.pairs import SimilarPairs
     from esdedup.removal.remove import Dedup
     from esdedup.sketch.kinds.bits import Bits
     from esdedup.sketch.kinds.minhash import MinHash
@@ -58,13 +58,13 @@ _MODULES = {
     "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
     "groups.groups": "Group Grouping Groups",
     "groups.marks": "GroupReport",
-    "corpus.dedup": "Deduplicated dedup group pairs",
+    "frames": "Deduplicated dedup group pairs",
     "index": "Index open similarity",
     "ingest.enrich": "enrich",
     "ingest.ingest": "IngestReport",
     "ingest.policies": "DuplicatePolicy",
     "models": "Document Match Pair Query Result",
-    "pairing.pairs": "SimilarPairs",
+    "compare.pairs": "SimilarPairs",
     "removal.remove": "Dedup",
     "sketch.kinds.bits": "Bits",
     "sketch.kinds.minhash": "MinHash",

@@ -16,6 +16,8 @@ from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, report
 from esdedup.analysis.weighing import Weighing, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
+from esdedup.compare.pairs import SimilarPairs, similar_pairs
+from esdedup.compare.scan import OnStep, WorkFolder
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
@@ -23,8 +25,6 @@ from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Match, Query, Result, Statistics
-from esdedup.pairing.pairs import SimilarPairs, similar_pairs
-from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Chunk, Record, chunked

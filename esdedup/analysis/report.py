@@ -22,10 +22,10 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
 from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
 from esdedup.analysis.to_json import object_of
+from esdedup.compare.scan import texts_in
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
-from esdedup.pairing.scan import texts_in
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.kinds.base import MEASURES
 from esdedup.sketch.scheme import Scheme

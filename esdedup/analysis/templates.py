@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esdedup.compare.scan import texts_in
 from esdedup.groups.groups import Groups
 from esdedup.groups.templates import FEWEST, paired, pattern_of
-from esdedup.pairing.scan import texts_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta

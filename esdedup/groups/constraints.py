@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esdedup.pairing.candidates import Classes, classes_of
-from esdedup.pairing.union_find import join, singletons
+from esdedup.compare.candidates import Classes, classes_of
+from esdedup.compare.union_find import join, singletons
 from esdedup.sketch.sketch import digest_words
 from esdedup.stores.judgements import Judgement, Judgements
 from esdedup.text.arrays import F64, I64, U64, Mask

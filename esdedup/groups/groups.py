@@ -16,16 +16,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from esdedup.arguments import check_fields, setting
+from esdedup.compare.candidates import CandidatePairs, candidates_of
+from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
+from esdedup.compare.plan import Basis, Plan, plan_for
+from esdedup.compare.scan import JUDGEMENTS, OnStep, ScanColumns, WorkFolder, sketched, texts_in
+from esdedup.compare.strings import Strings
+from esdedup.compare.union_find import follow, singletons
+from esdedup.compare.verify import nearness_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.candidates import CandidatePairs, candidates_of
-from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.keep_rule import KeepRule, Unordered, before_others, rows_of
-from esdedup.pairing.scan import JUDGEMENTS, OnStep, ScanColumns, WorkFolder, sketched, texts_in
-from esdedup.pairing.strings import Strings
-from esdedup.pairing.union_find import follow, singletons
-from esdedup.pairing.verify import nearness_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import ACTING, Limits
@@ -261,24 +261,24 @@ def find_groups(
     """
     step = on_step or (lambda *_: None)
     grouping = grouping.of(None if grouping.exact else meta.scheme.for_pairs(grouping.limits))
-    reading = Reading(meta, None, grouping.keep)
+    plan = Plan(meta, None, grouping.keep)
     if not grouping.exact or meta.scheme.by_server:
-        reading = reading_for(meta, grouping.limits, grouping.keep)
+        plan = plan_for(meta, grouping.limits, grouping.keep)
     if grouping.exact:
-        reading = replace(reading, sketch=None)
+        plan = replace(plan, sketch=None)
     judgements = read_judgements(store, meta)
-    reading = replace(reading, first=judgements.representatives)
+    plan = replace(plan, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
-        columns = folder.read(store, reading, parameters, step)
-        found = groups_among(columns, reading, grouping, folder.path, step, judgements)
+        columns = folder.read(store, plan, parameters, step)
+        found = groups_among(columns, plan, grouping, folder.path, step, judgements)
         elsewhere = judged_elsewhere(store)
         return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
 
 
 def groups_among(
     columns: ScanColumns,
-    reading: Reading,
+    plan: Plan,
     grouping: Grouping,
     folder: Path,
     step: OnStep,
@@ -290,11 +290,11 @@ def groups_among(
     folder: for buckets, which are mapped from files. leaders: number of first rows that are
     not compared with each other, so that each may represent later ones.
     """
-    job = _GroupRun(reading, grouping, columns, judgements, step, folder)
+    job = _GroupRun(plan, grouping, columns, judgements, step, folder)
     candidates = CandidatePairs([])
     if not grouping.exact:
         rows, limits = job.classes.compared, grouping.limits
-        candidates = candidates_of(reading, columns, rows, limits, folder)
+        candidates = candidates_of(plan, columns, rows, limits, folder)
     if leaders:
         first = int(np.searchsorted(job.classes.compared, leaders))
         later = ((done, left, right, right >= first) for done, left, right in candidates.blocks)
@@ -323,9 +323,9 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     scheme = meta.scheme.for_texts(grouping.limits) if meta.scheme.by_server else meta.scheme
     chosen = None if grouping.exact else scheme.chosen(grouping.limits)
     texts = texts_in(store, meta.text_fields)(names)
-    part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=scheme))
+    part = sketched(Strings.of(names), texts, Plan(meta, chosen, sketching=scheme))
     columns = ScanColumns.of(part, texts)
-    job = _GroupRun(Reading(meta, chosen), grouping, columns, judgements, lambda *_: None)
+    job = _GroupRun(Plan(meta, chosen), grouping, columns, judgements, lambda *_: None)
     right, left = np.tril_indices(job.classes.filled, -1)
     every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
     found = job.groups(CandidatePairs(every))
@@ -366,20 +366,20 @@ class _GroupRun:
 
     def __init__(
         self,
-        reading: Reading,
+        plan: Plan,
         grouping: Grouping,
         columns: ScanColumns,
         judgements: Judgements,
         step: OnStep,
         folder: Path | None = None,
     ) -> None:
-        self._reading, self._columns = reading, columns
+        self._plan, self._columns = plan, columns
         self._judgements, self._step = judgements, step
-        if reading.sketch is not None and reading.metric == "hamming":
-            distance = reading.sketch.max_distance(grouping.limits)
+        if plan.sketch is not None and plan.metric == "hamming":
+            distance = plan.sketch.max_distance(grouping.limits)
             grouping = replace(grouping, limits=replace(grouping.limits, distance=distance))
-        self._grouping = grouping = grouping.of(reading.sketch)
-        self._least = reading.least(grouping.limits)
+        self._grouping = grouping = grouping.of(plan.sketch)
+        self._least = plan.least(grouping.limits)
         self.classes, self._constraints = constrained(
             judgements, columns.ids, columns.digests, columns.filled
         )
@@ -389,7 +389,7 @@ class _GroupRun:
         self._apart = self._constraints.apart(filled)
         self._partition, self._partner = singletons(filled), singletons(filled)
         self._value = np.zeros(filled)
-        self._compared = nearness_of(reading, columns, self.classes.compared, grouping.limits)
+        self._compared = nearness_of(plan, columns, self.classes.compared, grouping.limits)
 
     def _nearness(self, left: I64, right: I64) -> F64:
         """Return how near right rows are to left ones, or how much of them these hold."""
@@ -408,7 +408,7 @@ class _GroupRun:
         partition = self._partition = self._partition[self._partition]
         value = self._value
         if self._grouping.split_templates:
-            texts, scheme = self._columns.texts_of, self._reading.compared.scheme
+            texts, scheme = self._columns.texts_of, self._plan.compared.scheme
             partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
             if leading:
                 self._lead_again(partition)
@@ -468,7 +468,7 @@ class _GroupRun:
         alone = np.arange(classes.filled, classes.rows.size)
         partition = np.concatenate([partition, alone])
         # Texts without words are not compared, and can be judged: they differ in all bits.
-        by_distance = self._reading.metric == "hamming"
+        by_distance = self._plan.metric == "hamming"
         different = -64.0 * len(columns.values) if by_distance else 0.0
         value = np.concatenate([value, np.full(alone.size, different)])
         without_words = constraints.must[constraints.must[:, 1] >= classes.filled]
@@ -490,7 +490,7 @@ class _GroupRun:
             values,
             candidates.capped,
             candidates.recall,
-            self._reading.basis,
+            self._plan.basis,
             constraints.counts,
             self._judgements,
             unordered=columns.unordered,

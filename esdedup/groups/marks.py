@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from esdedup.compare.scan import OnStep
 from esdedup.exceptions import StoreError
 from esdedup.groups.groups import Groups
 from esdedup.models import Change, Held, tokens_in
-from esdedup.pairing.scan import OnStep
 from esdedup.records.documents import MARKS
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held

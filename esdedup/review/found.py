@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.analysis.templates import template_warnings
+from esdedup.compare.keep_rule import rows_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
 from esdedup.models import Statistics
-from esdedup.pairing.keep_rule import rows_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.text.arrays import F64, I64
 

@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from esdedup.analysis.report import in_words, measure_of, summaries
 from esdedup.analysis.templates import in_group, warning_of
+from esdedup.compare.scan import texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.scan import texts_in
 from esdedup.review.found import head_of, members_of
 from esdedup.review.pages import Given, Review
 from esdedup.review.texts import ShownPair, alone, pair_of

@@ -65,8 +65,8 @@ class Guard:
 
     def _instead(self, request: Request) -> Response | None:
         """Return the answer to a request that must not reach the application, else None."""
-        reading = request.method in _READING
-        if reading and self._is_token(request.query_params.get("token", "")):
+        plan = request.method in _READING
+        if plan and self._is_token(request.query_params.get("token", "")):
             answer = RedirectResponse(f"{self.root}/", 303)
             # A strict cookie would not be sent after a link elsewhere, such as in a terminal.
             path = f"{self.root}/"
@@ -78,7 +78,7 @@ class Guard:
         own = request.headers.getlist("sec-fetch-site") == ["same-origin"]
         if origins:
             own = origins == [f"http://{request.headers['host']}"]
-        if not reading and not own:
+        if not plan and not own:
             return PlainTextResponse("This request does not come from a page of ours.\n", 403)
         return None
 

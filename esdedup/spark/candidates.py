@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.verify import PairTask, verify
+from esdedup.compare.plan import Plan
+from esdedup.compare.verify import PairTask, verify
 from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
@@ -66,16 +66,16 @@ class Buckets:
     passage: int
 
     @staticmethod
-    def of(reading: Reading, limits: Limits) -> Buckets:
-        """Return the buckets of the documents of a reading."""
-        sketch, dtype = reading.sketch, np.dtype(reading.dtype)
+    def of(plan: Plan, limits: Limits) -> Buckets:
+        """Return the buckets of the documents of a plan."""
+        sketch, dtype = plan.sketch, np.dtype(plan.dtype)
         assert sketch is not None
-        at, values = stopped_buckets(reading.compared.stop, sketch)
+        at, values = stopped_buckets(plan.compared.stop, sketch)
         masks = [np.zeros(1, np.uint64)] * sketch.tokens
         if sketch.metric == "hamming":
             masks = sketch.masks(limits, sides=2)
-        stopped, passage = _numbers(values.astype(dtype), at), reading.passage(limits)
-        return Buckets(sketch, dtype, masks, stopped, reading.compared.scheme, passage)
+        stopped, passage = _numbers(values.astype(dtype), at), plan.passage(limits)
+        return Buckets(sketch, dtype, masks, stopped, plan.compared.scheme, passage)
 
     def values(self, written: Sequence[bytes]) -> Unsigned:
         """Return the values of n documents, shape (n, width)."""
@@ -193,7 +193,7 @@ def verified(
     """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
 
     pairs: of `candidate_pairs`. Columns: left, right (bigint), similarity (double), of the right
-    document, as in `pairing.verify.Verified`, and by a directed measure of_left (double).
+    document, as in `compare.verify.Verified`, and by a directed measure of_left (double).
     either: pairs of which either document is near enough, not only the right one.
     """
     by_distance = buckets.sketch.metric == "hamming"

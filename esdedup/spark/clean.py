@@ -23,12 +23,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from esdedup import exceptions
 from esdedup.arguments import accepts, from_settings
-from esdedup.corpus.corpus import CorpusReport, Removed, reading_of
-from esdedup.corpus.shards import Shards, digest_of, is_one_file
+from esdedup.clean.corpus import CorpusReport, Removed, plan_of
+from esdedup.clean.shards import Shards, digest_of, is_one_file
+from esdedup.compare.file_pairs import read_chunk
+from esdedup.compare.plan import Plan
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.file_pairs import read_chunk
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, Format, chunks_in
 from esdedup.records.locations import is_address
@@ -51,7 +51,7 @@ class _Tasks:
     """How the tasks of a job read and write files."""
 
     shards: Shards
-    reading: Reading
+    plan: Plan
 
     @property
     def files(self) -> Sequence[str]:
@@ -65,16 +65,16 @@ class _Tasks:
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
-        id_field, texts = self.shards.id_field, self.reading.meta.text_fields
-        columns = [*texts, id_field or "id", *self.reading.keep.paths([])]
+        id_field, texts = self.shards.id_field, self.plan.meta.text_fields
+        columns = [*texts, id_field or "id", *self.plan.keep.paths([])]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
                 first = bytes([number >= len(self.shards.others)])
                 how = self.shards.format, None, self.shards.encoding, columns
                 for chunk in chunks_in(self.files[number], *how):
-                    found = read_chunk(self.reading, id_field, chunk)
-                    yield from sketched_records(found, self.reading, number, first)
+                    found = read_chunk(self.plan, id_field, chunk)
+                    yield from sketched_records(found, self.plan, number, first)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Write files, and yield their numbers. batches: file, and signed lines of its records."""
@@ -119,8 +119,8 @@ def dedup_files(
     be read or that change meanwhile, and the errors of Spark.
     """
     grouping, texts = from_settings(Grouping, options, grouping), names_of(text_field)
-    reading = reading_of(grouping, scheme, texts)
-    grouping = grouping.of(reading.sketch)
+    plan = plan_of(grouping, scheme, texts)
+    grouping = grouping.of(plan.sketch)
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()
@@ -132,10 +132,10 @@ def dedup_files(
     files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
     out = out if out is None else _absolute(out).rstrip("/")
     shards = Shards(inputs, files, others, out, format, encoding, texts, id_field)
-    tasks, name = _Tasks(shards, reading), None
+    tasks, name = _Tasks(shards, plan), None
     if out is not None:
         folder, _, last = out.rpartition("/")
-        job = [grouping.to_json(), reading.meta.scheme.id, others, shards.job]
+        job = [grouping.to_json(), plan.meta.scheme.id, others, shards.job]
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
         if not is_remote(spark):
@@ -145,10 +145,10 @@ def dedup_files(
         if out is not None and tables.saved("shards") is None:
             shards.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
-        documents, is_own = in_precedence(read, reading.keep, tables), F.col("file") >= len(others)
+        documents, is_own = in_precedence(read, plan.keep, tables), F.col("file") >= len(others)
         ((first,),) = documents.table.where(is_own).agg(F.min("number")).collect()
         first = _NEVER if first is None else first
-        members, found = members_of(documents, reading, grouping, tables, first)
+        members, found = members_of(documents, plan, grouping, tables, first)
         members = tables.kept("grouped", members)
         every = documents.whole.join(members.select("number", "head"), "number", "left")
         by_file = tables.kept("shards", every.groupBy("file").agg(*_figures()))
@@ -158,7 +158,7 @@ def dedup_files(
             own = own.select("file", "lines").repartition(len(files))
             mapped(own, tasks.write, "file bigint").collect()
             shards.copy_about()
-            listed = removed.select("number", "head", *measured(reading))
+            listed = removed.select("number", "head", *measured(plan))
             listed = _listed(listed, documents, tasks.files)
             listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
         bad = documents.whole.where("bad is not null").select("file", "line", "bad")

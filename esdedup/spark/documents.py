@@ -19,10 +19,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.window import Window
 
-from esdedup.exceptions import UsageError
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.file_pairs import ReadChunk, read_chunk
-from esdedup.pairing.keep_rule import (
+from esdedup.compare.file_pairs import ReadChunk, read_chunk
+from esdedup.compare.keep_rule import (
     ABSENT,
     EXAMPLES,
     KeepRule,
@@ -31,7 +29,9 @@ from esdedup.pairing.keep_rule import (
     sort_keys,
     text_of_key,
 )
-from esdedup.pairing.strings import Strings
+from esdedup.compare.plan import Plan
+from esdedup.compare.strings import Strings
+from esdedup.exceptions import UsageError
 from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.sketch.sketch import NO_TEXT, written_digests
@@ -118,12 +118,12 @@ def chosen(
 
 
 def numbered(
-    df: DataFrame, reading: Reading, tables: JobTables, id: str, texts: Sequence[str]
+    df: DataFrame, plan: Plan, tables: JobTables, id: str, texts: Sequence[str]
 ) -> Documents:
     """Sketch documents and number them. Raises UsageError for columns that can't be used."""
-    keep = reading.keep
+    keep = plan.keep
     # A sketch reads values of any type, or strings.
-    any_type = reading.sketch is not None and reading.sketch.reads_values
+    any_type = plan.sketch is not None and plan.sketch.reads_values
     if not isinstance(field_of(df, id).dataType, (T.StringType, T.IntegralType)):
         raise UsageError(f"column {id!r}: use ids that are strings or whole numbers")
     for name in texts:
@@ -141,8 +141,8 @@ def numbered(
             # Texts of times do not sort by time.
             column = F.unix_micros(column)
         columns.append(column.alias("keep"))
-    meta = replace(reading.meta, text_fields=(*(name for name in own if name.startswith("text")),))
-    named = replace(reading, meta=meta, keep=replace(keep, field=keep.field and "keep"))
+    meta = replace(plan.meta, text_fields=(*(name for name in own if name.startswith("text")),))
+    named = replace(plan, meta=meta, keep=replace(keep, field=keep.field and "keep"))
     rows = mapped(df.select(*columns), partial(_sketched, named), from_arrow_schema(SKETCHED))
     return in_precedence(rows, keep, tables)
 
@@ -207,7 +207,7 @@ def _unordered(whole: DataFrame, keep: KeepRule) -> Unordered:
     return Unordered(wrong.count(), [(id, value) for id, value in examples])
 
 
-def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:
+def _sketched(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Batches:
     """Sketch the rows of record batches."""
     for batch in batches:
         records = [
@@ -216,27 +216,27 @@ def _sketched(reading: Reading, batches: Iterable[pa.RecordBatch]) -> Batches:
             else BadRecord("", line, "", "it can't be read, or has no id")  # Rows have no place.
             for line, row in enumerate(rows_of(batch), 1)
         ]
-        found = read_chunk(reading, "id", Chunk(partial(list, records)))
-        yield from sketched_records(found, reading)
+        found = read_chunk(plan, "id", Chunk(partial(list, records)))
+        yield from sketched_records(found, plan)
 
 
 def sketched_records(
-    found: ReadChunk, reading: Reading, file: int | None = None, first: bytes = b""
+    found: ReadChunk, plan: Plan, file: int | None = None, first: bytes = b""
 ) -> Batches:
     """Yield records as `SKETCHED`. file: their number. first: begins the sort keys."""
     part, lines = found.part, found.lines[found.lines > 0]
     assert part.texts is not None
     texts, bands = [*part.texts], [*part.values]
-    if (sketch := reading.sketch) is not None and sketch.varies:
-        values = sketched(texts, reading.compared.scheme).values[sketch.name]
+    if (sketch := plan.sketch) is not None and sketch.varies:
+        values = sketched(texts, plan.compared.scheme).values[sketch.name]
         tokens = sketch.token_values(values)
-        hashes = tokens.hashes.astype(reading.dtype)
+        hashes = tokens.hashes.astype(plan.dtype)
         bands = [hashes[start:end] for start, end in pairwise(tokens.offsets)]
     keys = [*part.keys.encoded()] or [ABSENT] * lines.size
-    by_time = reading.keep.compared == "time"
+    by_time = plan.keep.compared == "time"
     ids = part.ids if file is None else Strings.of(f"{file}:{line}" for line in lines.tolist())
     columns = {
-        "key": [first + key for key in sort_keys(reading.keep, ids, keys)],
+        "key": [first + key for key in sort_keys(plan.keep, ids, keys)],
         "keyed": [key < ABSENT for key in keys],
         "kind": [kind_of_key(key) if by_time else None for key in keys],
         "unordered": [*map(text_of_key, keys)],

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from esdedup.arguments import accepts, from_settings
+from esdedup.compare.plan import Plan
+from esdedup.compare.union_find import follow, join, singletons
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.union_find import follow, join, singletons
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
@@ -26,7 +26,7 @@ from esdedup.spark.pairs import (
     compare,
     index_of,
     measured,
-    reading_of,
+    plan_of,
     warn,
 )
 from esdedup.spark.tables import Batches, JobTables, mapped
@@ -63,12 +63,12 @@ def groups(
     Raises UsageError for wrong arguments.
     """
     grouping, names = from_settings(Grouping, options, grouping), names_of(text)
-    reading = _reading(df, names, scheme, grouping)
+    plan = _plan(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
-        documents = numbered(df, reading, tables, id, names)
-        members, report = members_of(documents, reading, grouping, tables)
-        found = _groups(documents, members, reading, tables)
-    warn(report, grouping.limits, reading.keep)
+        documents = numbered(df, plan, tables, id, names)
+        members, report = members_of(documents, plan, grouping, tables)
+        found = _groups(documents, members, plan, tables)
+    warn(report, grouping.limits, plan.keep)
     return SparkResult(found, report, tables.folder)
 
 
@@ -90,21 +90,21 @@ def dedup(
     The table has the rows that stay, in any order, with the columns of `df`.
     """
     grouping, names = from_settings(Grouping, options, grouping), names_of(text)
-    reading = _reading(df, names, scheme, grouping)
+    plan = _plan(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:
         rows = tables.kept("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
-        documents = numbered(rows, reading, tables, _ROW, names)
-        members, report = members_of(documents, reading, grouping, tables)
+        documents = numbered(rows, plan, tables, _ROW, names)
+        members, report = members_of(documents, plan, grouping, tables)
         of = documents.table.select("number", F.col("id").cast("bigint").alias(_ROW))
         kept = chosen(rows, members.join(of, "number"), _ROW, "left_anti").drop(_ROW)
         found = tables.kept("kept", kept)
-    warn(report, grouping.limits, reading.keep, of_rows=False)
+    warn(report, grouping.limits, plan.keep, of_rows=False)
     return SparkResult(found, report, tables.folder)
 
 
-def _reading(
+def _plan(
     df: DataFrame, names: Sequence[str], scheme: Scheme | IndexMeta | None, grouping: Grouping
-) -> Reading:
+) -> Plan:
     """Return how the documents of a DataFrame are compared to group them."""
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
@@ -112,26 +112,26 @@ def _reading(
     if grouping.exact:
         meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
         cheap = meta.scheme.only(meta.scheme.sketches[0])
-        return Reading(meta, None, grouping.of(None).keep, sketching=cheap)
-    reading = reading_of(scheme, grouping.limits, grouping.keep)
-    return replace(reading, keep=grouping.of(reading.sketch).keep)
+        return Plan(meta, None, grouping.of(None).keep, sketching=cheap)
+    plan = plan_of(scheme, grouping.limits, grouping.keep)
+    return replace(plan, keep=grouping.of(plan.sketch).keep)
 
 
 def members_of(
-    documents: Documents, reading: Reading, grouping: Grouping, tables: JobTables, first: int = 0
+    documents: Documents, plan: Plan, grouping: Grouping, tables: JobTables, first: int = 0
 ) -> tuple[DataFrame, SparkReport]:
     """Return the documents that another one represents, and counts.
 
     Columns: number, head (bigint), similarity (double). first: documents before this number are not
     compared with each other, so that each may represent later ones.
     """
-    grouping = grouping.of(reading.sketch)
+    grouping = grouping.of(plan.sketch)
     if grouping.exact:
         joined = tables.spark.createDataFrame([], _JOINED)
         counts: Any = {**documents.counts, "capped": Capped(), "recall": 1.0}
-        report = SparkReport(**counts, basis=reading.basis, unordered=documents.unordered)
+        report = SparkReport(**counts, basis=plan.basis, unordered=documents.unordered)
     else:
-        edges, placed, report = compare(documents, reading, grouping.limits, tables)
+        edges, placed, report = compare(documents, plan, grouping.limits, tables)
         if grouping.method == "components":
             # No measure that components are found by is directed.
             found = edges("all", "true", f"number >= {first}")
@@ -139,7 +139,7 @@ def members_of(
             # The first one of a chain may be less similar than the threshold.
             far = pairs.join(found, ["left", "right"], "left_anti")
             far = tables.kept("chained", far.withColumn("home", F.lit(None).cast("bigint")))
-            buckets = Buckets.of(reading, grouping.limits)
+            buckets = Buckets.of(plan, grouping.limits)
             far = verified(far, documents, buckets, float("-inf"))
             joined = pairs.join(found, ["left", "right"]).unionByName(far)
             joined = joined.withColumnsRenamed({"right": "number", "left": "head"})
@@ -150,7 +150,7 @@ def members_of(
     copies = documents.copies.join(of_first, "first", "left").select(
         "number",
         F.coalesce("head", "first").alias("head"),
-        F.coalesce("similarity", F.lit(reading.nearest)).alias("similarity"),
+        F.coalesce("similarity", F.lit(plan.nearest)).alias("similarity"),
     )
     return joined.unionByName(copies), report
 
@@ -225,9 +225,7 @@ def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _groups(
-    documents: Documents, members: DataFrame, reading: Reading, tables: JobTables
-) -> DataFrame:
+def _groups(documents: Documents, members: DataFrame, plan: Plan, tables: JobTables) -> DataFrame:
     """Return the documents with their groups. members: of `members_of`."""
     heads = members.select("head").distinct()
     alone = F.lit(None).cast("double").alias("similarity")
@@ -236,6 +234,4 @@ def _groups(
     marked = marked.join(ids, "head")
     whole = documents.table.select("number", "id", "digest").join(marked, "number", "left")
     original = F.when(F.col("number") != F.col("head"), F.col("group")).alias("original")
-    return tables.kept(
-        "groups", whole.select("id", "digest", "group", original, *measured(reading))
-    )
+    return tables.kept("groups", whole.select("id", "digest", "group", original, *measured(plan)))

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from esdedup.arguments import accepts, from_settings
+from esdedup.compare.keep_rule import KeepRule, Unordered
+from esdedup.compare.plan import Basis, Plan, plan_for
 from esdedup.exceptions import UsageError
-from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.keep_rule import KeepRule, Unordered
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
@@ -111,10 +111,10 @@ def similar_pairs(
     """
     limits = from_settings(Limits, options, limits, "pairs")
     names = names_of(text)
-    reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
+    plan = plan_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
-        documents = numbered(df, reading, tables, id, names)
-        edges, placed, report = compare(documents, reading, limits, tables, either=True)
+        documents = numbered(df, plan, tables, id, names)
+        edges, placed, report = compare(documents, plan, limits, tables, either=True)
         if placed.meetings > placed.few:
             some = edges("sample", "true", f"pmod(xxhash64(number), {_SAMPLED}) = 0").count()
             warnings.warn(
@@ -124,19 +124,19 @@ def similar_pairs(
             )
         copies = documents.copies.select(
             F.col("first").alias("left"), F.col("number").alias("right"),
-            F.lit(reading.nearest).alias("similarity"), F.lit(True).alias("equal"),
+            F.lit(plan.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
         found, shares = edges("all").withColumn("equal", F.lit(False)), list[str]()
-        if reading.sketch is not None and reading.sketch.directed:
+        if plan.sketch is not None and plan.sketch.directed:
             shares = ["of_left", "of_right"]
             larger = F.greatest("similarity", "of_left")
             found = found.withColumns({"of_right": F.col("similarity"), "similarity": larger})
-            copies = copies.withColumns(dict.fromkeys(shares, F.lit(reading.nearest)))
+            copies = copies.withColumns(dict.fromkeys(shares, F.lit(plan.nearest)))
         found = found.unionByName(copies)
         for side in ("left", "right"):
             ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
             found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
-        found = found.select("left", "right", *measured(reading), "equal", *shares)
+        found = found.select("left", "right", *measured(plan), "equal", *shares)
         found = tables.kept("pairs", found)
     warn(report, limits)
     return SparkResult(found, report, tables.folder)
@@ -154,24 +154,24 @@ def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
     return IndexMeta.from_json(json.loads(held)) if held else None
 
 
-def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
+def plan_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Plan:
     """Return how documents are compared. Raises UsageError for another type of scheme."""
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
     of = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
     chosen = of.for_pairs(limits)
     if isinstance(scheme, IndexMeta):
-        return reading_for(scheme, limits, keep)
+        return plan_for(scheme, limits, keep)
     if scheme is None:
         chosen = chosen.for_texts(limits)
     chosen = replace(chosen, fields=())
     own = of.only(chosen)
-    return Reading(IndexMeta(own), chosen, keep, sketching=own)
+    return Plan(IndexMeta(own), chosen, keep, sketching=own)
 
 
 def compare(
     documents: Documents,
-    reading: Reading,
+    plan: Plan,
     limits: Limits,
     tables: JobTables,
     *,
@@ -183,33 +183,33 @@ def compare(
     of different texts, by the first document of each, left < right; their columns, and `either`,
     are those of `verified`.
     """
-    sketch = reading.sketch
+    sketch = plan.sketch
     assert sketch is not None
     unswapped = replace(limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
-    buckets = Buckets.of(reading, limits)
+    buckets = Buckets.of(plan, limits)
     placed = placed_in(documents.compared(), buckets, limits.max_per_bucket, tables)
 
     def edges(name: str, *conditions: Any) -> DataFrame:
         pairs = tables.kept(f"candidates-{name}", candidate_pairs(placed, *conditions))
         if least > 1:
             pairs = tables.kept(f"sharing-{name}", sharing(pairs, documents, buckets, least))
-        found = verified(pairs, documents, buckets, reading.least(limits), either=either)
+        found = verified(pairs, documents, buckets, plan.least(limits), either=either)
         return tables.kept(f"edges-{name}", found)
 
     recall = sketch.recall(unswapped, sketch.tokens, least)
-    if placed.capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
+    if placed.capped.buckets or stopped_tokens(plan.meta.stop, sketch.key):
         recall = None
     elif recall is None:
         recall = 1.0
     counts: Any = {**documents.counts, "capped": placed.capped, "recall": recall}
     counts["unordered"] = documents.unordered
-    return edges, placed, SparkReport(**counts, basis=reading.basis)
+    return edges, placed, SparkReport(**counts, basis=plan.basis)
 
 
-def measured(reading: Reading) -> list[Column]:
+def measured(plan: Plan) -> list[Column]:
     """Return the column of the measure: of `similarity`, or of a distance from the nearness."""
-    if reading.metric != "hamming":
+    if plan.metric != "hamming":
         return [F.col("similarity")]
     return [(-F.col("similarity")).cast("int").alias("distance")]
 

@@ -92,9 +92,9 @@ def test_what_holds_an_item_is_as_by_brute_force(
     pages = [f"{left}, {items[n].upper()}\n{right}" for n, left, right in around if n < len(items)]
     pages += others
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("esdedup.corpus.contained._FEW", most)
-        patched.setattr("esdedup.corpus.contained._BYTES_AT_ONCE", 60)
-        patched.setattr("esdedup.corpus.contained._HITS_AT_ONCE", 10)
+        patched.setattr("esdedup.clean.contained._FEW", most)
+        patched.setattr("esdedup.clean.contained._BYTES_AT_ONCE", 60)
+        patched.setattr("esdedup.clean.contained._HITS_AT_ONCE", 10)
         rows, report = removed_of(items, pages, str(share))
     found = {
         (each["id"], each["original_id"]): (each["contained"], each["start"], each["end"])
@@ -108,7 +108,7 @@ def test_what_holds_an_item_is_as_by_brute_force(
     assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
     # Masked, a page that has more than items stays.
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("esdedup.corpus.contained._FEW", most)
+        patched.setattr("esdedup.clean.contained._FEW", most)
         masked, report = removed_of(items, pages, str(share), "--mask")
     assert masked == rows
     rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
@@ -226,13 +226,13 @@ def test_a_run_that_is_killed_resumes(
         rewrite(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"esdedup.corpus.{where}", killed)
+        patched.setattr(f"esdedup.clean.{where}", killed)
         assert run_command(*command, "0.8", "-o", "out").status == 130
     if "rewrite" in where:
         other = run_command(*command, "0.5", "-o", "out")
         assert (other.status, "unfinished run with another contained" in other.err) == (2, True)
     # What was read is not read again.
-    monkeypatch.setattr("esdedup.corpus.corpus.read_into", None)
+    monkeypatch.setattr("esdedup.clean.corpus.read_into", None)
     assert run_command(*command, "0.8", "-o", "out").json[0] == {**whole, "output": "out"}
     for file in ("0.jsonl", "1.jsonl", "2.jsonl", "_removed.jsonl.zst"):
         assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()

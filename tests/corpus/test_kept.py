@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from esdedup.corpus.kept import KeptSketches
-from esdedup.corpus.shards import Shards
+from esdedup.clean.kept import KeptSketches
+from esdedup.clean.shards import Shards
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import Ran, run_command, words, write_lines
@@ -41,7 +41,7 @@ def dedup(month: int, *options: str, out: str = "out") -> Ran:
 def test_each_month_is_compared_with_all_before(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 40)
+    monkeypatch.setattr("esdedup.compare.scan.DOCUMENTS_A_SHARE", 40)
     months(4)
     before: list[str] = []
     for month in range(4):

@@ -16,8 +16,8 @@ import pytest
 import zstandard
 
 import esdedup
-from esdedup.pairing.file_pairs import pairs_in_files
-from esdedup.pairing.scan import WorkFolder
+from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.scan import WorkFolder
 from esdedup.records.files import chunks_in
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import run_command

@@ -11,12 +11,12 @@ import pytest
 import xxhash
 
 import esdedup
+from esdedup.compare import candidates
+from esdedup.compare import scan as work_folder
+from esdedup.compare.plan import Plan
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
-from esdedup.pairing import candidates
-from esdedup.pairing import scan as work_folder
-from esdedup.pairing.comparison import Reading
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
@@ -111,7 +111,7 @@ def test_groups_are_those_of_all_pairs(
     block: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Reading.memory // block)
+    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Plan.memory // block)
     with esdedup.open(stored) as index:
         found = index.groups(method=method)
     assert partition_of(found) == groups_of_edges(texts, pairs, method)
@@ -324,7 +324,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Reading.memory // 100)
+    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Plan.memory // 100)
     monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)

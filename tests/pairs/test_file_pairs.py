@@ -42,7 +42,7 @@ def test_they_are_those_of_an_index(
     options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 2_000)
-    monkeypatch.setattr("esdedup.pairing.scan.DOCUMENTS_A_SHARE", 30)
+    monkeypatch.setattr("esdedup.compare.scan.DOCUMENTS_A_SHARE", 30)
     records: list[Any] = documents(150)
     # A later document of an id takes the place of the earlier one.
     records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
+from esdedup.compare.keep_rule import KeepRule
+from esdedup.compare.scan import WorkFolder
 from esdedup.groups.groups import Grouping, find_groups
-from esdedup.pairing.keep_rule import KeepRule
-from esdedup.pairing.scan import WorkFolder
 from esdedup.stores.place import Place
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz

@@ -19,6 +19,7 @@ import esdedup
 from esdedup.spark import groups
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.store import ClusterStore
 from tests.helpers.commands import all_documents, call, words
 from tests.helpers.processes import await_true
@@ -226,8 +227,10 @@ def test_a_process_is_killed_while_groups_are_written(
     wait = partial(await_true, "the server is restarted", restarted.exists)
     stop = partial(stopping, node.url, name, kill_executor if killed == "executor" else wait, guard)
     df = grouped(spark, node.url, name, marks)
+    # A node that starts again beside other tests may take minutes.
+    patient = Connection((node.url,), retry_for=1_200)
     with ThreadPoolExecutor() as pool:
-        writing = pool.submit(write_groups, df.mapInArrow(stop, GROUPED), node.url, name)
+        writing = pool.submit(write_groups, df.mapInArrow(stop, GROUPED), patient, name)
         await_true("some groups are written", lambda: guard.exists() or writing.done())
         if killed == "server":
             node.kill()
@@ -237,4 +240,4 @@ def test_a_process_is_killed_while_groups_are_written(
     assert report.read == report.written + report.unchanged == 300
     assert 0 < report.written <= 252
     assert ours(node.url, name) == marks
-    assert write_groups(df, node.url, name) == ChangeReport(read=300, unchanged=300)
+    assert write_groups(df, patient, name) == ChangeReport(read=300, unchanged=300)

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
-from esdedup.pairing.file_pairs import pairs_in_files
-from esdedup.pairing.scan import WorkFolder
+from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.scan import WorkFolder
 from esdedup.records.files import chunks_in
 from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
 from esdedup.stores.mapping import IndexMeta

@@ -13,17 +13,17 @@ from typer import Exit
 from esdedup import Grouping, Index, UsageError
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting, settings_of
+from esdedup.clean.corpus import find_in_index
 from esdedup.cli import output
 from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files, show_report
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters
 from esdedup.cli.options import Target, as_json, refuse, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.result_files import write_table
-from esdedup.corpus.corpus import find_in_index
+from esdedup.compare.scan import WorkFolder
 from esdedup.exceptions import EsdedupError
 from esdedup.groups.groups import Groups, joined_though_unlike
 from esdedup.models import Failure
-from esdedup.pairing.scan import WorkFolder
 from esdedup.records.streams import name_of
 from esdedup.removal.log import IN_THE_PAST, Action, LogReader
 from esdedup.removal.remove import DedupReport

@@ -13,29 +13,29 @@ from typer import Exit
 
 from esdedup import Grouping, Index, Scheme, UsageError, open
 from esdedup.arguments import setting, settings_of, size
-from esdedup.cli import options, output
-from esdedup.cli.files import FileOptions, dead_letters, total_bytes
-from esdedup.cli.options import Target
-from esdedup.cli.output import count, message
-from esdedup.cli.result_files import check_result, write_table
-from esdedup.corpus.corpus import (
+from esdedup.clean.corpus import (
     CorpusReport,
     Removed,
     chunks_of,
     find_removed,
-    reading_of,
+    plan_of,
     report_of,
     save_shares,
     saved_shares,
     sketch_into,
 )
-from esdedup.corpus.kept import SKETCHES, KeptSketches
-from esdedup.corpus.shards import Shards, digest_of, is_one_file
-from esdedup.corpus.tasks import Stage, Task
-from esdedup.corpus.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
+from esdedup.clean.kept import SKETCHES, KeptSketches
+from esdedup.clean.shards import Shards, digest_of, is_one_file
+from esdedup.clean.tasks import Stage, Task
+from esdedup.clean.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
+from esdedup.cli import options, output
+from esdedup.cli.files import FileOptions, dead_letters, total_bytes
+from esdedup.cli.options import Target
+from esdedup.cli.output import count, message
+from esdedup.cli.result_files import check_result, write_table
+from esdedup.compare.plan import Plan
+from esdedup.compare.scan import OnStep, WorkFolder
 from esdedup.exceptions import EsdedupError, InputError
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import copy, is_address, look_up
 from esdedup.records.streams import STDIN, name_of
@@ -171,9 +171,9 @@ def dedup_files(
                 scheme = scheme.only(scheme.banded.wide(1))
             elif corpus.mask:
                 raise UsageError("--mask requires --contained")
-            reading, shards = reading_of(grouping, scheme, text_fields), shards_of(others=others)
+            plan, shards = plan_of(grouping, scheme, text_fields), shards_of(others=others)
             # By their names, kept sketches and unfinished runs are those of this rule.
-            grouping = grouping.of(reading.sketch)
+            grouping = grouping.of(plan.sketch)
             written: dict[str, Sequence[str | None]] = {"--output": shards.targets}
             written |= {"--removed": [corpus.removed], "--dead-letter": [str(letters.path)]}
             check_targets(written, others)
@@ -182,7 +182,7 @@ def dedup_files(
                     check_outside(option, str(path), [str(path)], arguments, of.format)
             if corpus.mask:
                 shards.check_changeable("--mask")
-            run = _Run(shards, of, corpus, grouping, reading, letters, indices)
+            run = _Run(shards, of, corpus, grouping, plan, letters, indices)
             report = _without_documents(run, sketches, opened)
     if report is None:
         return
@@ -206,7 +206,7 @@ class _Run:
     of: FileOptions
     corpus: CorpusOptions
     grouping: Grouping
-    reading: Reading
+    plan: Plan
     letters: DeadLetterFile
     indices: list[Index]
     kept: KeptSketches | None = None
@@ -214,7 +214,7 @@ class _Run:
     @property
     def job(self) -> dict[str, Any]:
         """The parameters that the run resumes by."""
-        job = {**self.grouping.to_json(), "scheme": self.reading.meta.scheme.id}
+        job = {**self.grouping.to_json(), "scheme": self.plan.meta.scheme.id}
         job |= {name: getattr(self.corpus, name) for name in ("against", "contained", "mask")}
         if self.corpus.removed is not None:
             job["removed"] = self.corpus.removed
@@ -252,7 +252,7 @@ class _Run:
     def sketch(self, into: WorkFolder, progress: output.Progress, own: slice = _ALL) -> None:
         """Write the sketches of the documents into a folder. own: the inputs to read."""
         mine = {*self.inputs[own]}
-        text_fields, keys = self.reading.meta.text_fields, self.grouping.keep.paths([])
+        text_fields, keys = self.plan.meta.text_fields, self.grouping.keep.paths([])
         chunks = [chunks_of(each, text_fields[0]) for each in self.indices]
         for whole in filter(None, (self.shards.others, self.shards.files)):
             some = [each for each in whole if each in mine]
@@ -261,17 +261,17 @@ class _Run:
         if self.kept is not None:
             how["earlier"] = self.kept.records
             own = slice(len(self.kept.names), None)
-        every = into, self.reading, self.names[own], chain.from_iterable(chunks), self.letters
+        every = into, self.plan, self.names[own], chain.from_iterable(chunks), self.letters
         sketch_into(*every, on_read=progress.show, **how)
 
     def find(self, folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
         """Find the duplicates among the documents of a folder."""
         how = {name: getattr(self.corpus, name) for name in ("contained", "mask", "max_memory")}
         how |= {"workers": self.workers, "step": progress.step}
-        every = folder, self.reading, self.grouping, self.names
+        every = folder, self.plan, self.grouping, self.names
         found, report = find_removed(*every, len(self.names) - len(self.shards.files), **how)
         # Before any file is written.
-        message(report.unordered.warning(self.reading.keep))
+        message(report.unordered.warning(self.plan.keep))
         return found, report
 
     def write(self, shares: Iterable[Any], total: int, step: OnStep, first: int = 0) -> None:

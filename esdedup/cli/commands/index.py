@@ -24,7 +24,7 @@ _BY_PIPELINES = ("dropped", "moved", "renamed")
 
 def index_command(
     target: Target,
-    reading: FileOptions,
+    plan: FileOptions,
     files: list[str] = setting(..., FORMATS, argument=True, metavar="FILES..."),
     on_duplicate: PolicyAction = setting(
         "keep", "Near-duplicates of earlier documents: keep, mark, skip, fail, or group them."
@@ -54,23 +54,23 @@ def index_command(
     """
     if on_duplicate == "keep":
         acting = "requires --on-duplicate mark, skip, fail or group"
-        refuse(["sketch", "threshold", *["distance"] * (reading.bits is None)], acting)
+        refuse(["sketch", "threshold", *["distance"] * (plan.bits is None)], acting)
     if fast_load and on_duplicate != "keep":
         raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
-    files = reading.named(files, column or ())
+    files = plan.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
-    scheme, text_field = reading.wanted(distance, server)
+    scheme, text_field = plan.wanted(distance, server)
     last, ids = IngestReport(), RepeatedIds()
     with (
         target.open(scheme, text_field) as opened,
-        dead_letters(reading.dead_letter, target.index, files) as letters,
+        dead_letters(plan.dead_letter, target.index, files) as letters,
         output.Progress("Indexing", total_bytes(files)) as progress,
     ):
         # Before the index is created, because it keeps the name of the field.
         stored = opened.store.meta()
         made = stored or IndexMeta(Scheme())
         names = text_field or made.text_fields
-        chunks = reading.chunks(files, names, progress.advance, column)
+        chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             sketch_of(scheme or made.whole, policy.limits)
         signs = obstacles_of(opened.store, stored or IndexMeta(scheme or Scheme(), tuple(names)))
@@ -79,7 +79,7 @@ def index_command(
             raise StoreError("; ".join(map(str, stopped)))
         message(*(str(sign) for sign in signs if sign.name == PIPELINE.name))
         # Before the index has documents of this run.
-        places = Places(opened.store, reading.id_field == PATH)
+        places = Places(opened.store, plan.id_field == PATH)
         opened.create()
         if fast_load and stored is not None and opened.store.statistics(stored).documents:
             raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
@@ -102,8 +102,8 @@ def index_command(
             report = opened.ingest(
                 chunks,
                 letters,
-                workers=reading.processes(files),
-                id_field=reading.id_field,
+                workers=plan.processes(files),
+                id_field=plan.id_field,
                 on_duplicate=policy,
                 on_batch=on_batch,
                 ids=ids,
@@ -117,8 +117,8 @@ def index_command(
         # Few indices have a pipeline that does this.
         counts = {name: n for name, n in counts.items() if n or name not in _BY_PIPELINES}
     output.print_counts(counts, as_json, "Records", title, output.place_of(opened))
-    has_fields = any((reading.format or format_of(each)) not in ("text", "file") for each in files)
-    is_shown = has_fields and reading.id_field != PATH
+    has_fields = any((plan.format or format_of(each)) not in ("text", "file") for each in files)
+    is_shown = has_fields and plan.id_field != PATH
     warn_of_records(ids, report.without_words, places.count if is_shown else 0)
     if policy.action != "keep":
         chosen = sketch_of(used, policy.limits)

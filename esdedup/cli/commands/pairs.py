@@ -14,8 +14,8 @@ from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, w
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.pairing.file_pairs import pairs_in_files
-from esdedup.pairing.scan import WorkFolder, texts_in
+from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.scan import WorkFolder, texts_in
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.stores.mapping import IndexMeta
 

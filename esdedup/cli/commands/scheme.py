@@ -293,8 +293,8 @@ def weights_command(
     named = scheme_in(scheme)
     if files:
         refuse([each.name for each in fields(Target)], "can't be combined with FILES")
-        reading = _Files(files, text_field or ["text"], format, encoding)
-        weighed = weigh(reading.texts(), named or Scheme(), weighing)
+        plan = _Files(files, text_field or ["text"], format, encoding)
+        weighed = weigh(plan.texts(), named or Scheme(), weighing)
     else:
         refuse(("text_field", "format", "encoding"), "requires FILES")
         with target.open() as index, Progress("Counting") as progress:

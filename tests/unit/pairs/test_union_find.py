@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.pairing.union_find import follow, join, singletons
+from esdedup.compare.union_find import follow, join, singletons
 
 EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.arguments import check_type
+from esdedup.compare.instants import KINDS, instant_of, number_of
+from esdedup.compare.strings import Strings, byte_order, natural_key
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, TimeField
-from esdedup.pairing.instants import KINDS, instant_of, number_of
-from esdedup.pairing.strings import Strings, byte_order, natural_key
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 from esdedup.text.characters import count

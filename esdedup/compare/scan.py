@@ -23,11 +23,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.compare.keep_rule import Unordered, before_others
+from esdedup.compare.plan import Plan
+from esdedup.compare.strings import Numbers, Strings, natural_order
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Share, value_in
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.keep_rule import Unordered, before_others
-from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.records.locations import folder_of, open_file
 from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
@@ -235,9 +235,7 @@ class WorkFolder:
         with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
             yield WorkFolder(Path(path))
 
-    def read(
-        self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep
-    ) -> ScanColumns:
+    def read(self, store: Store, plan: Plan, job: Mapping[str, Any], step: OnStep) -> ScanColumns:
         """Return the columns of all documents, reading the shares that are missing.
 
         job: parameters of the run; only a run with the same ones resumes.
@@ -246,7 +244,7 @@ class WorkFolder:
         UsageError if the folder belongs to another run, or if the keep rule names a field that no
         document has.
         """
-        meta = reading.meta
+        meta = plan.meta
         documents = store.statistics(meta).sketched
         index = {
             "index": store.where,
@@ -254,7 +252,7 @@ class WorkFolder:
             "scheme": meta.scheme.id,
             "field": meta.field,
         }
-        whole = {**index, "stop": list(meta.stop), "reading": str(reading.basis), **job}
+        whole = {**index, "stop": list(meta.stop), "reading": str(plan.basis), **job}
         resumed = (self.path / _JOB).exists()
         wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
         shares = self.claim(whole, wanted)
@@ -264,17 +262,17 @@ class WorkFolder:
         def on_read(count: int) -> None:
             nonlocal done
             done += count
-            step(f"Reading {reading.basis.read}", min(done, documents), documents)
+            step(f"Reading {plan.basis.read}", min(done, documents), documents)
 
         for number in range(1, shares + 1):
             if not self._share(number).exists():
-                batches = store.scan(reading.paths, meta, Share(number, shares))
-                self.write_share(number, _parts(reading, batches, unreadable, on_read))
+                batches = store.scan(plan.paths, meta, Share(number, shares))
+                self.write_share(number, _parts(plan, batches, unreadable, on_read))
         if resumed:
-            self._add_arrivals(store, reading, unreadable)
+            self._add_arrivals(store, plan, unreadable)
         unreadable.warn(store.where)
-        columns = replace(self.columns(reading), unreadable=len(unreadable))
-        if reading.sketching is not None:
+        columns = replace(self.columns(plan), unreadable=len(unreadable))
+        if plan.sketching is not None:
             return columns
         of_ids = texts_in(store, meta.text_fields)
         return replace(
@@ -284,18 +282,18 @@ class WorkFolder:
             ),
         )
 
-    def _add_arrivals(self, store: Store, reading: Reading, unreadable: _Unreadable) -> None:
+    def _add_arrivals(self, store: Store, plan: Plan, unreadable: _Unreadable) -> None:
         """Read the documents that came after their share was read, by an earlier run."""
         known = [np.empty(0, np.uint64)]
         known += [xxh3(self._ids(path), 0) for path in self.shares()]
-        present = Strings.joined([_ids(batch) for batch in [[], *store.scan([], reading.meta)]])
+        present = Strings.joined([_ids(batch) for batch in [[], *store.scan([], plan.meta)]])
         new = np.flatnonzero(~np.isin(xxh3(present, 0), np.concatenate(known)))
         if not new.size:
             return
         some = (new[at : at + _HELD_AT_ONCE] for at in range(0, new.size, _HELD_AT_ONCE))
-        held = (store.hold([*present.picked(rows)], reading.paths) for rows in some)
+        held = (store.hold([*present.picked(rows)], plan.paths) for rows in some)
         batches = ([one.document for one in each] for each in held)
-        self.write_share(len(self.shares()) + 1, _parts(reading, batches, unreadable))
+        self.write_share(len(self.shares()) + 1, _parts(plan, batches, unreadable))
 
     def write_shares(self, parts: Iterable[Part]) -> None:
         """Write documents with texts, at least one part of them, to as many shares as needed."""
@@ -340,7 +338,7 @@ class WorkFolder:
                     words=np.concatenate([nothing, *words]),
                 )
 
-    def columns(self, reading: Reading) -> ScanColumns:
+    def columns(self, plan: Plan) -> ScanColumns:
         """Return the columns of all shares; of several documents of one id the last one stays.
 
         Numbered documents all stay. Raises UsageError if the keep rule names a field that no
@@ -351,10 +349,10 @@ class WorkFolder:
         keys = Strings.joined([Strings(*each[:2]) for each in of_shares])
         ends = offsets_of(np.array([each[2].size for each in of_shares]))
         ids: Sequence[str]
-        unordered = reading.keep.unordered(keys, self.ids_of)
-        if reading.numbered:
-            order = reading.keep.order(np.arange(ends[-1]), keys)
-            early = order < reading.earlier
+        unordered = plan.keep.unordered(keys, self.ids_of)
+        if plan.numbered:
+            order = plan.keep.order(np.arange(ends[-1]), keys)
+            early = order < plan.earlier
             order = np.concatenate([order[early], order[~early]])
             order = mapped(self.path, [order])
             ids = Numbers(order)
@@ -362,14 +360,14 @@ class WorkFolder:
             every = Strings.joined([*map(self._ids, paths)])
             by_id, first = natural_order(every)
             last = np.append(first[1:], True)[: first.size]
-            order = reading.keep.order(by_id[last], keys)
-            order = before_others(order, every, reading.first)
+            order = plan.keep.order(by_id[last], keys)
+            order = before_others(order, every, plan.first)
             ids = every.picked(order)
         offsets = mapped(self.path, (self._arrays(path, "text_offsets")[0] for path in paths))
         texts = FolderTexts(self, order, ends, offsets)
-        return ScanColumns(ids, *self._ordered(order, ends, reading), texts, unordered)
+        return ScanColumns(ids, *self._ordered(order, ends, plan), texts, unordered)
 
-    def _ordered(self, order: I64, ends: I64, reading: Reading) -> tuple[U64, Mask, NDArray[Any]]:
+    def _ordered(self, order: I64, ends: I64, plan: Plan) -> tuple[U64, Mask, NDArray[Any]]:
         """Return the digests, `filled` and values of rows in an order. ends: of all shares.
 
         Rows are in several ranges, so that one fits into memory where a file is written at random.
@@ -377,10 +375,10 @@ class WorkFolder:
         rows = order.size
         digests: U64 = room(self.path, (rows, 2), np.uint64)
         filled = np.empty(rows, np.bool_)
-        values = room(self.path, (reading.width, rows), reading.dtype)
+        values = room(self.path, (plan.width, rows), plan.dtype)
         place = np.full(ends[-1], -1, np.int64)
         place[order] = np.arange(rows)
-        most = max(1, reading.memory // (32 + 2 * values.itemsize * reading.width))
+        most = max(1, plan.memory // (32 + 2 * values.itemsize * plan.width))
         for low in range(0, rows, most):
             for path, (start, end) in zip(self.shares(), itertools.pairwise(ends), strict=True):
                 kept = (place[start:end] >= low) & (place[start:end] < low + most)
@@ -545,38 +543,38 @@ def difference(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None
 
 
 def _parts(
-    reading: Reading,
+    plan: Plan,
     batches: Iterable[Sequence[Document]],
     unreadable: _Unreadable,
     on_read: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Part]:
-    fields = reading.meta.text_fields
+    fields = plan.meta.text_fields
     for batch in itertools.chain([[]], batches):
-        if reading.sketching is None:
-            yield _tokens(batch, reading, unreadable)
+        if plan.sketching is None:
+            yield _tokens(batch, plan, unreadable)
         else:
             # The text of a document with tokens can have been removed since.
             texts = [text_at(document.source, fields) or "" for document in batch]
-            yield sketched(_ids(batch), texts, reading, reading.keep.keys(batch, fields))
+            yield sketched(_ids(batch), texts, plan, plan.keep.keys(batch, fields))
         on_read(len(batch))
 
 
 def sketched(
     ids: Strings,
     texts: Sequence[str],
-    reading: Reading,
+    plan: Plan,
     keys: Strings = Strings.of_bytes(()),  # noqa: B008
 ) -> Part:
     """Return documents with the tokens of their texts. keys: of the keep rule, unless by words."""
-    by_words = reading.keep.by == "words"
-    sketches = sketch(texts, reading.compared.scheme, with_vocabulary=by_words)
+    by_words = plan.keep.by == "words"
+    sketches = sketch(texts, plan.compared.scheme, with_vocabulary=by_words)
     if sketches.vocabulary is not None and sketches.words is not None:
-        keys = reading.keep.keys_by_words(sketches.vocabulary, sketches.words)
+        keys = plan.keep.keys_by_words(sketches.vocabulary, sketches.words)
     values = np.zeros((len(texts), 0), np.uint64)
-    if reading.sketch is not None and reading.width:
-        values = sketches.values[reading.sketch.name]
+    if plan.sketch is not None and plan.width:
+        values = sketches.values[plan.sketch.name]
     digests, kept = digest_words(sketches.digests), Strings.of(texts)
-    values = values.astype(reading.dtype)
+    values = values.astype(plan.dtype)
     return Part(ids, digests, sketches.filled, values, kept, keys, sketches.words)
 
 
@@ -608,17 +606,17 @@ class _Unreadable:
         )
 
 
-def _tokens(documents: Sequence[Document], reading: Reading, unreadable: _Unreadable) -> Part:
+def _tokens(documents: Sequence[Document], plan: Plan, unreadable: _Unreadable) -> Part:
     """Return documents with their stored tokens, without those that can't be read."""
-    digest_path, tokens_path, *_ = reading.paths
-    of = reading.sketch
+    digest_path, tokens_path, *_ = plan.paths
+    of = plan.sketch
     readable = np.array(
         [is_digest(value_in(document.source, digest_path)) for document in documents], np.bool_
     )
     stored = [value_in(document.source, tokens_path) for document in documents]
     # With digests alone, only texts without words have something to read.
     filled = np.array([(value is None) == (of is None) for value in stored], np.bool_)
-    values = np.zeros((len(documents), reading.width), reading.dtype)
+    values = np.zeros((len(documents), plan.width), plan.dtype)
     if of is not None and filled.any():
         rows = np.flatnonzero(filled)
         decoded, are_tokens = stored_values([stored[row] for row in rows], of)
@@ -627,13 +625,13 @@ def _tokens(documents: Sequence[Document], reading: Reading, unreadable: _Unread
     unreadable.add(documents[row].id for row in np.flatnonzero(~readable).tolist())
     batch = [documents[row] for row in np.flatnonzero(readable).tolist()]
     digests = digest_words([value_in(document.source, digest_path) for document in batch])
-    keys = _keys(batch, reading)
+    keys = _keys(batch, plan)
     return Part(_ids(batch), digests, filled[readable], values[readable], keys=keys)
 
 
-def _keys(batch: Sequence[Document], reading: Reading) -> Strings:
+def _keys(batch: Sequence[Document], plan: Plan) -> Strings:
     """Return the keys of documents whose texts are not sketched."""
-    keep, meta = reading.keep, reading.meta
+    keep, meta = plan.keep, plan.meta
     if keep.by != "words":
         return keep.keys(batch, meta.text_fields)
     texts = [text_at(document.source, meta.text_fields) or "" for document in batch]

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from esdedup.compare.scan import WorkFolder, difference
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
-from esdedup.pairing.scan import WorkFolder, difference
 from esdedup.records.locations import (
     content_of,
     copy,

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from esdedup.compare.pairs import SimilarPairs, pairs_among
+from esdedup.compare.plan import Plan
+from esdedup.compare.scan import OnStep, Part, ScanColumns, WorkFolder, sketched
+from esdedup.compare.strings import Strings
 from esdedup.ingest.parallel import in_order
 from esdedup.models import Document, natural
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.pairs import SimilarPairs, pairs_among
-from esdedup.pairing.scan import OnStep, Part, ScanColumns, WorkFolder, sketched
-from esdedup.pairing.strings import Strings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds, items_of
 from esdedup.records.files import BadRecord, Chunk
@@ -61,7 +61,7 @@ class FileDocuments(NamedTuple):
 
 def read_into(
     folder: WorkFolder,
-    reading: Reading,
+    plan: Plan,
     chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
     on_chunk: Callable[[ReadChunk], object],
@@ -72,8 +72,8 @@ def read_into(
     """Write the documents of chunks to the shares of a folder. workers: number of processes."""
 
     def parts() -> Iterator[Part]:
-        yield sketched(Strings.of([]), [], reading)
-        with closing(in_order(workers, partial(read_chunk, reading, id_field), chunks)) as found:
+        yield sketched(Strings.of([]), [], plan)
+        with closing(in_order(workers, partial(read_chunk, plan, id_field), chunks)) as found:
             for read in found:
                 for record in read.bad:
                     dead_letter(record)
@@ -103,7 +103,7 @@ def pairs_in_files(
     """
     chosen = meta.scheme.for_pairs(limits)
     scheme = meta.scheme.only(chosen)
-    reading = Reading(replace(meta, scheme=scheme), chosen, sketching=scheme)
+    plan = Plan(replace(meta, scheme=scheme), chosen, sketching=scheme)
     read, failed, repeated = 0, 0, RepeatedIds()
 
     def on_chunk(each: ReadChunk) -> None:
@@ -112,21 +112,21 @@ def pairs_in_files(
         repeated.add([*each.part.ids])
         on_read(read)
 
-    read_into(folder, reading, chunks, dead_letter, on_chunk, id_field=id_field, workers=workers)
-    columns = folder.columns(reading)
-    found = pairs_among(columns, reading, limits, folder.path, on_step, workers)
+    read_into(folder, plan, chunks, dead_letter, on_chunk, id_field=id_field, workers=workers)
+    columns = folder.columns(plan)
+    found = pairs_among(columns, plan, limits, folder.path, on_step, workers)
     return found, FileDocuments(columns, read, failed, repeated)
 
 
-def read_chunk(reading: Reading, id_field: str | None, chunk: Chunk) -> ReadChunk:
+def read_chunk(plan: Plan, id_field: str | None, chunk: Chunk) -> ReadChunk:
     """Return the documents of a chunk with their tokens."""
-    fields = reading.meta.text_fields
+    fields = plan.meta.text_fields
     records = [*chunk.records()]
-    items, bad = items_of(records, reading.meta, id_field, stored=not reading.numbered)
-    keys = reading.keep.keys((Document(each.id, each.record.source) for each in items), fields)
+    items, bad = items_of(records, plan.meta, id_field, stored=not plan.numbered)
+    keys = plan.keep.keys((Document(each.id, each.record.source) for each in items), fields)
     ids, texts = Strings.of(item.id for item in items), [item.text for item in items]
     rejected = {(each.file, each.line) for each in bad}
     lines = [-each.line if (each.file, each.line) in rejected else each.line for each in records]
     files = [(name, len([*some])) for name, some in groupby(each.file for each in records)]
-    part = sketched(ids, texts, reading, keys)
+    part = sketched(ids, texts, plan, keys)
     return ReadChunk(part, bad, np.array(lines, np.int64), files)

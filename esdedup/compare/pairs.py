@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from esdedup.compare.candidates import candidates_of, classes_of
+from esdedup.compare.plan import Basis, Plan, plan_for
+from esdedup.compare.scan import OnStep, ScanColumns, WorkFolder
+from esdedup.compare.verify import nearness_of
 from esdedup.models import Metric, Pair
-from esdedup.pairing.candidates import candidates_of, classes_of
-from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.scan import OnStep, ScanColumns, WorkFolder
-from esdedup.pairing.verify import nearness_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import Limits
 from esdedup.stores.base import Store
@@ -109,15 +109,15 @@ def similar_pairs(
     tokens of the metric.
     """
     step = on_step or (lambda *_: None)
-    reading = reading_for(meta, limits)
+    plan = plan_for(meta, limits)
     with WorkFolder.temporary() as folder:
-        columns = folder.read(store, reading, {}, step)
-        return pairs_among(columns, reading, limits, folder.path, step)
+        columns = folder.read(store, plan, {}, step)
+        return pairs_among(columns, plan, limits, folder.path, step)
 
 
 def pairs_among(
     columns: ScanColumns,
-    reading: Reading,
+    plan: Plan,
     limits: Limits,
     folder: Path,
     step: OnStep,
@@ -128,29 +128,29 @@ def pairs_among(
     workers: number of processes that verify; more than one requires texts that were read.
     """
     texts = classes_of(columns.digests, columns.filled)
-    candidates = candidates_of(reading, columns, texts.compared, limits, folder)
-    nearness = nearness_of(reading, columns, texts.compared, limits)
+    candidates = candidates_of(plan, columns, texts.compared, limits, folder)
+    nearness = nearness_of(plan, columns, texts.compared, limits)
     nothing = np.empty(0, np.int64)
-    sides = 1 if reading.sketch is None or not reading.sketch.directed else 2
+    sides = 1 if plan.sketch is None or not plan.sketch.directed else 2
     parts = [(nothing, nothing, np.empty((sides, 0)))]
     for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
-        near = value.max(axis=0) >= reading.least(limits)
+        near = value.max(axis=0) >= plan.least(limits)
         parts.append((left[near], right[near], value[:, near]))
         step("Comparing", done, texts.filled)
     step("Comparing", texts.filled, texts.filled)
     left, right, value = (np.concatenate(column, -1) for column in zip(*parts, strict=True))
     first = texts.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
-    value = np.concatenate([value, np.full((sides, copies.size), reading.nearest)], axis=1)
+    value = np.concatenate([value, np.full((sides, copies.size), plan.nearest)], axis=1)
     return SimilarPairs(
         columns.ids,
         np.concatenate([texts.rows[left], first[copies]]),
         np.concatenate([texts.rows[right], copies]),
         np.abs(value.max(axis=0)),
         first,
-        reading.metric,
+        plan.metric,
         candidates.capped,
         candidates.recall,
-        reading.basis,
+        plan.basis,
         value if sides == 2 else np.empty((0, value.shape[1])),
     )

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from esdedup.compare.keep_rule import KeepRule
 from esdedup.models import Metric
-from esdedup.pairing.keep_rule import KeepRule
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
@@ -21,7 +21,7 @@ from esdedup.stores.stop_list import stopped_tokens
 
 
 @dataclass(frozen=True)
-class Reading:
+class Plan:
     """What to read of each document.
 
     sketch: whose tokens are read; None for digests alone. sketching: the scheme of this sketch
@@ -110,14 +110,14 @@ class Basis:
         return f"{self.read}{by}"
 
 
-def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) -> Reading:  # noqa: B008
+def plan_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) -> Plan:  # noqa: B008
     """Read stored tokens if they reach the recall at the threshold, else texts.
 
     A stop list names stored tokens. With one, tokens are read in any case. Raises UsageError for
     limits that the sketch can't hold.
     """
     sketch = meta.scheme.for_pairs(limits)
-    tokens = Reading(meta, sketch, keep)
+    tokens = Plan(meta, sketch, keep)
     if sketch.varies or meta.scheme.by_server:
         return replace(tokens, sketching=meta.scheme.only(sketch))
     stored = recall_of_pairs(sketch, limits)

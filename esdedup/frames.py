@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esdedup.arguments import accepts, check_list, check_type, from_settings
-from esdedup.corpus.corpus import reading_of
+from esdedup.clean.corpus import plan_of
+from esdedup.compare.keep_rule import KeepRule
+from esdedup.compare.pairs import SimilarPairs, pairs_among
+from esdedup.compare.plan import Plan
+from esdedup.compare.scan import Part, ScanColumns, WorkFolder, sketched
+from esdedup.compare.strings import Numbers, Strings, natural_order
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.models import Document
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.keep_rule import KeepRule
-from esdedup.pairing.pairs import SimilarPairs, pairs_among
-from esdedup.pairing.scan import Part, ScanColumns, WorkFolder, sketched
-from esdedup.pairing.strings import Numbers, Strings, natural_order
 from esdedup.records.documents import id_at
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
@@ -58,7 +58,7 @@ class Deduplicated:
     records: Any
     groups: Groups
     _columns: ScanColumns = field(repr=False)
-    _reading: Reading = field(repr=False)
+    _plan: Plan = field(repr=False)
     _least: float | None = None
 
     @cached_property
@@ -103,7 +103,7 @@ class Deduplicated:
                 f"threshold {threshold}: {compared}; for a lower one, call dedup again"
             )
         higher = replace(grouping, limits=grouping.limits.at(threshold))
-        groups = _groups(self._columns, self._reading, higher)
+        groups = _groups(self._columns, self._plan, higher)
         return replace(self, groups=groups, _least=least)
 
     def __repr__(self) -> str:
@@ -149,10 +149,10 @@ def dedup(
     of another type.
     """
     grouping = from_settings(Grouping, options, grouping)
-    reading = reading_of(grouping, scheme, names_of(text))
-    records, parsed = _parsed(records, text, None, reading)
-    columns = _columns(parsed, reading)
-    return Deduplicated(records, _groups(columns, reading, grouping), columns, reading)
+    plan = plan_of(grouping, scheme, names_of(text))
+    records, parsed = _parsed(records, text, None, plan)
+    columns = _columns(parsed, plan)
+    return Deduplicated(records, _groups(columns, plan, grouping), columns, plan)
 
 
 @accepts(Limits, "pairs")
@@ -175,10 +175,10 @@ def pairs(
     """
     limits = from_settings(Limits, options, limits, "pairs")
     grouping = Grouping(limits=limits)
-    reading = replace(reading_of(grouping, scheme, names_of(text)), keep=KeepRule())
+    plan = replace(plan_of(grouping, scheme, names_of(text)), keep=KeepRule())
     with WorkFolder.temporary() as folder:
-        columns = _scanned(records, text, id, reading, folder)
-        return pairs_among(columns, reading, limits, folder.path, lambda *_: None)
+        columns = _scanned(records, text, id, plan, folder)
+        return pairs_among(columns, plan, limits, folder.path, lambda *_: None)
 
 
 @accepts(Grouping)
@@ -196,10 +196,10 @@ def group(
     records, text, id: as of `pairs`. grouping, options: as in `Index.groups`.
     """
     grouping = from_settings(Grouping, options, grouping)
-    reading = reading_of(grouping, scheme, names_of(text))
+    plan = plan_of(grouping, scheme, names_of(text))
     with WorkFolder.temporary() as folder:
-        columns = _scanned(records, text, id, reading, folder)
-        return groups_among(columns, reading, grouping, folder.path, lambda *_: None)
+        columns = _scanned(records, text, id, plan, folder)
+        return groups_among(columns, plan, grouping, folder.path, lambda *_: None)
 
 
 class _Parsed(NamedTuple):
@@ -211,22 +211,22 @@ class _Parsed(NamedTuple):
 
 
 def _scanned(
-    records: Any, text: TextFields, id: str | None, reading: Reading, folder: WorkFolder
+    records: Any, text: TextFields, id: str | None, plan: Plan, folder: WorkFolder
 ) -> ScanColumns:
     """Return the texts and tokens of records. Those of a stream are kept in the folder."""
     if not _is_stream(records):
-        return _columns(_parsed(records, text, id, reading)[1], reading)
+        return _columns(_parsed(records, text, id, plan)[1], plan)
     reader = require_pyarrow().RecordBatchReader.from_stream(records)
 
     def parts() -> Iterator[Part]:
         start = 0
         for batch in itertools.chain([reader.schema.empty_table()], reader):
-            _, (texts, ids, keys) = _parsed(batch, text, id, reading, start)
-            yield sketched(Strings.of(ids or []), texts, reading, keys)
+            _, (texts, ids, keys) = _parsed(batch, text, id, plan, start)
+            yield sketched(Strings.of(ids or []), texts, plan, keys)
             start += len(texts)
 
     folder.write_shares(parts())
-    return folder.columns(replace(reading, numbered=id is None))
+    return folder.columns(replace(plan, numbered=id is None))
 
 
 def _is_stream(records: Any) -> bool:
@@ -235,21 +235,21 @@ def _is_stream(records: Any) -> bool:
 
 
 def _parsed(
-    records: Any, text: TextFields, id: str | None, reading: Reading, start: int = 0
+    records: Any, text: TextFields, id: str | None, plan: Plan, start: int = 0
 ) -> tuple[Any, _Parsed]:
     """Return the records as something that `_taken` accepts, and their texts, ids and keys.
 
     start: the position of the first one.
     """
     names, of_id = names_of(text), [] if id is None else [id]
-    records, sources = _sources(records, [*names, *of_id, *reading.keep.paths([])], names[0])
-    fields, rows = reading.meta.text_fields, [*enumerate(sources, start)]
+    records, sources = _sources(records, [*names, *of_id, *plan.keep.paths([])], names[0])
+    fields, rows = plan.meta.text_fields, [*enumerate(sources, start)]
     texts = [_text(source, fields, row) for row, source in rows]
     if sources and not any(has_field(source, name) for source in sources for name in names):
         raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
     documents = (Document(str(row), source) for row, source in rows)
     ids = None if id is None else [_id(source, id, row) for row, source in rows]
-    return records, _Parsed(texts, ids, reading.keep.keys(documents, fields))
+    return records, _Parsed(texts, ids, plan.keep.keys(documents, fields))
 
 
 def _sources(
@@ -319,16 +319,16 @@ def _id(source: Mapping[str, Any], field: str, row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
-def _columns(parsed: _Parsed, reading: Reading) -> ScanColumns:
+def _columns(parsed: _Parsed, plan: Plan) -> ScanColumns:
     """Return the documents in their order of precedence; of those of one id the last one stays."""
     texts, ids, keys = parsed
     rows = np.arange(len(texts))
     if ids is not None:
         by_id, first = natural_order(Strings.of(ids))
         rows = by_id[np.append(first[1:], True)[: first.size]]
-    part = sketched(Strings.of([""] * len(texts)), texts, reading, keys)
-    order = reading.keep.order(rows, part.keys)
-    unordered = reading.keep.unordered(part.keys, lambda some: _names(ids, some))
+    part = sketched(Strings.of([""] * len(texts)), texts, plan, keys)
+    order = plan.keep.order(rows, part.keys)
+    unordered = plan.keep.unordered(part.keys, lambda some: _names(ids, some))
     part, texts = part.picked(order), [texts[row] for row in order.tolist()]
     of: Sequence[str] = Numbers(order) if ids is None else [ids[row] for row in order.tolist()]
     return replace(ScanColumns.of(part, texts), ids=of, unordered=unordered)
@@ -339,6 +339,6 @@ def _names(ids: Sequence[str] | None, rows: I64) -> list[str]:
     return [str(row) if ids is None else ids[row] for row in rows.tolist()]
 
 
-def _groups(columns: ScanColumns, reading: Reading, grouping: Grouping) -> Groups:
+def _groups(columns: ScanColumns, plan: Plan, grouping: Grouping) -> Groups:
     with WorkFolder.temporary() as folder:
-        return groups_among(columns, reading, grouping, folder.path, lambda *_: None)
+        return groups_among(columns, plan, grouping, folder.path, lambda *_: None)

@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from esdedup.corpus.contained import find_held, without_held
+from esdedup.clean.contained import find_held, without_held
+from esdedup.compare.file_pairs import ReadChunk, read_into
+from esdedup.compare.keep_rule import Unordered
+from esdedup.compare.plan import Plan
+from esdedup.compare.scan import FolderTexts, OnStep, ScanColumns, WorkFolder
+from esdedup.compare.strings import Numbers, Strings
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.index import Index
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.file_pairs import ReadChunk, read_into
-from esdedup.pairing.keep_rule import Unordered
-from esdedup.pairing.scan import FolderTexts, OnStep, ScanColumns, WorkFolder
-from esdedup.pairing.strings import Numbers, Strings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import items_of
 from esdedup.records.files import Chunk, Record
@@ -48,7 +48,7 @@ _BYTES, _BYTES_A_DOCUMENT = 192 << 20, 60
 """Memory, and more for each document, besides what is sorted and compared at once."""
 
 
-def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[str]) -> Reading:
+def plan_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[str]) -> Plan:
     """Return what to read of each record: its text, and what the keep rule needs.
 
     scheme: of the tokens; None for one whose bands reach the recall at the threshold. Raises
@@ -60,7 +60,7 @@ def reading_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[
     meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
     chosen = None if grouping.exact else sketch
     keep = grouping.of(chosen).keep
-    return Reading(meta, chosen, keep, sketching=meta.scheme, numbered=True)
+    return Plan(meta, chosen, keep, sketching=meta.scheme, numbered=True)
 
 
 def chunks_of(index: Index, text_field: str) -> Iterator[Chunk]:
@@ -256,7 +256,7 @@ def report_of(state: Mapping[str, Any]) -> CorpusReport:
 
 def sketch_into(
     folder: WorkFolder,
-    reading: Reading,
+    plan: Plan,
     names: Sequence[str],
     chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
@@ -286,13 +286,13 @@ def sketch_into(
             on_read(out.tell() // read.lines.itemsize)
 
         how: dict[str, Any] = {"id_field": id_field, "workers": workers}
-        read_into(folder, reading, chunks, dead_letter, on_chunk, **how)
+        read_into(folder, plan, chunks, dead_letter, on_chunk, **how)
     folder.save_state({"counts": [*earlier[1], *counts.values()]})
 
 
 def find_removed(
     folder: WorkFolder,
-    reading: Reading,
+    plan: Plan,
     grouping: Grouping,
     names: Sequence[str],
     earlier: int,
@@ -315,7 +315,7 @@ def find_removed(
     assert state is not None
     lines = np.memmap(file, np.int64, "r") if file.stat().st_size else np.empty(0, np.int64)
     corpus = Corpus(folder, names, earlier, np.array(state["counts"], np.int64), lines)
-    kind, by_distance = Removed if contained is None else Holding, reading.metric == "hamming"
+    kind, by_distance = Removed if contained is None else Holding, plan.metric == "hamming"
     if "report" in state:
         with np.load(folder.path / "decisions") as saved:
             every = saved["original"], saved["value"], by_distance, saved["held"], saved["masked"]
@@ -326,19 +326,19 @@ def find_removed(
         if max_memory <= taken:
             least = f"{(taken >> 20) + 1}MB"
             raise UsageError(f"--max-memory: {corpus.rows.size:,} documents require {least}")
-        reading = replace(reading, memory=max_memory - taken)
-    reading = replace(reading, earlier=corpus.first)
-    columns = folder.columns(reading)
+        plan = replace(plan, memory=max_memory - taken)
+    plan = replace(plan, earlier=corpus.first)
+    columns = folder.columns(plan)
     assert isinstance(columns.ids, Numbers)
     order, groups, counts = columns.ids.values, None, dict[str, int]()
     original, value, held = np.arange(order.size), np.zeros(order.size), np.empty((5, 0))
     masked, rest = np.empty(0, np.int64), Strings.of([])
     if contained is None:
-        groups = groups_among(columns, reading, grouping, folder.path, step, leaders=corpus.first)
+        groups = groups_among(columns, plan, grouping, folder.path, step, leaders=corpus.first)
         original[order], value[order] = order[groups.representative], groups.value
     else:
         assert isinstance(columns.texts_of, FolderTexts)
-        scheme, texts = reading.meta.scheme, columns.texts_of
+        scheme, texts = plan.meta.scheme, columns.texts_of
         held, counts = find_held(texts, corpus.first, scheme, contained, workers, step, among)
         # Of several the last one stays.
         best = held[:, np.argsort(held[2], kind="stable")]
@@ -386,12 +386,12 @@ def find_in_index(
     grouping = Grouping(limits := Limits(level.name, cover=share, words=1))
     meta, documents = index.meta_of(limits), store.statistics(index.meta).sketched
     scheme = meta.scheme.only(level)
-    reading = Reading(IndexMeta(scheme, tuple(text_fields)), level, sketching=scheme, numbered=True)
+    plan = Plan(IndexMeta(scheme, tuple(text_fields)), level, sketching=scheme, numbered=True)
 
     def all_chunks() -> Iterator[Chunk]:
         for chunk in chunks:
             records = [*chunk.records()]
-            items, _ = items_of(records, reading.meta, id_field, stored=False)
+            items, _ = items_of(records, plan.meta, id_field, stored=False)
             texts.extend(each.text for each in items)
             yield Chunk(partial(list, records))
         for queries, found in sharing(store, meta, texts, limits):
@@ -406,9 +406,9 @@ def find_in_index(
 
     files = [*names, store.where]
     how: dict[str, Any] = {"id_field": id_field, "on_read": lambda _: None}
-    sketch_into(folder, reading, files, all_chunks(), dead_letter, **how)
+    sketch_into(folder, plan, files, all_chunks(), dead_letter, **how)
     found, report = find_removed(
-        folder, reading, grouping, files, len(names), contained=share, among=documents, step=step
+        folder, plan, grouping, files, len(names), contained=share, among=documents, step=step
     )
     lost["guarantee"] = 0 if any(lost.values()) else level.passage
     counts = {**(report.contained or {}), "candidates": len(known), **lost}
@@ -416,9 +416,9 @@ def find_in_index(
         report, documents=documents, kept=documents - report.removed, recall=None,
         bytes_kept=None, words_kept=None, contained=counts,
     )  # fmt: skip
-    ids, digests = folder.ids_of(np.arange(found.value.size)), folder.columns(reading).digests
+    ids, digests = folder.ids_of(np.arange(found.value.size)), folder.columns(plan).digests
     value, judged = np.where(found.duplicates, found.value, np.nan), read_judgements(store, meta)
-    columns = ids, digests, found.original, value, Capped(), None, reading.basis
+    columns = ids, digests, found.original, value, Capped(), None, plan.basis
     return found, report, Groups(grouping, *columns, judgements=judged, outside=True)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esdedup.compare.candidates import Block, prints_of
+from esdedup.compare.plan import Plan
+from esdedup.compare.scan import FolderTexts, ScanColumns, TextsOf
+from esdedup.compare.union_find import join, singletons
 from esdedup.ingest.parallel import in_order
-from esdedup.pairing.candidates import Block, prints_of
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.scan import FolderTexts, ScanColumns, TextsOf
-from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words, shingle_sets
@@ -67,11 +67,11 @@ class ByTexts:
     passage: minimum words of a passage, to compare by the share of each text in passages.
     """
 
-    def __init__(self, reading: Reading, texts_of: TextsOf, compared: I64, passage: int) -> None:
+    def __init__(self, plan: Plan, texts_of: TextsOf, compared: I64, passage: int) -> None:
         self._texts_of = texts_of
-        self._scheme = reading.compared.scheme
+        self._scheme = plan.compared.scheme
         self._compared = compared
-        self._memory = reading.memory
+        self._memory = plan.memory
         self._passage = passage
         self._shingles = 0
         self._documents = 0
@@ -185,9 +185,9 @@ def _fitting(left: I64, right: I64, most: int) -> int:
 
 
 def nearness_of(
-    reading: Reading, columns: ScanColumns, compared: I64, limits: Limits
+    plan: Plan, columns: ScanColumns, compared: I64, limits: Limits
 ) -> ByFingerprints | ByTexts:
     """Return the nearness of pairs of positions among the compared rows."""
-    if reading.metric == "hamming":
+    if plan.metric == "hamming":
         return ByFingerprints(prints_of(columns.values, compared))
-    return ByTexts(reading, columns.texts_of, compared, reading.passage(limits))
+    return ByTexts(plan, columns.texts_of, compared, plan.passage(limits))

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from esdedup.corpus.shards import Shards
+from esdedup.clean.shards import Shards
 from esdedup.models import Counts
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.corpus.corpus import Removed
-from esdedup.corpus.shards import digest_of
+from esdedup.clean.corpus import Removed
+from esdedup.clean.shards import digest_of
+from esdedup.compare.scan import OnStep, WorkFolder, difference
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.pairing.scan import OnStep, WorkFolder, difference
 from esdedup.records.locations import content_of, copy, created, is_address, look_up
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import offsets_of

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from esdedup.compare.scan import FolderTexts, OnStep
+from esdedup.compare.strings import Strings
 from esdedup.ingest.parallel import in_order
-from esdedup.pairing.scan import FolderTexts, OnStep
-from esdedup.pairing.strings import Strings
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, ranges, run_starts

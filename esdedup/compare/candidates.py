@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.pairing.comparison import Reading
-from esdedup.pairing.scan import ScanColumns
+from esdedup.compare.plan import Plan
+from esdedup.compare.scan import ScanColumns
 from esdedup.search import buckets
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
@@ -100,28 +100,28 @@ class CandidatePairs(NamedTuple):
 
 
 def candidates_of(
-    reading: Reading, columns: ScanColumns, compared: I64, limits: Limits, folder: Path
+    plan: Plan, columns: ScanColumns, compared: I64, limits: Limits, folder: Path
 ) -> CandidatePairs:
     """Return the candidates among some rows.
 
     columns: of all documents. compared: the rows, shape (m,). folder: for buckets, which are mapped
     from files.
     """
-    sketch, values = reading.sketch, columns.values
+    sketch, values = plan.sketch, columns.values
     assert sketch is not None
-    stop = stopped_buckets(reading.compared.stop, sketch)
+    stop = stopped_buckets(plan.compared.stop, sketch)
     if sketch.metric == "hamming":
         return _near_fingerprints(sketch, prints_of(values, compared), limits, stop)
     at, stopped = stop
     limits = replace(limits, swaps=0)
-    most = max(1, reading.memory // _BYTES_A_ROW)
+    most = max(1, plan.memory // _BYTES_A_ROW)
     # Bands are mapped from a file too: one at a time is in memory.
     found = [
         buckets.bucket_column(band[compared], stopped[at == position], most, folder)
         for position, band in enumerate(values)
     ]
     if sketch.varies:
-        tokens = _tokens_of(columns, compared, reading.compared.scheme)
+        tokens = _tokens_of(columns, compared, plan.compared.scheme)
         column = buckets.bucket_column(tokens.hashes, stopped, most, folder)
         owners = np.repeat(np.arange(compared.size, dtype=np.uint32), tokens.counts)
         found = [buckets.Column(owners[column.rows], column.first)]
@@ -134,7 +134,7 @@ def candidates_of(
         recall = 1.0
 
     def blocks_of_bands() -> Iterator[Block]:
-        pairs = max(1, reading.memory // _BYTES_A_PAIR)
+        pairs = max(1, plan.memory // _BYTES_A_PAIR)
         for rows in buckets.blocks_of_rows(found, compared.size, limits.max_per_bucket, pairs):
             left, right = buckets.earlier_pairs(found, rows, limits.max_per_bucket)
             if least > 1:
