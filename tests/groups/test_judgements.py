@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
+from esdedup.compare.union_find import join, singletons
 from esdedup.groups.constraints import Constraints
 from esdedup.groups.groups import Groups, Member
 from esdedup.ingest.policies import PolicyAction
-from esdedup.compare.union_find import join, singletons
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.changes import update
