@@ -49,8 +49,8 @@ from esdedup.stores.judgements import (
     judge,
     read_judgements,
 )
+from esdedup.stores.location import IndexLocation
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
-from esdedup.stores.place import Place
 from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import stop_entries
 from esdedup.text.jaccard import jaccard_with
@@ -64,10 +64,13 @@ class Index:
     """One index in a store. Use it as a context manager, or call `close`."""
 
     def __init__(
-        self, place: Place, scheme: Scheme | None = None, text_field: TextFields | None = None
+        self,
+        location: IndexLocation,
+        scheme: Scheme | None = None,
+        text_field: TextFields | None = None,
     ) -> None:
         require_scheme(scheme)
-        self.place, self.store = place, place.store()
+        self.location, self.store = location, location.store()
         self._scheme = scheme
         self._text_fields = None if text_field is None else names_of(text_field)
         self._meta: IndexMeta | None = None
@@ -376,9 +379,9 @@ class Index:
         if (action == "move") != (to is not None):
             raise UsageError('action "move" and an index to move to (--to) require each other')
         if to is not None:
-            self.place.check_apart(to)
+            self.location.check_apart(to)
         made = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
-        name = f"{file_name(self.place.index)}.dedup-{made}.jsonl.zst"
+        name = f"{file_name(self.location.index)}.dedup-{made}.jsonl.zst"
         if groups is None:
             groups = self.groups(on_step=on_step, grouping=grouping, **options)
         meta = self.meta_of(groups.grouping.limits)
@@ -416,11 +419,11 @@ class Index:
 
     def check_log(self, log: LogReader, *, force: bool = False, successor: bool = False) -> None:
         """Raise UsageError if a log is not of this index. force, successor: as in `undo`."""
-        header, place = log.header, self.place
-        if header.index != place.index and not successor:
+        header, location = log.header, self.location
+        if header.index != location.index and not successor:
             raise UsageError(
-                f"log file {log.path} is of index {header.index!r}, not of {place.index!r}: --index"
-                f" {header.index}, or --into {place.index} to restore into its successor"
+                f"log file {log.path} is of index {header.index!r}, not of {location.index!r}:"
+                f" --index {header.index}, or --into {location.index} to restore into its successor"
             )
         differing = []
         address = self.store.address
@@ -586,8 +589,10 @@ def open(
     if target == ":memory:":
         folder = TemporaryDirectory(prefix="esdedup-")
         target = Path(folder.name) / "memory.db"
-    place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
-    opened = Index(place, scheme, text_field)
+    location = IndexLocation(
+        target if isinstance(target, Connection) else Path(target), index, policy
+    )
+    opened = Index(location, scheme, text_field)
     opened._folder = folder
     return opened
 

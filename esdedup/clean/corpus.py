@@ -33,8 +33,8 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import read_judgements
-from esdedup.stores.mapped import mapped
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.memory_mapped import mapped
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, Mask, offsets_of
 
@@ -380,7 +380,7 @@ def find_in_index(
     if level is None:
         raise UsageError(
             f"--contained requires passages: index the documents of {store.where} with --passages;"
-            f" in a cluster, run `esdedup switch -i {index.place.index} --passages`"
+            f" in a cluster, run `esdedup switch -i {index.location.index} --passages`"
         )
     # Shorter passages are looked up too.
     grouping = Grouping(limits := Limits(level.name, cover=share, words=1))

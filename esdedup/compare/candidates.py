@@ -17,7 +17,7 @@ from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.sketch.sketch import sketch as sketched
-from esdedup.stores.mapped import mapped
+from esdedup.stores.memory_mapped import mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Mask, Ragged, Unsigned, blocks, run_starts
 from esdedup.text.jaccard import hamming

@@ -32,7 +32,7 @@ from esdedup.records.locations import folder_of, open_file
 from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.stores.mapped import mapped, room
+from esdedup.stores.memory_mapped import mapped, mapped_zeros
 from esdedup.stores.private_files import written_whole
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
@@ -373,9 +373,9 @@ class WorkFolder:
         Rows are in several ranges, so that one fits into memory where a file is written at random.
         """
         rows = order.size
-        digests: U64 = room(self.path, (rows, 2), np.uint64)
+        digests: U64 = mapped_zeros(self.path, (rows, 2), np.uint64)
         filled = np.empty(rows, np.bool_)
-        values = room(self.path, (plan.width, rows), plan.dtype)
+        values = mapped_zeros(self.path, (plan.width, rows), plan.dtype)
         place = np.full(ends[-1], -1, np.int64)
         place[order] = np.arange(rows)
         most = max(1, plan.memory // (32 + 2 * values.itemsize * plan.width))

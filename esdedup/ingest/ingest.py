@@ -34,7 +34,7 @@ from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import Decision, change_held, missing
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import text_at
 from esdedup.stores.json_text import text_with_fields, with_digits
 from esdedup.stores.mapping import IndexMeta
@@ -175,7 +175,7 @@ class _Batch:
     from_json: list[bool]
     texts: list[str]
     bad: list[BadRecord]
-    documents: Encoded
+    documents: EncodedDocuments
 
 
 def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
@@ -349,7 +349,7 @@ class _Writer:
         return report, {documents.ids[at] for at in refused}
 
     def _write(
-        self, documents: Encoded, rows: Sequence[int]
+        self, documents: EncodedDocuments, rows: Sequence[int]
     ) -> tuple[IngestReport, dict[int, Failure]]:
         """Write the documents of rows, of one id the last.
 

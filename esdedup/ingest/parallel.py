@@ -21,8 +21,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from esdedup.exceptions import EsdedupError, StoreError
-from esdedup.stores import window
-from esdedup.stores.window import Done, Item, Submit
+from esdedup.stores import concurrency
+from esdedup.stores.concurrency import Done, Item, Submit
 from esdedup.text.characters import message_of
 
 log = logging.getLogger("esdedup")
@@ -31,7 +31,7 @@ log = logging.getLogger("esdedup")
 def in_order(
     workers: int, work: Callable[[Item], Done], items: Iterable[Item], ahead: int = 1
 ) -> Generator[Done]:
-    """Yield `work(item)` of each item, as `window.in_order`.
+    """Yield `work(item)` of each item, as `concurrency.in_order`.
 
     workers: number of processes; one is this process. ahead: number of items to submit before the
     result of the first one is taken, besides two for each process. Raises StoreError, too, if a
@@ -41,7 +41,7 @@ def in_order(
         yield from map(work, items)
         return
     with _processes(workers - 1, work, here=True) as submit:
-        yield from window.in_order(submit, items, lambda: 2 * workers + ahead)
+        yield from concurrency.in_order(submit, items, lambda: 2 * workers + ahead)
 
 
 def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
@@ -61,7 +61,7 @@ def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Don
         return pool.submit(work, item)
 
     with ThreadPoolExecutor(1) as pool:
-        yield from window.in_order(submit, until_interrupted(), lambda: 1)
+        yield from concurrency.in_order(submit, until_interrupted(), lambda: 1)
     for error in interrupts:
         raise error
 
@@ -69,9 +69,9 @@ def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Don
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
 ) -> Generator[Done]:
-    """Yield the results of all pieces of the items, as `window.in_pieces`, in processes."""
+    """Yield the results of all pieces of the items, as `concurrency.in_pieces`, in processes."""
     with _processes(workers, work) as submit:
-        yield from window.in_pieces(submit, items, lambda: workers)
+        yield from concurrency.in_pieces(submit, items, lambda: workers)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from esdedup.records.files import BadRecord, Record, check_unicode
 from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import sketch, token_fields
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import fault_in, has_field, text_at, text_of, value_at
 from esdedup.stores.json_text import text_without
 from esdedup.stores.mapping import IndexMeta
@@ -91,7 +91,7 @@ class NewDocument(NamedTuple):
     text: str
 
 
-def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> Encoded:
+def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
     """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
     fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
     names = set[str]().union(*(item.record.source for item in items))
@@ -107,7 +107,7 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> Encoded:
         packed = pack(sketch(distinct, one.scheme), one.scheme)
         tokens: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
         columns[one.field] = one.scheme, [*map(tokens.get, texts)]
-    return Encoded([item.id for item in items], sources, columns, meta.marks_field)
+    return EncodedDocuments([item.id for item in items], sources, columns, meta.marks_field)
 
 
 def _own_json(item: NewDocument, ours: Collection[str]) -> str:

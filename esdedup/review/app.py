@@ -28,7 +28,7 @@ from esdedup.review.pages import Review
 from esdedup.review.security import guarded
 from esdedup.review.texts import ImageField
 from esdedup.stores.connection import Connection
-from esdedup.stores.place import Place
+from esdedup.stores.location import IndexLocation
 
 _RETRY_SECONDS = 5.0
 """Time in which a page sends a failed request to a cluster again."""
@@ -41,7 +41,7 @@ _JOB_SECONDS = 30.0
 
 
 def review_of(
-    place: Place,
+    location: IndexLocation,
     grouping: Grouping,
     *,
     write: bool = False,
@@ -51,12 +51,12 @@ def review_of(
     """Return the state of the pages over an index. Raises IndexNotFound if it does not exist."""
 
     # A page must not wait as long as a job.
-    target = place.target
+    target = location.target
     if isinstance(target, Connection):
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
-    quick = replace(place, target=target)
+    quick = replace(location, target=target)
     index, jobs = Index(quick), Jobs()
-    found = FoundGroups(index, lambda: Index(place), grouping, jobs)
+    found = FoundGroups(index, lambda: Index(location), grouping, jobs)
     return Review(
         index=index,
         scheme=index.scheme.id,

@@ -199,7 +199,7 @@ def _wanted(given: Given) -> Literal["mark", "delete"]:
 
 def logs_of(review: Review) -> Iterator[RunLog]:
     """Yield the logs of the index in the folder, the last one first."""
-    name = glob.escape(file_name(review.index.place.index))
+    name = glob.escape(file_name(review.index.location.index))
     for path in sorted(review.folder.glob(f"{name}.dedup-*.zst"), reverse=True):
         # To open a pipe would wait for a writer.
         if not path.is_file():
@@ -207,7 +207,7 @@ def logs_of(review: Review) -> Iterator[RunLog]:
         reader = fault = None
         try:
             reader = LogReader(path)
-            if reader.header.index != review.index.place.index:
+            if reader.header.index != review.index.location.index:
                 continue
             review.index.check_log(reader)
         except EsdedupError as error:

@@ -117,7 +117,7 @@ class Review:
         common = {
             "nav": NAV,
             "section": "",
-            "name": self.index.place.index,
+            "name": self.index.location.index,
             "where": self.index.store.address,
             "scheme": self.scheme,
             "write": self.write,

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.stores.mapped import mapped
+from esdedup.stores.memory_mapped import mapped
 from esdedup.text.arrays import I64, U32, U64, Unsigned, blocks, offsets_of, ranges, run_starts
 
 Pairs = tuple[I64, I64]

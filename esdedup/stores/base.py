@@ -17,9 +17,9 @@ from esdedup.models import (
     Statistics,
     WriteReport,
 )
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.concurrency import Window
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.window import Window
 
 QUERIES_AT_ONCE = 50
 """Number of queries in one request, whose candidates are in memory at the same time."""
@@ -80,7 +80,7 @@ class Store(Protocol):
         """
 
     def write(
-        self, documents: Sequence[Document] | Encoded, *, create: bool = False
+        self, documents: Sequence[Document] | EncodedDocuments, *, create: bool = False
     ) -> WriteReport:
         """Write documents; what is reported as created or updated is durable.
 

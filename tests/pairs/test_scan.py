@@ -14,7 +14,7 @@ import esdedup
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.scan import WorkFolder
 from esdedup.groups.groups import Grouping, find_groups
-from esdedup.stores.place import Place
+from esdedup.stores.location import IndexLocation
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 
@@ -134,7 +134,7 @@ def test_each_file_and_cluster_has_a_folder_of_its_own() -> None:
         ),
     ]
     for target, expected in places:
-        assert Place(target, "../news").work_folder("group") == Path(expected)
+        assert IndexLocation(target, "../news").work_folder("group") == Path(expected)
 
 
 @pytest.mark.parametrize("index", ["../x", "a/b", "..", "新闻", "x" * 240, "a\nb"])

@@ -72,7 +72,7 @@ def visiting(
     """A visitor of the pages over a local file, when the documents are in it."""
     with esdedup.open(file, scheme=scheme, text_field=text_field) as index:
         index.add(documents)
-        place = index.place
+        place = index.location
     wanted = from_settings(Grouping, {"threshold": 0.6, **grouping})
     return Visitor(review_of(place, wanted, write=write, show=[*show], image=image))
 

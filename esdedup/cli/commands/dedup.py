@@ -173,7 +173,7 @@ def _held(
     files, text_fields = of.named(corpus.against or []), of.text_field or index.meta.text_fields
     corpus.check_removed(is_new=True)
     outputs = {"--removed": [corpus.removed], "--log": [None if log is None else str(log)]}
-    letters = dead_letters(of.dead_letter, index.place.index, files, outputs)
+    letters = dead_letters(of.dead_letter, index.location.index, files, outputs)
     with letters, WorkFolder.temporary() as folder, output.Progress() as progress:
         chunks = of.chunks(files, text_fields, lambda _: None, [])
         items = [*map(name_of, files)], chunks, text_fields, letters, of.id_field

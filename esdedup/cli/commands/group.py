@@ -43,7 +43,7 @@ def group_command(
     ):
         output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)
-        folder = work or index.place.work_folder("group")
+        folder = work or index.location.work_folder("group")
         how: dict[str, Any] = {"work": folder, "on_step": progress.step, "grouping": grouping}
         if dry_run:
             groups, marks = index.groups(**how), None

@@ -31,7 +31,7 @@ def report_command(
     check_new("--output", str(file), html.head())
     with target.open() as index, Progress() as progress:
         found = index.report(
-            work=index.place.work_folder("report"), on_step=progress.step, grouping=grouping
+            work=index.location.work_folder("report"), on_step=progress.step, grouping=grouping
         )
     write_page(file, found.html(target.index))
     if as_json:

@@ -36,8 +36,8 @@ def review_command(
     except ImportError as error:
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
     with target.open() as index:
-        place = index.place
-    review = review_of(place, grouping, write=write, show=show or (), image=image)
+        location = index.location
+    review = review_of(location, grouping, write=write, show=show or (), image=image)
 
     def started(url: str) -> None:
         typer.echo(url)

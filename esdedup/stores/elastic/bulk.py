@@ -14,13 +14,13 @@ from typing import Any
 
 from esdedup.exceptions import RecordError, StoreUnavailable
 from esdedup.models import Document, Failure, WriteReport, grouped
+from esdedup.stores.concurrency import Window
 from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.errors import RETRIED, TooLarge
 from esdedup.stores.elastic.retry import Attempts, Retries
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.json_text import one_line
 from esdedup.stores.to_json import to_json
-from esdedup.stores.window import Window
 
 NO_WRITE_INDEX = "no write index is defined for alias"
 """A part of the reason if an alias has several indices, and none for new documents."""
@@ -134,9 +134,9 @@ def search_line(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body).encode("ascii") + b"\n"
 
 
-def document_lines(documents: Sequence[Document] | Encoded) -> Iterator[tuple[str, bytes]]:
+def document_lines(documents: Sequence[Document] | EncodedDocuments) -> Iterator[tuple[str, bytes]]:
     """Yield the id and the line of each document. Raises RecordError if JSON can't hold it."""
-    if not isinstance(documents, Encoded):
+    if not isinstance(documents, EncodedDocuments):
         for document in documents:
             if document.raw is None:
                 yield document.id, line(document.source, f"document {document.id!r}")

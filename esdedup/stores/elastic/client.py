@@ -25,6 +25,7 @@ from esdedup.exceptions import (
 )
 from esdedup.models import Share, WriteReport
 from esdedup.stores.base import QUERIES_AT_ONCE
+from esdedup.stores.concurrency import Window
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, search_line, write_actions
@@ -43,7 +44,6 @@ from esdedup.stores.elastic.errors import (
 from esdedup.stores.elastic.queries import Slice
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.mapping import META_SECONDS
-from esdedup.stores.window import Window
 from esdedup.text.arrays import U64
 
 log = logging.getLogger("esdedup")

@@ -62,7 +62,7 @@ from esdedup.stores.elastic.rewriting import (
     rules_of,
 )
 from esdedup.stores.elastic.templates import replace_meta
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
     IndexMeta,
     analysis_of,
@@ -184,7 +184,7 @@ class ClusterStore:
         return any(name != "_none" for names in settings for name in names)
 
     def write(
-        self, documents: Sequence[Document] | Encoded, *, create: bool = False
+        self, documents: Sequence[Document] | EncodedDocuments, *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create else "index"
         actions = [

@@ -21,7 +21,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, written_digests
 from esdedup.sketch.tokens import encode
 from esdedup.stores.changes import merged
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import only
 from esdedup.stores.json_text import REMOVED, merged_text, text_with, text_without
 from esdedup.stores.mapping import without_tokens
@@ -124,9 +124,9 @@ class Rows:
                 source[FIELD] = ours
         return [Document(row[0], source) for row, source in zip(rows, sources, strict=True)]
 
-    def columns(self, documents: Sequence[Document] | Encoded) -> list[Columns]:
+    def columns(self, documents: Sequence[Document] | EncodedDocuments) -> list[Columns]:
         """Return the columns of documents. Raises RecordError if one can't be stored."""
-        if isinstance(documents, Encoded):
+        if isinstance(documents, EncodedDocuments):
             scheme, packed = documents.tokens.get(FIELD, (None, []))
             if len(documents.tokens) > 1 or scheme is None or scheme.id != self.scheme.id:
                 return self.columns(documents.documents())

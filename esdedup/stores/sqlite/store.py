@@ -2,8 +2,8 @@
 
 Documents are written immediately. Their tokens are listed by the first search (`tables`).
 
-Tokens are in pages of our own (`pages`), and not in FTS5, which answers queries fourteen times as
-slowly as rows of tokens did (`benchmarks/local_store.py` at commit 4d72008).
+Tokens are in pages of our own (`postings`), and not in FTS5, which answers queries fourteen times
+as slowly as rows of tokens did (`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from esdedup.models import (
 )
 from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
-from esdedup.stores.encoded import Encoded
+from esdedup.stores.concurrency import Window
+from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, with_raw
 from esdedup.stores.sqlite.tables import COLUMNS, Numbered, Tables, listed_as
-from esdedup.stores.window import Window
 from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
@@ -123,7 +123,7 @@ class LocalStore:
         return False
 
     def write(
-        self, documents: Sequence[Document] | Encoded, *, create: bool = False
+        self, documents: Sequence[Document] | EncodedDocuments, *, create: bool = False
     ) -> WriteReport:
         # Before the transaction, because other processes wait for it.
         with self._reading() as tables:
@@ -138,7 +138,7 @@ class LocalStore:
                 failures = [
                     Failure(rows[at].id, "the id is taken", conflict=True)
                     for at in taken
-                    if not isinstance(documents, Encoded)
+                    if not isinstance(documents, EncodedDocuments)
                     or stored[rows[at].id][1][1:3] != rows[at][1:3]
                     or rows[at][3:] not in (stored[rows[at].id][1][3:], NO_MARKS)
                 ]

@@ -2,8 +2,8 @@
 
 Groups are in a table of their own, so that `group` writes small rows and no documents.
 
-The first search lists the tokens of new documents, sorted together (`pages`), which takes a small
-part of the time of listing each document when it is written.
+The first search lists the tokens of new documents, sorted together (`postings`), which takes a
+small part of the time of listing each document when it is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from esdedup.sketch.sketch import KeptSets, known_sets, written_digests
 from esdedup.sketch.tokens import flat
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.sqlite.pages import Postings, numbers_of, numbers_of_values
+from esdedup.stores.sqlite.postings import Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NO_MARKS, Columns, Rows, parsed
 from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
 from esdedup.text.characters import is_unicode

@@ -10,10 +10,10 @@ import esdedup
 from esdedup.ingest.ingest import ingest
 from esdedup.records.files import BadRecord, Record, chunked
 from esdedup.stores import BulkPolicy
+from esdedup.stores.concurrency import Window
 from esdedup.stores.elastic.answers import Action, AnswerReader
 from esdedup.stores.elastic.bulk import write_actions
 from esdedup.stores.elastic.retry import Retries
-from esdedup.stores.window import Window
 from tests.helpers.commands import call
 from tests.servers.node import Node
 

@@ -13,7 +13,7 @@ from esdedup.stores.json_text import text_with_fields
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedDocuments:
     """Documents as JSON, in columns, which are pickled in a tenth of the time of a list of objects.
 
     sources: their own fields, an object each. tokens: by the name of a field, the scheme and the
@@ -30,7 +30,7 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def of(self, rows: Sequence[int]) -> "Encoded":
+    def of(self, rows: Sequence[int]) -> "EncodedDocuments":
         """Return some of the documents."""
         ids, sources = ([each[row] for row in rows] for each in (self.ids, self.sources))
         tokens = {
@@ -38,7 +38,7 @@ class Encoded:
             for field, (scheme, packed) in self.tokens.items()
         }
         marks = [self.marks[row] for row in rows] if self.marks else ()
-        return Encoded(ids, sources, tokens, self.marks_in, marks)
+        return EncodedDocuments(ids, sources, tokens, self.marks_in, marks)
 
     def fields(self) -> list[dict[str, str]]:
         """Return the tokens of each document as JSON, by the name of their field."""

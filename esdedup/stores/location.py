@@ -1,4 +1,4 @@
-"""The place of an index: what opens its store, and where its jobs keep their files."""
+"""Where an index is: what opens its store, and where its jobs keep their files."""
 
 import re
 from contextlib import suppress
@@ -14,8 +14,13 @@ from esdedup.stores.private_files import file_name
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of an index: a file or a cluster, and the name of the index there."""
+class IndexLocation:
+    """Where an index is.
+
+    target: the file, or the connection to a cluster.
+    index: the name of the index there.
+    policy: sizes of bulk requests; None for the defaults.
+    """
 
     target: Path | Connection
     index: str

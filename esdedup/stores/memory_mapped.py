@@ -28,7 +28,7 @@ def mapped(folder: Path, arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
         return _of_file(file, (rows, *each.shape[1:]), each.dtype)
 
 
-def room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def mapped_zeros(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Return zeros mapped from a temporary file. Raises StoreError if the disk has no room."""
     with _temporary(folder) as file:
         size = math.prod(shape) * np.dtype(dtype).itemsize

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.stores.window import Window, in_order
+from esdedup.stores.concurrency import Window, in_order
 
 MB = 1 << 20
 SECONDS = 30
@@ -98,7 +98,7 @@ def test_no_call_is_left_at_the_end(fails: bool, monkeypatch: pytest.MonkeyPatch
         assert number == 0 or ending.wait(SECONDS)
         ended.add(number)
 
-    monkeypatch.setattr("esdedup.stores.window.wait", waits)
+    monkeypatch.setattr("esdedup.stores.concurrency.wait", waits)
     results = window.in_order(work, itertools.count())
     with ExitStack() as stack:
         if fails:

@@ -5,8 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from esdedup.stores.sqlite import pages
-from esdedup.stores.sqlite.pages import Postings
+from esdedup.stores.sqlite.postings import Postings, _read
 
 
 def new_list() -> Postings:
@@ -30,7 +29,7 @@ def test_merged_runs_leave_few_free_pages() -> None:
 
 
 def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "_PAGES_AT_ONCE", 7)
+    monkeypatch.setattr("esdedup.stores.sqlite.postings._PAGES_AT_ONCE", 7)
     chance, postings = np.random.default_rng(4), new_list()
     held = np.empty((0, 2), np.uint64)
     for step in range(60):
@@ -56,4 +55,4 @@ def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_page_whose_entries_take_no_bytes_is_damaged() -> None:
     with pytest.raises(ValueError, match="no bytes"):
-        list(pages._read([bytes(20)]))
+        list(_read([bytes(20)]))
