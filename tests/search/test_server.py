@@ -316,7 +316,7 @@ def test_words_are_those_of_the_tokenizer(place: Place) -> None:
 def test_a_local_file_computes_no_tokens(folder: Path) -> None:
     with (
         esdedup.open(folder / "x.db", scheme=SCHEME) as index,
-        pytest.raises(UsageError, match="a local file has none: use --url"),
+        pytest.raises(UsageError, match="a local file has none: use `url`"),
     ):
         index.create()
     (folder / "texts.jsonl").write_text(

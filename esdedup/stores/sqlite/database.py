@@ -39,8 +39,8 @@ class Database:
         self._files: list[tuple[int, int] | None] = []
         self._turn = threading.RLock()
         self._version = 0
-        self.known = defaultdict[str, KeptSets[int]](KeptSets)
-        """Sets of shingles by index and document number. `reading` discards outdated ones."""
+        self.shingle_sets = defaultdict[str, KeptSets[int]](KeptSets)
+        """By index and document number. `reading` discards outdated ones."""
 
     @property
     def exists(self) -> bool:
@@ -58,7 +58,7 @@ class Database:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
                 if version != self._version:
                     self._version = version
-                    self.known.clear()
+                    self.shingle_sets.clear()
                 yield db
             finally:
                 if db.in_transaction:
@@ -102,7 +102,7 @@ class Database:
             if self._connection is not None:
                 self._connection.close()
                 self._connection, self._files = None, []
-                self.known.clear()
+                self.shingle_sets.clear()
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -146,39 +146,40 @@ class Database:
         if application != _APPLICATION:
             raise StoreError(
                 f"{self.path}: it is a SQLite file of another program and was not changed: name"
-                " another file (--db)"
+                " another file"
             )
-        self._require_own_wal(version >> 8)
+        self._require_wal_of_file(version >> 8)
 
-    def _require_own_wal(self, own: int) -> None:
+    def _require_wal_of_file(self, file_id: int) -> None:
         """Raise StoreError if the write-ahead log is of a file that was here before.
 
-        own: the random part of `user_version`, or 0. https://www.sqlite.org/fileformat2.html: 1.3
-        and 4.1.
+        file_id: the random part of `user_version`, or 0.
+
+        https://www.sqlite.org/fileformat2.html: 1.3 and 4.1.
         """
         with suppress(FileNotFoundError), self._wal.open("rb") as wal:
             head = wal.read(32)
             size = int.from_bytes(head[8:12])
             while len(frame := wal.read(24 + size)) == 24 + size and frame[8:16] == head[16:24]:
                 version = int.from_bytes(frame[84:87])
-                if frame[:4] != b"\0\0\0\1" or not version or not own:
+                if frame[:4] != b"\0\0\0\1" or not version or not file_id:
                     continue  # Another page than the first, or of a new file.
-                if version != own:
+                if version != file_id:
                     raise StoreError(
                         f"{self._wal}: it holds changes of another file than {self.path}, such as"
                         " of one that a copy was put in place of: move it away"
                     )
                 return
 
-    def _header(self, how: str) -> tuple[int, int]:
-        with closing(self._connected(how, ())) as db:
+    def _header(self, mode: str) -> tuple[int, int]:
+        with closing(self._connected(mode, ())) as db:
             names = ("application_id", "user_version")
             application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
             return application, version
 
-    def _connected(self, how: str, pragmas: Sequence[str]) -> sqlite3.Connection:
+    def _connected(self, mode: str, pragmas: Sequence[str]) -> sqlite3.Connection:
         db = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?{how}",
+            f"{self.path.absolute().as_uri()}?{mode}",
             timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
@@ -237,10 +238,10 @@ def _size(path: Path) -> int:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return the device and number of a file, or None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _code(error: Exception) -> int | None:

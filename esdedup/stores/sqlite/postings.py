@@ -13,12 +13,14 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from esdedup.models import grouped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.tokens import digits_of, encode, number_of, token_length
+from esdedup.stores.sqlite.sizes import Sizes
 from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
 from esdedup.text.hashing import xxh3
 
@@ -29,7 +31,8 @@ _MERGED = 8
 search some 0.2 ms, and merging costs a microsecond an entry."""
 _MOST_RUNS = 16
 """Number of runs from which they are merged even if more entries follow."""
-_PAGES_AT_ONCE, _ENTRIES_AT_ONCE = 4_096, 1 << 19
+_ENTRIES_AT_ONCE = 1 << 19
+"""Entries that are written as pages together."""
 _BYTES_MERGED = 1 << 21
 """Bytes of pages that are merged at once: three a document where one token has many documents."""
 _BYTES_AT_ONCE = 1 << 22
@@ -37,7 +40,8 @@ _BYTES_AT_ONCE = 1 << 22
 _LAST = (1 << 63) - 1
 """The highest token."""
 _MOST_DIGITS = 10
-_OTHERS = np.uint64(1 << 62)
+"""Digits of a token, of 6 bits each, that fit into a number."""
+_HASHED = np.uint64(1 << 62)
 """Added to the hashes of other strings than tokens, such as digests."""
 
 _MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
@@ -48,195 +52,230 @@ _HEAD = 9
 those of a document's number; and the first token. All numbers are little-endian."""
 
 
+class Entries(NamedTuple):
+    """Tokens, as numbers, and the number of a document that holds each: arrays of one length."""
+
+    tokens: U64
+    documents: U64
+
+
+class _Pages(NamedTuple):
+    """Sorted entries, and where each of their pages begins: shape (pages,)."""
+
+    entries: Entries
+    starts: I64
+
+
 class Postings:
     """One list, used within a transaction of the caller's."""
 
-    def __init__(self, db: sqlite3.Connection, key: str, table_of: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        key: str,
+        table_of: Callable[[str], str],
+        pages_at_once: int = Sizes.pages,
+    ) -> None:
         """key: the name of the list. table_of: returns the name of a table in SQL."""
         self.db, self._key, self._table_of, self._runs = db, key, table_of, table_of("runs")
+        self._pages_at_once = pages_at_once
 
     def _table(self, run: int) -> str:
         return self._table_of(f"{self._key}.{run}")
 
-    def _filled(self) -> list[tuple[int, int]]:
+    def runs(self) -> list[tuple[int, int]]:
         """Return the runs that have entries: about how many, and the run, the smallest first."""
-        runs = f"SELECT entries, run FROM {self._runs} WHERE list = ? AND entries ORDER BY entries"
-        return self.db.execute(runs, (self._key,)).fetchall()
+        query = f"SELECT entries, run FROM {self._runs} WHERE list = ? AND entries ORDER BY entries"
+        return self.db.execute(query, (self._key,)).fetchall()
 
     def _pages(self, run: int, tokens: U64) -> Iterator[list[bytes]]:
         """Yield the pages of a run that may hold tokens, in order, not many at once."""
         # A page holds its own first token, so that a search looks it up only once.
-        found = self.db.execute(
+        rows = self.db.execute(
             f"SELECT (SELECT page FROM {self._table(run)} WHERE first <= value"
             " ORDER BY first DESC LIMIT 1) FROM json_each(?)",
             (json.dumps(tokens.tolist()),),
         )
-        pages = (page for (page,), _ in itertools.groupby(found) if page is not None)
-        yield from grouped(pages, len, _BYTES_AT_ONCE, _PAGES_AT_ONCE)
+        # Tokens of one page follow each other.
+        pages = (page for (page,), _ in itertools.groupby(rows) if page is not None)
+        yield from grouped(pages, len, _BYTES_AT_ONCE, self._pages_at_once)
 
     def find(self, tokens: U64) -> tuple[I64, U64]:
         """Return the entries of tokens, shape (m,), sorted: positions in them, and documents."""
-        found = [(np.empty(0, np.int64), np.empty(0, np.uint64)), *self.parts(tokens)]
-        positions, holders = zip(*found, strict=True)
-        return np.concatenate(positions), np.concatenate(holders)
+        nothing = np.empty(0, np.int64), np.empty(0, np.uint64)
+        positions, documents = zip(nothing, *self.find_in_blocks(tokens), strict=True)
+        return np.concatenate(positions), np.concatenate(documents)
 
-    def parts(self, tokens: U64) -> Iterator[tuple[I64, U64]]:
-        """Yield the entries of `find` in parts, of which the largest is that of one token."""
-        for _, run in self._filled():
+    def find_in_blocks(self, tokens: U64) -> Iterator[tuple[I64, U64]]:
+        """Yield what `find` returns in blocks, of which the largest is that of one token."""
+        for _, run in self.runs():
             for pages in self._pages(run, tokens):
-                for held, documents, _ in _read(pages):
-                    first, end = (np.searchsorted(held, tokens, side) for side in ("left", "right"))
-                    at = np.repeat(np.arange(tokens.size), end - first)
-                    yield at, documents[ranges(first, end - first)]
+                for (page_tokens, documents), _ in _read(pages):
+                    first = np.searchsorted(page_tokens, tokens, "left")
+                    counts = np.searchsorted(page_tokens, tokens, "right") - first
+                    positions = np.repeat(np.arange(tokens.size), counts)
+                    yield positions, documents[ranges(first, counts)]
 
-    def add(self, parts: list[tuple[U64, U64]], *, more: bool = False) -> None:
-        """Add new entries as a run. more: further ones follow, so that runs are merged later."""
-        tokens, documents = _in_order(parts)
+    def add(self, blocks: list[Entries], *, more_follow: bool = False) -> None:
+        """Add new entries as a run, and empty their list.
+
+        more_follow: further ones are added next, so that runs are merged later.
+        """
+        tokens, documents = _in_order(blocks)
         if tokens.size:
-            self._write(self._emptied(tokens.size), tokens, documents, _page_starts(tokens))
-        runs = self._filled()
+            run = self._new_run(tokens.size)
+            self._write(run, Entries(tokens, documents), _page_starts(tokens))
+        runs = self.runs()
         totals = [*itertools.accumulate(entries for entries, _ in runs)]
-        merged = [at for at in range(1, len(runs)) if runs[at][0] <= _MERGED * totals[at - 1]]
-        if merged and (not more or len(runs) > _MOST_RUNS):
-            self._merge([run for _, run in runs[: merged[-1] + 1]], totals[merged[-1]])
+        small = [row for row in range(1, len(runs)) if runs[row][0] <= _MERGED * totals[row - 1]]
+        if small and (not more_follow or len(runs) > _MOST_RUNS):
+            last = small[-1]
+            self._merge([run for _, run in runs[: last + 1]], totals[last])
 
     def remove(self, tokens: U64, documents: U64) -> None:
         """Remove all entries of documents. tokens: all of theirs, sorted."""
-        for _, run in self._filled():
-            for held, of, starts in _read([*itertools.chain(*self._pages(run, tokens))]):
-                kept, sizes = ~np.isin(of, documents), np.diff(starts, append=of.size)
-                left = np.add.reduceat(kept, starts, dtype=np.int64)
-                changed = left < sizes
+        for _, run in self.runs():
+            pages = [*itertools.chain(*self._pages(run, tokens))]
+            for (page_tokens, page_documents), starts in _read(pages):
+                stay = ~np.isin(page_documents, documents)
+                sizes = np.diff(starts, append=page_documents.size)
+                sizes_after = np.add.reduceat(stay, starts, dtype=np.int64)
+                changed = sizes_after < sizes
                 self.db.executemany(
                     f"DELETE FROM {self._table(run)} WHERE first = ?",
-                    [(first,) for first in held[starts[changed]].tolist()],
+                    [(first,) for first in page_tokens[starts[changed]].tolist()],
                 )
-                kept &= np.repeat(changed, sizes)
-                pages = offsets_of(left[changed & (left > 0)])[:-1]
-                self._write(run, held[kept], of[kept], pages)
+                # Only what stays of the changed pages is written again.
+                stay &= np.repeat(changed, sizes)
+                new_starts = offsets_of(sizes_after[changed & (sizes_after > 0)])[:-1]
+                self._write(run, Entries(page_tokens[stay], page_documents[stay]), new_starts)
 
-    def _emptied(self, entries: int) -> int:
+    def _new_run(self, entries: int) -> int:
         """Return a run without pages. entries: number to write into it."""
-        taken = {run for _, run in self._filled()}
-        run = next(run for run in itertools.count() if run not in taken)
+        numbers = {run for _, run in self.runs()}
+        run = next(run for run in itertools.count() if run not in numbers)
         self.db.execute(
             f"CREATE TABLE IF NOT EXISTS {self._table(run)}"
             "(first INTEGER PRIMARY KEY, page BLOB NOT NULL)"
         )
-        new = f"INSERT OR REPLACE INTO {self._runs} VALUES(?, ?, ?)"
-        self.db.execute(new, (self._key, run, entries))
+        insert = f"INSERT OR REPLACE INTO {self._runs} VALUES(?, ?, ?)"
+        self.db.execute(insert, (self._key, run, entries))
         return run
 
     def _merge(self, runs: Sequence[int], entries: int) -> None:
-        """Make one run of several."""
-        merged, tables = self._emptied(entries), [*map(self._table, runs)]
+        """Make one run of several. entries: their number."""
+        merged, tables = self._new_run(entries), [*map(self._table, runs)]
         sizes = " UNION ALL ".join(f"SELECT first, length(page) FROM {table}" for table in tables)
         tokens, documents, last = np.empty(0, np.uint64), np.empty(0, np.uint64), 0
         while last < _LAST:
-            last, pages = self._end_of_pages(sizes), list[bytes]()
+            last, pages = self._last_token_to_merge(sizes), list[bytes]()
             for table in tables:
-                some = self.db.execute(f"SELECT page FROM {table} WHERE first <= ?", (last,))
-                pages += [page for (page,) in some]
+                rows = self.db.execute(f"SELECT page FROM {table} WHERE first <= ?", (last,))
+                pages += [page for (page,) in rows]
                 # The file grows less if these are free before the new ones are written.
                 self.db.execute(f"DELETE FROM {table} WHERE first <= ?", (last,))
-            tokens, documents = _in_order(
-                [(tokens, documents), *(each[:2] for each in _read(pages))]
-            )
-            done = int(np.searchsorted(tokens, np.uint64(last), "right"))
-            self._write(merged, tokens[:done], documents[:done], _page_starts(tokens[:done]))
-            tokens, documents = tokens[done:], documents[done:]
+            read = (block.entries for block in _read(pages))
+            tokens, documents = _in_order([Entries(tokens, documents), *read])
+            # Later pages of other runs may have tokens between those that follow.
+            end = int(np.searchsorted(tokens, np.uint64(last), "right"))
+            whole_pages = Entries(tokens[:end], documents[:end])
+            self._write(merged, whole_pages, _page_starts(whole_pages.tokens))
+            tokens, documents = tokens[end:], documents[end:]
         for run in runs:
-            empty = f"UPDATE {self._runs} SET entries = 0 WHERE list = ? AND run = ?"
-            self.db.execute(empty, (self._key, run))
+            clear = f"UPDATE {self._runs} SET entries = 0 WHERE list = ? AND run = ?"
+            self.db.execute(clear, (self._key, run))
 
-    def _end_of_pages(self, sizes: str) -> int:
+    def _last_token_to_merge(self, sizes: str) -> int:
         """Return the last token of the pages to merge next. sizes: selects their tokens and bytes.
 
         All pages that begin with one token are merged together.
         """
         bytes_read, before = 0, -1
         for number, (first, size) in enumerate(self.db.execute(f"{sizes} ORDER BY first")):
-            is_much = bytes_read > _BYTES_MERGED or number >= _PAGES_AT_ONCE
+            is_much = bytes_read > _BYTES_MERGED or number >= self._pages_at_once
             if is_much and first != before:
                 return int(first) - 1
             bytes_read, before = bytes_read + size, first
         return _LAST
 
-    def _write(self, run: int, tokens: U64, documents: U64, starts: I64) -> None:
-        """Write entries as pages. starts: where they begin."""
+    def _write(self, run: int, entries: Entries, starts: I64) -> None:
+        """Write sorted entries as pages. starts: where they begin, shape (pages,)."""
         if not starts.size:
             return
         begins = run_starts(starts // _ENTRIES_AT_ONCE)
-        begins[::_PAGES_AT_ONCE] = True
+        begins[:: self._pages_at_once] = True
         blocks = [*np.flatnonzero(begins).tolist(), starts.size]
-        ends = np.append(starts, tokens.size)
+        ends = np.append(starts, entries.tokens.size)
         for block in itertools.starmap(slice, itertools.pairwise(blocks)):
             first, end = int(ends[block.start]), int(ends[block.stop])
-            some = starts[block] - first
-            pages = _written(tokens[first:end], documents[first:end], some)
+            part = Entries(entries.tokens[first:end], entries.documents[first:end])
+            pages = _written(part, starts[block] - first)
             self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
 
 
-def _in_order(parts: list[tuple[U64, U64]]) -> tuple[U64, U64]:
+def _in_order(blocks: list[Entries]) -> Entries:
     """Return all entries by token and document. The list is emptied to free memory."""
-    tokens, documents = map(np.concatenate, zip(*parts, strict=True))
-    parts.clear()
+    tokens, documents = map(np.concatenate, zip(*blocks, strict=True))
+    blocks.clear()
     if not tokens.size:
-        return tokens, documents
+        return Entries(tokens, documents)
     bits = np.uint64(int(documents.max()).bit_length())
     if int(tokens.max()).bit_length() + int(bits) > 64:
         order = np.lexsort((documents, tokens))
-        return tokens[order], documents[order]
+        return Entries(tokens[order], documents[order])
     # As one number they are sorted in half the time.
-    both = tokens << bits
-    both |= documents
+    joined = tokens << bits
+    joined |= documents
     del tokens, documents
-    both.sort()
-    documents = both & ((np.uint64(1) << bits) - np.uint64(1))
-    both >>= bits
-    return both, documents
+    joined.sort()
+    documents = joined & ((np.uint64(1) << bits) - np.uint64(1))
+    joined >>= bits
+    return Entries(joined, documents)
 
 
 def _page_starts(tokens: U64) -> I64:
     """Return where pages of sorted entries begin. A token of many documents has one of its own."""
     begins = np.flatnonzero(run_starts(tokens))
-    many = np.diff(begins, append=tokens.size) >= ENTRIES_A_PAGE
-    return begins[many | run_starts(begins // ENTRIES_A_PAGE)]
+    fills_a_page = np.diff(begins, append=tokens.size) >= ENTRIES_A_PAGE
+    return begins[fills_a_page | run_starts(begins // ENTRIES_A_PAGE)]
 
 
-def _read(pages: Sequence[bytes]) -> Iterator[tuple[U64, U64, I64]]:
-    """Yield the sorted entries of pages of the same widths, and where each page begins."""
+def _read(pages: Sequence[bytes]) -> Iterator[_Pages]:
+    """Yield the sorted entries of pages of the same widths."""
     for form in sorted({page[0] for page in pages}):
-        some = [page for page in pages if page[0] == form]
-        firsts = np.frombuffer(b"".join([page[1:_HEAD] for page in some]), "<u8")
-        raw = b"".join([*(page[_HEAD:] for page in some), bytes(16)])
-        of_token, of_document = divmod(form, 16)
-        if not (size := of_token + of_document):
+        alike = [page for page in pages if page[0] == form]
+        firsts = np.frombuffer(b"".join([page[1:_HEAD] for page in alike]), "<u8")
+        raw = b"".join([*(page[_HEAD:] for page in alike), bytes(16)])
+        token_bytes, document_bytes = divmod(form, 16)
+        if not (size := token_bytes + document_bytes):
             raise ValueError("a page whose entries take no bytes")
-        counts = (np.fromiter(map(len, some), np.int64, len(some)) - _HEAD) // size
+        counts = (np.fromiter(map(len, alike), np.int64, len(alike)) - _HEAD) // size
         starts = offsets_of(counts)
         # Overlapping words of eight bytes.
         tokens, documents = (
             np.ndarray((starts[-1],), "<u8", raw, offset, (size,)) & _MASKS[width]
-            for offset, width in ((0, of_token), (of_token, of_document))
+            for offset, width in ((0, token_bytes), (token_bytes, document_bytes))
         )
         tokens += np.repeat(firsts, counts)
-        yield tokens, documents, starts[:-1]
+        yield _Pages(Entries(tokens, documents), starts[:-1])
 
 
-def _written(tokens: U64, documents: U64, starts: I64) -> Iterator[tuple[int, bytes]]:
+def _written(entries: Entries, starts: I64) -> Iterator[tuple[int, bytes]]:
     """Yield the first tokens and the pages of entries. starts: where they begin."""
+    tokens, documents = entries
     firsts, counts = tokens[starts], np.diff(starts, append=tokens.size)
     columns = tokens - np.repeat(firsts, counts), documents
-    sizes = (np.searchsorted(_MASKS, np.maximum.reduceat(each, starts)) for each in columns)
-    widths = 16 * next(sizes) + next(sizes)
+    token_bytes, document_bytes = (
+        np.searchsorted(_MASKS, np.maximum.reduceat(column, starts)) for column in columns
+    )
+    forms = 16 * token_bytes + document_bytes
     raw = np.stack(columns, axis=1).astype("<u8", copy=False).view(np.uint8)
-    for form in np.unique(widths).tolist():
-        pages = np.flatnonzero(widths == form)
-        of_token, of_document = divmod(form, 16)
-        kept = [*range(of_token), *range(8, 8 + of_document)]
-        data = raw[np.repeat(widths == form, counts)][:, kept].tobytes()
-        bounds = (offsets_of(counts[pages]) * len(kept)).tolist()
+    for form in np.unique(forms).tolist():
+        pages = np.flatnonzero(forms == form)
+        token_width, document_width = divmod(form, 16)
+        byte_columns = [*range(token_width), *range(8, 8 + document_width)]
+        data = raw[np.repeat(forms == form, counts)][:, byte_columns].tobytes()
+        bounds = (offsets_of(counts[pages]) * len(byte_columns)).tolist()
         heads = (bytes([form]) + first.to_bytes(8, "little") for first in firsts[pages].tolist())
         for first, head, (start, end) in zip(
             firsts[pages].tolist(), heads, itertools.pairwise(bounds), strict=True
@@ -253,8 +292,8 @@ def numbers_of(tokens: Sequence[str], sketch: Sketch | None) -> U64:
             if digits.max() < 64:
                 return number_of(digits)
         if len(tokens) > 1:
-            return np.concatenate([numbers_of([each], sketch) for each in tokens])
-    return xxh3(tokens, 0) >> np.uint64(2) | _OTHERS
+            return np.concatenate([numbers_of([token], sketch) for token in tokens])
+    return xxh3(tokens, 0) >> np.uint64(2) | _HASHED
 
 
 def numbers_of_values(values: U64, sketch: Sketch) -> U64:

@@ -28,159 +28,188 @@ from esdedup.stores.mapping import without_tokens
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
 
-NO_MARKS = (None,) * len(MARKS)
+Mark = str | int | float | None
+"""The value of a mark, as SQLite stores it."""
+
+NO_MARKS: tuple[Mark, ...] = (None,) * len(MARKS)
 
 
-class Columns(NamedTuple):
+class Row(NamedTuple):
     """A document as columns.
 
-    source: a JSON object. tokens: packed, or a JSON object, without marks. The others are its
-    marks, None for missing ones.
+    id: of the document.
+    source: its own fields, a JSON object.
+    tokens: packed, or a JSON object, without marks.
+    group, original, similarity, distance: its marks, None for missing ones.
     """
 
     id: str
     source: str
     tokens: bytes | str
-    group: Any = None
-    original: Any = None
-    similarity: Any = None
-    distance: Any = None
+    group: Mark = None
+    original: Mark = None
+    similarity: Mark = None
+    distance: Mark = None
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The marks, in the order of `MARKS`."""
+        return self[3:]
 
     @property
     def version(self) -> str:
         """A hash, so that a document that was changed back counts as unchanged."""
-        text = f"{self.source}\0{self.tokens!r}\0{self[3:]!r}"
+        text = f"{self.source}\0{self.tokens!r}\0{self.marks!r}"
         return xxhash.xxh3_128_hexdigest(text.encode())
 
 
-class Rows:
+class NumberedRow(NamedTuple):
+    """A stored document with its number."""
+
+    number: int
+    row: Row
+
+
+class RowFormat:
     """Turn documents of an index into rows, and rows into documents. scheme: of the index."""
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
 
-    def ours(
-        self, rows: Sequence[Columns], lists: Collection[str] | None = None
+    def our_fields(
+        self, rows: Sequence[Row], lists: Collection[str] | None = None
     ) -> list[dict[str, Any]]:
         """Return the value of FIELD of each document.
 
         lists: names of the lists of tokens to unpack; None for all.
         """
         packed = [row.tokens for row in rows if isinstance(row.tokens, bytes)]
-        fields = iter(self._fields(packed, lists))
-        found = []
+        unpacked = iter(self._unpacked(packed, lists))
+        fields = []
         for row in rows:
-            ours = next(fields) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
-            if row[3:] != NO_MARKS:
-                marks = zip(MARKS, row[3:], strict=True)
-                ours |= {name: value for name, value in marks if value is not None}
-            found.append(ours)
-        return found
-
-    def _fields(
-        self, packed: Sequence[bytes], lists: Collection[str] | None
-    ) -> list[dict[str, Any]]:
-        values, filled = records(packed, self.scheme)
-        digests = written_digests([each[:DIGEST_BYTES] for each in packed])
-        fields: list[dict[str, Any]]
-        fields = [{"scheme": self.scheme.id, "digest": digest} for digest in digests]
-        for row in np.flatnonzero(~filled).tolist():
-            fields[row]["wordless"] = digests[row]
-        rows = np.flatnonzero(filled).tolist()
-        for each in self.scheme.sketches:
-            if lists is None or each.key in lists:
-                made = encode(values[each.key], each.bits)
-                for row, tokens in zip(rows, made, strict=True):
-                    fields[row][each.key] = tokens
+            tokens = next(unpacked) if isinstance(row.tokens, bytes) else json.loads(row.tokens)
+            if row.marks != NO_MARKS:
+                marks = zip(MARKS, row.marks, strict=True)
+                tokens |= {name: value for name, value in marks if value is not None}
+            fields.append(tokens)
         return fields
 
-    def chosen(self, rows: Sequence[Columns], paths: list[str] | None = None) -> list[Document]:
+    def _unpacked(
+        self, packed: Sequence[bytes], lists: Collection[str] | None
+    ) -> list[dict[str, Any]]:
+        """Return packed tokens as they are in documents. lists: as in `our_fields`."""
+        values, filled = records(packed, self.scheme)
+        digests = written_digests([tokens[:DIGEST_BYTES] for tokens in packed])
+        fields: list[dict[str, Any]]
+        fields = [{"scheme": self.scheme.id, "digest": digest} for digest in digests]
+        for position in np.flatnonzero(~filled).tolist():
+            fields[position]["wordless"] = digests[position]
+        positions = np.flatnonzero(filled).tolist()
+        for sketch in self.scheme.sketches:
+            if lists is None or sketch.key in lists:
+                token_lists = encode(values[sketch.key], sketch.bits)
+                for position, tokens in zip(positions, token_lists, strict=True):
+                    fields[position][sketch.key] = tokens
+        return fields
+
+    def with_tokens(self, rows: Sequence[Row], paths: list[str] | None = None) -> list[Document]:
         """Return documents with their tokens. paths: dotted names of fields; None for all."""
         lists = None if paths is None else [path.partition(".")[2] for path in paths]
-        found = []
+        documents = []
         sources = parsed([row.source for row in rows])
-        for row, source, ours in zip(rows, sources, self.ours(rows, lists), strict=True):
+        for row, source, ours in zip(rows, sources, self.our_fields(rows, lists), strict=True):
             source[FIELD] = ours
-            found.append(Document(row.id, source if paths is None else only(source, paths)))
-        return found
+            documents.append(Document(row.id, source if paths is None else only(source, paths)))
+        return documents
 
     def documents(
-        self, rows: Sequence[tuple[Any, ...]], kept: str = "", *, marked: bool = True
+        self, rows: Sequence[tuple[Any, ...]], token_list: str = "", *, marked: bool = True
     ) -> list[Document]:
         """Return documents without their lists of tokens, except one.
 
-        rows: the values of `Columns`, or without `marked` only ids and sources.
+        rows: the values of `Row`, or without `marked` only ids and sources. token_list: the name of
+        the list that is returned.
         """
         sources = parsed([row[1] for row in rows])
         # Most sources have no fields of ours.
         if any(name.startswith(FIELD) for name in set[str]().union(*sources)):
-            sources = [without_tokens(each, kept) for each in sources]
-        columns = [*map(Columns._make, rows)] if marked else []
-        for row, source, ours in zip(columns, sources, self.ours(columns, (kept,)), strict=False):
+            sources = [without_tokens(source, token_list) for source in sources]
+        full_rows = [*map(Row._make, rows)] if marked else []
+        fields = self.our_fields(full_rows, (token_list,))
+        for row, source, ours in zip(full_rows, sources, fields, strict=False):
             # Of packed tokens no other list was unpacked.
             if isinstance(row.tokens, str):
-                ours = without_tokens({FIELD: ours}, kept)[FIELD]
+                ours = without_tokens({FIELD: ours}, token_list)[FIELD]
             if ours:
                 source[FIELD] = ours
         return [Document(row[0], source) for row, source in zip(rows, sources, strict=True)]
 
-    def columns(self, documents: Sequence[Document] | EncodedDocuments) -> list[Columns]:
-        """Return the columns of documents. Raises RecordError if one can't be stored."""
+    def rows(self, documents: Sequence[Document] | EncodedDocuments) -> list[Row]:
+        """Return documents as rows. Raises RecordError if one can't be stored."""
         if isinstance(documents, EncodedDocuments):
             scheme, packed = documents.tokens.get(FIELD, (None, []))
             if len(documents.tokens) > 1 or scheme is None or scheme.id != self.scheme.id:
-                return self.columns(documents.documents())
+                return self.rows(documents.documents())
             names = MARKS if documents.marks else ()
-            marks = ([each.get(name) for each in documents.marks] for name in names)
-            return [*map(Columns, documents.ids, documents.sources, packed, *marks)]
-        rows = [*map(self._columns, documents)]
-        unpacked = [at for at, row in enumerate(rows) if isinstance(row.tokens, str)]
-        packed = self._packed([json.loads(rows[at].tokens) for at in unpacked])
-        for at, tokens in zip(unpacked, packed, strict=True):
-            rows[at] = rows[at]._replace(tokens=tokens or rows[at].tokens)
+            columns = ([marks.get(name) for marks in documents.marks] for name in names)
+            return [*map(Row, documents.ids, documents.sources, packed, *columns)]
+        rows = [*map(self._row, documents)]
+        unpacked = [position for position, row in enumerate(rows) if isinstance(row.tokens, str)]
+        packed = self._packed([json.loads(rows[position].tokens) for position in unpacked])
+        for position, tokens in zip(unpacked, packed, strict=True):
+            rows[position] = rows[position]._replace(tokens=tokens or rows[position].tokens)
         return rows
 
-    def _columns(self, document: Document) -> Columns:
-        of = f"document {document.id!r}"
+    def _row(self, document: Document) -> Row:
+        """Return a document as a row, with its tokens in JSON."""
+        name = f"document {document.id!r}"
         if not is_unicode(document.id):
-            raise RecordError(f"{of}: the id is not valid Unicode")
-        source = {name: value for name, value in document.source.items() if name != FIELD}
-        marks = {name: value for name, value in document.tokens.items() if _is_mark(name, value)}
-        to_json(marks, of)
-        rest = {name: value for name, value in document.tokens.items() if name not in marks}
-        own = to_json(source, of) if document.raw is None else text_without(document.raw, FIELD)
-        return Columns(document.id, own, to_json(rest, of), **marks)
+            raise RecordError(f"{name}: the id is not valid Unicode")
+        marks = {key: value for key, value in document.tokens.items() if _is_mark(key, value)}
+        to_json(marks, name)
+        tokens = {key: value for key, value in document.tokens.items() if key not in marks}
+        if document.raw is None:
+            own_fields = {key: value for key, value in document.source.items() if key != FIELD}
+            source = to_json(own_fields, name)
+        else:
+            source = text_without(document.raw, FIELD)
+        return Row(document.id, source, to_json(tokens, name), **marks)
 
-    def _packed(self, tokens: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
+    def _packed(self, documents: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
         """Return the tokens of each document packed, or None if that would change them."""
-        filled = [each for each in tokens if "wordless" not in each]
+        filled = [fields for fields in documents if "wordless" not in fields]
         try:
             values = {
-                each.key: each.decode([one[each.key] for one in filled])
-                for each in self.scheme.sketches
+                sketch.key: sketch.decode([fields[sketch.key] for fields in filled])
+                for sketch in self.scheme.sketches
             }
-            rest = iter(pack_values(values, len(filled), self.scheme))
-            words = digest_words([each["digest"] for each in tokens])
+            packed_values = iter(pack_values(values, len(filled), self.scheme))
+            words = digest_words([fields["digest"] for fields in documents])
             packed = [
-                digest.tobytes() + (b"" if "wordless" in each else next(rest))
-                for digest, each in zip(words, tokens, strict=True)
+                digest.tobytes() + (b"" if "wordless" in fields else next(packed_values))
+                for digest, fields in zip(words, documents, strict=True)
             ]
-            again = zip(packed, self._fields(packed, None), tokens, strict=True)
-            return [data if fields == each else None for data, fields, each in again]
+            unpacked = self._unpacked(packed, None)
+            return [
+                tokens if fields_again == fields else None
+                for tokens, fields_again, fields in zip(packed, unpacked, documents, strict=True)
+            ]
         except (KeyError, TypeError, ValueError):
-            if len(tokens) == 1:
+            if len(documents) == 1:
                 return [None]
-            return [data for each in tokens for data in self._packed([each])]
+            return [tokens for fields in documents for tokens in self._packed([fields])]
 
-    def changed(self, rows: Sequence[Columns], changes: Sequence[Change]) -> list[Columns]:
+    def changed(self, rows: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
         """Return the documents after changes. Raises RecordError if one can't be stored."""
-        made = [*map(_marked, rows, changes)]
-        others = [at for at, row in enumerate(made) if row is None]
-        before = self.chosen([rows[at] for at in others])
-        pairs = zip(before, others, strict=True)
-        fresh = [_changed(document, rows[at], changes[at]) for document, at in pairs]
-        columns = iter(self.columns(fresh))
-        return [next(columns) if row is None else row for row in made]
+        marked = [*map(_marked, rows, changes)]
+        positions = [position for position, row in enumerate(marked) if row is None]
+        documents = self.with_tokens([rows[position] for position in positions])
+        changed_documents = [
+            _changed(document, rows[position], changes[position])
+            for document, position in zip(documents, positions, strict=True)
+        ]
+        changed_rows = iter(self.rows(changed_documents))
+        return [next(changed_rows) if row is None else row for row in marked]
 
 
 def parsed(
@@ -191,24 +220,23 @@ def parsed(
     return parse(f"[{','.join(sources)}]")
 
 
-def with_raw(document: Document, row: Columns) -> Document:
+def with_raw(document: Document, row: Row) -> Document:
     """Return a whole document with its JSON: that of its own fields as it came, and ours."""
-    of = f"document {document.id!r}"
-    ours = to_json(document.source[FIELD], of)
+    ours = to_json(document.source[FIELD], f"document {document.id!r}")
     return replace(document, raw=text_with(row.source, FIELD, ours))
 
 
-def _changed(document: Document, row: Columns, change: Change) -> Document:
+def _changed(document: Document, row: Row, change: Change) -> Document:
     """Return a document after a change, all other bytes of which are those of its row."""
     fields = change.fields or {}
     if change.whole:
         return Document(document.id, fields, change.raw)
-    own = {name: value for name, value in fields.items() if name != FIELD}
-    raw = merged_text(row.source, own, f"document {document.id!r}")
+    own_fields = {name: value for name, value in fields.items() if name != FIELD}
+    raw = merged_text(row.source, own_fields, f"document {document.id!r}")
     return Document(document.id, merged(document.source, fields), raw)
 
 
-def _marked(row: Columns, change: Change) -> Columns | None:
+def _marked(row: Row, change: Change) -> Row | None:
     """Return a document after a change of its marks alone, which reads nothing else, or None."""
     ours = change.fields[FIELD] if change.fields and change.fields.keys() == {FIELD} else None
     if change.whole or not isinstance(ours, Mapping) or not all(map(_is_mark, ours, ours.values())):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from esdedup.stores.sqlite import tables
+from esdedup.stores import LocalStore
+from esdedup.stores.sqlite.sizes import Sizes
 
 TEXT = "the council met on monday and voted for a new bridge over the river near the old town"
 PROGRAM = """
@@ -25,7 +26,7 @@ with esdedup.open(sys.argv[1]) as index:
 """
 
 
-def test_counting_finds_what_sorting_finds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_finds_what_sorting_finds(folder: Path) -> None:
     words = TEXT.split()
     rows = [
         {
@@ -39,7 +40,7 @@ def test_counting_finds_what_sorting_finds(folder: Path, monkeypatch: pytest.Mon
         index.delete([f"d{n}" for n in range(0, 400, 7)])
         queries = [(text, k) for text in (TEXT, rows[5]["text"]) for k in (3, 50)]
 
-        def answers() -> list[object]:
+        def answers(index: esdedup.Index) -> list[object]:
             limits = (0.3, 0.8, None)
             results: list[object] = []
             results += [
@@ -48,10 +49,11 @@ def test_counting_finds_what_sorting_finds(folder: Path, monkeypatch: pytest.Mon
             results += [index.similar(id=f"d{n}", k=5) for n in range(1, 60, 9) if n % 7]
             return results
 
-        sorted_ones = answers()
-        monkeypatch.setattr(tables, "_MET_AT_ONCE", 10)
-        monkeypatch.setattr(tables, "_MANY_PER_ENTRY", 1 << 40)
-        assert answers() == sorted_ones
+        from_sorting = answers(index)
+    with esdedup.open(folder / "a.db") as index:
+        sizes = Sizes(counted_entries=10, counters_per_entry=1 << 40)
+        index.store = LocalStore(folder / "a.db", "documents", sizes)
+        assert answers(index) == from_sorting
 
 
 @pytest.mark.nightly

@@ -5,13 +5,13 @@ import sqlite3
 import numpy as np
 import pytest
 
-from esdedup.stores.sqlite.postings import Postings, _read
+from esdedup.stores.sqlite.postings import Entries, Postings, _read
 
 
-def new_list() -> Postings:
+def new_list(pages_at_once: int = 4_096) -> Postings:
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute('CREATE TABLE "runs"(list TEXT, run INT, entries INT, PRIMARY KEY(list, run))')
-    return Postings(db, "minhash", '"{}"'.format)
+    return Postings(db, "minhash", '"{}"'.format, pages_at_once)
 
 
 def test_merged_runs_leave_few_free_pages() -> None:
@@ -19,8 +19,8 @@ def test_merged_runs_leave_few_free_pages() -> None:
     for step in range(9):
         tokens = chance.integers(0, 1 << 34, 50_000, np.uint64)
         documents = np.arange(tokens.size, dtype=np.uint64) + np.uint64(step * tokens.size)
-        postings.add([(tokens, documents)], more=step < 8)
-    assert len(postings._filled()) == 1
+        postings.add([Entries(tokens, documents)], more_follow=step < 8)
+    assert len(postings.runs()) == 1
     free, pages = (
         postings.db.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("freelist_count", "page_count")
@@ -28,9 +28,8 @@ def test_merged_runs_leave_few_free_pages() -> None:
     assert free < pages / 4
 
 
-def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esdedup.stores.sqlite.postings._PAGES_AT_ONCE", 7)
-    chance, postings = np.random.default_rng(4), new_list()
+def test_runs_hold_the_entries_of_a_set() -> None:
+    chance, postings = np.random.default_rng(4), new_list(pages_at_once=7)
     held = np.empty((0, 2), np.uint64)
     for step in range(60):
         # One token of all documents, few of many, and others of any width.
@@ -40,7 +39,7 @@ def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None
         documents = np.arange(count, dtype=np.uint64)[:, None] + np.uint64(step * 5_000 + 1)
         new = np.stack(np.broadcast_arrays(tokens, documents), axis=-1).reshape(-1, 2)
         new = np.unique(new, axis=0)
-        postings.add([tuple(chance.permutation(new).T)], more=step % 3 == 0)
+        postings.add([Entries(*chance.permutation(new).T)], more_follow=step % 3 == 0)
         held = np.concatenate([held, new])
         gone = chance.choice(np.unique(held[:, 1]), 20, replace=False)
         lost = np.isin(held[:, 1], gone)
@@ -50,7 +49,7 @@ def test_runs_hold_the_entries_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None
         at, found = postings.find(asked)
         expected = held[np.isin(held[:, 0], asked)]
         assert sorted(zip(asked[at], found, strict=True)) == sorted(map(tuple, expected))
-    assert len(postings._filled()) < 18
+    assert len(postings.runs()) < 18
 
 
 def test_a_page_whose_entries_take_no_bytes_is_damaged() -> None:

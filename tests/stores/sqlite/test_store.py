@@ -18,7 +18,7 @@ import pytest
 import esdedup
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.sqlite import tables
+from esdedup.stores.sqlite.sizes import Sizes
 from tests.helpers.commands import words
 from tests.helpers.places import META, ask, document, query, ranked, with_tokens
 
@@ -141,7 +141,7 @@ def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path:
         beside = LocalStore(path, "index")
         assert found(beside) == {"a": 3}
         assert listed(path) == 3
-        assert tables.holders("minhash", TOKENS)[1].tolist() == [1, 1, 1]
+        assert tables.listing.holders("minhash", TOKENS)[1].tolist() == [1, 1, 1]
     beside.close()
     other.close()
     assert found(store) == {"a": 3}
@@ -167,15 +167,14 @@ def test_a_file_that_can_only_be_read_is_searched(store: LocalStore, path: Path)
     assert listed(path) == 0
 
 
-def test_queries_are_answered_alike_in_small_blocks(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queries_are_answered_alike_in_small_blocks(store: LocalStore, path: Path) -> None:
     store.write([document(str(number), TOKENS[: number % 4]) for number in range(20)])
     queries = [query(*TOKENS), query("foreign"), query(TOKENS[0], exclude="5"), query(*TOKENS)]
     together = store.candidates(queries, 7)
     assert [len(each.documents) for each in together] == [7, 0, 7, 7]
-    monkeypatch.setattr(tables, "_MET_AT_ONCE", 1)
-    assert store.candidates(queries, 7) == together
+    in_blocks = LocalStore(path, "index", Sizes(counted_entries=1))
+    assert in_blocks.candidates(queries, 7) == together
+    in_blocks.close()
 
 
 def test_tokens_in_another_field_are_listed(path: Path) -> None:
@@ -193,7 +192,7 @@ def test_tokens_in_another_field_are_listed(path: Path) -> None:
     "limits", [{"threshold": 0.5}, {"threshold": None}, {"candidates": 110}], ids=str
 )
 def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
-    path: Path, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    path: Path, limits: dict[str, Any]
 ) -> None:
     notice = words(1, 60)
     texts = {f"d{at:03}": f"{notice} {words(at, at % 100)}" for at in range(2, 150)}
@@ -204,9 +203,9 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
 
     def check() -> None:
         found = search()
-        with esdedup.open(path) as fresh, monkeypatch.context() as patch:
+        with esdedup.open(path) as fresh:
             # Every candidate is read.
-            patch.setattr(tables, "_FEW", len(texts))
+            fresh.store = LocalStore(path, fresh.store.index, Sizes(unverified=len(texts)))
             assert found == fresh.similar(asked, k=8, **limits)
         assert (found.candidates > 80, len(found)) == (True, 8)
         assert {each.id: each.source["text"] for each in found}.items() <= texts.items()
