@@ -25,18 +25,22 @@ _MOST_MERGED = 1 << 24
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of 64-bit hashes of unequal length: row i is hashes[offsets[i]:offsets[i + 1]]."""
+    """Rows of 64-bit hashes of unequal length: row i is hashes[offsets[i]:offsets[i + 1]].
+
+    hashes: of all rows, shape (total,).
+    offsets: where each row starts, and the end, shape (rows + 1,).
+    """
 
     hashes: U64
     offsets: I64
 
     @staticmethod
-    def joined(parts: Sequence[Ragged]) -> Ragged:
-        """Return the rows of all parts, in order. There is at least one part."""
-        if len(parts) == 1:
-            return parts[0]
-        counts = np.concatenate([part.counts for part in parts])
-        return Ragged(np.concatenate([part.hashes for part in parts]), offsets_of(counts))
+    def joined(arrays: Sequence[Ragged]) -> Ragged:
+        """Return the rows of all arrays, in order. There is at least one array."""
+        if len(arrays) == 1:
+            return arrays[0]
+        counts = np.concatenate([array.counts for array in arrays])
+        return Ragged(np.concatenate([array.hashes for array in arrays]), offsets_of(counts))
 
     @staticmethod
     def of_rows(rows: Sequence[U64]) -> Ragged:
@@ -85,9 +89,9 @@ Values = U64 | Ragged
 """Values of n rows: an array of the shape (n, values), or rows of unequal length."""
 
 
-def joined(parts: Sequence[Any]) -> Any:
-    """Return the rows of all parts, in order: `Values` of one form. There is at least one part."""
-    return Ragged.joined(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)
+def joined(arrays: Sequence[Any]) -> Any:
+    """Return the rows of arrays of one form, in order. There is at least one array."""
+    return Ragged.joined(arrays) if isinstance(arrays[0], Ragged) else np.concatenate(arrays)
 
 
 def offsets_of(counts: I64 | Mask) -> I64:
@@ -105,8 +109,8 @@ def ranges(starts: I64 | int, counts: I64) -> I64:
 
 def renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
     """Return the distinct rows of pairs, ascending, and the positions of left and right there."""
-    rows, at = np.unique(np.concatenate([left, right]), return_inverse=True)
-    return rows, at[: left.size], at[left.size :]
+    rows, positions = np.unique(np.concatenate([left, right]), return_inverse=True)
+    return rows, positions[: left.size], positions[left.size :]
 
 
 def run_starts(values: NDArray[np.generic]) -> Mask:
@@ -148,19 +152,20 @@ class SeenValues:
     @property
     def size(self) -> int:
         """The number of different values."""
-        return sum(each.size for each in self._sorted)
+        return sum(array.size for array in self._sorted)
 
     def add(self, values: NDArray[Any]) -> Mask:
         """Return which of the next values came before, or before in this array: shape (n,)."""
-        new, first = np.unique(values, return_index=True)
-        for each in self._sorted:
-            known = each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
-            new, first = new[~known], first[~known]
+        distinct, positions = np.unique(values, return_index=True)
+        for array in self._sorted:
+            nearest = np.minimum(np.searchsorted(array, distinct), array.size - 1)
+            is_new = array[nearest] != distinct
+            distinct, positions = distinct[is_new], positions[is_new]
         repeated = np.ones(values.size, np.bool_)
-        repeated[first] = False
+        repeated[positions] = False
         # Each array stays more than twice as long as the next one, or very long.
-        while self._sorted and self._sorted[-1].size <= min(2 * new.size, _MOST_MERGED):
-            new = np.sort(np.concatenate([self._sorted.pop(), new]))
-        if new.size:
-            self._sorted.append(new)
+        while self._sorted and self._sorted[-1].size <= min(2 * distinct.size, _MOST_MERGED):
+            distinct = np.sort(np.concatenate([self._sorted.pop(), distinct]))
+        if distinct.size:
+            self._sorted.append(distinct)
         return repeated

@@ -57,7 +57,8 @@ def _table(file: str, runs: str) -> NDArray[np.uint8]:
 def character_classes(version: int = VERSION, punctuation: bool = False) -> NDArray[np.uint8]:
     """Return the class of every code point: shape (0x110000,), read-only.
 
-    version: of schemes. punctuation: keep PUNCTUATION apart from OTHER, from version 4 on.
+    version: of schemes.
+    punctuation: keep PUNCTUATION apart from OTHER, from version 4 on.
     """
     if version == 3:
         return _table("character_classes_3.json", "class_runs")
@@ -80,12 +81,12 @@ def code_points(text: str) -> U32:
 
 def pieces(text: str, before: str = "[ \n]") -> list[str]:
     """Cut a long text before a character of a pattern, across which no other one acts."""
-    found, start = [], 0
-    cuts = re.compile(before)
-    while cut := cuts.search(text, start + PIECE):
-        found.append(text[start : cut.start()])
-        start = cut.start()
-    return [*found, text[start:]]
+    cut_pieces, start = [], 0
+    boundaries = re.compile(before)
+    while boundary := boundaries.search(text, start + PIECE):
+        cut_pieces.append(text[start : boundary.start()])
+        start = boundary.start()
+    return [*cut_pieces, text[start:]]
 
 
 def visible(text: str) -> str:
@@ -106,6 +107,9 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun, such as "1 duplicate". many: by default, with an s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun, such as "1 duplicate".
+
+    plural: by default the singular with an s.
+    """
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -131,9 +131,9 @@ def _table(names: frozenset[str]) -> Table:
             for point in range(int(first, 16), int(last or first, 16) + 1)
         }
         for character in map(chr, _COMPOSED):
-            parts = unicodedata.normalize("NFD", character)
-            if not marks.isdisjoint(parts):
-                plain = "".join(part for part in parts if part not in marks)
+            letters = unicodedata.normalize("NFD", character)
+            if not marks.isdisjoint(letters):
+                plain = "".join(letter for letter in letters if letter not in marks)
                 table[ord(character)] = unicodedata.normalize("NFC", plain)
         table |= {ord(mark): "" for mark in marks}
         table |= {ord(letter): plain for letter, plain in _CYRILLIC.items()}
@@ -148,7 +148,11 @@ def _table(names: frozenset[str]) -> Table:
 
 @dataclass(frozen=True)
 class Plain:
-    """A text, and the function that returns its normal form."""
+    """A text, and its normal form.
+
+    text: as it is by now.
+    form: returns the normal form of a text.
+    """
 
     text: str
     form: Callable[[str], str]

@@ -38,9 +38,9 @@ def _secret(start: int, end: int) -> int:
 
 def xxh3(strings: Iterable[str], seed: int) -> U64:
     """XXH3-64 of the UTF-8 bytes of each string: shape (number of strings,)."""
-    hash_one = xxhash.xxh3_64_intdigest
+    digest_of = xxhash.xxh3_64_intdigest
     return np.fromiter(
-        (hash_one(string.encode("utf-8", "surrogatepass"), seed) for string in strings), np.uint64
+        (digest_of(string.encode("utf-8", "surrogatepass"), seed) for string in strings), np.uint64
     )
 
 
@@ -50,22 +50,22 @@ def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
     data: the buffer, with at least PADDING bytes after the last slice.
     starts, lengths: shape (n,), in bytes; every length is at least 1.
     """
-    hash_one = xxhash.xxh3_64_intdigest
+    digest_of = xxhash.xxh3_64_intdigest
     if starts.size <= _FEW:
-        ends = (starts + lengths).tolist()
-        each = [hash_one(data[a:b], seed) for a, b in zip(starts.tolist(), ends, strict=True)]
-        return np.array(each, np.uint64)
+        spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        digests = [digest_of(data[start:end], seed) for start, end in spans]
+        return np.array(digests, np.uint64)
     # Eight bytes from every position, without copying: an overlapping view of the buffer. It is
     # indexed by brackets, because its method `take` would first copy all of it.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     hashes = np.empty(starts.size, np.uint64)
     sizes = np.minimum(lengths, 0xFF).astype(np.uint8)  # Bytes are compared eight times as fast.
     for form, least, most in _FORMS:
-        at = np.flatnonzero((sizes >= least) & (sizes <= most))
-        if at.size:
-            hashes[at] = form(words, starts.take(at), lengths.take(at), seed)
+        rows = np.flatnonzero((sizes >= least) & (sizes <= most))
+        if rows.size:
+            hashes[rows] = form(words, starts.take(rows), lengths.take(rows), seed)
     for row in np.flatnonzero(sizes > _FORMS[-1][2]).tolist():
-        hashes[row] = hash_one(data[starts[row] : starts[row] + lengths[row]], seed)
+        hashes[row] = digest_of(data[starts[row] : starts[row] + lengths[row]], seed)
     return hashes
 
 
@@ -106,8 +106,8 @@ def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
 
 def _hash_17_to_32(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
     h = lengths.view(np.uint64) * PRIME64_1
-    for at, secret in ((starts, 0), (starts + lengths - 16, 16)):
-        low, high = words[at], words[at + 8]
+    for positions, secret in ((starts, 0), (starts + lengths - 16, 16)):
+        low, high = words[positions], words[positions + 8]
         low ^= np.uint64((_secret(secret, secret + 8) + seed) & _MASK64)
         high ^= np.uint64((_secret(secret + 8, secret + 16) - seed) & _MASK64)
         h += _multiply_fold(low, high)

@@ -33,22 +33,26 @@ _FEWEST_CUT = 10
 class Piece(NamedTuple):
     """A piece of a text. If `text` is empty, something is left out here.
 
-    marked: "shared" or "differs" for words, "" for what is between. left_out: number of words.
-    rest: number of characters, of the whole rest of the text.
+    text: the piece.
+    marked: "shared" or "differs" for words, "" for what is between.
+    left_out: number of words that are left out here.
+    remaining: number of characters up to the end of the text that are left out here.
     """
 
     text: str
     marked: Marked = ""
     left_out: int = 0
-    rest: int = 0
+    remaining: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class MarkedText:
     """A text, with the words that it shares with another.
 
-    starts, ends: of each word in the text, shape (words,). Words are characters if the shingles are
-        of characters. Two may overlap if one character is normalised to several words.
+    text: as it came.
+    starts: of each word in the text, shape (words,). Words are characters if the shingles are of
+        characters. Two may overlap if one character is normalised to several words.
+    ends: of each word, shape (words,).
     common: marks the words in shared shingles, shape (words,).
     kinds: of each character: 1 in shared words, 2 in others, 0 between them, shape (characters,).
         White space between two words of one shared shingle is shared; punctuation and stop words
@@ -64,7 +68,7 @@ class MarkedText:
     @property
     def shared(self) -> tuple[Span, ...]:
         """Return the stretches of shared words, in order, each (start, end)."""
-        return tuple((a, b) for a, b, kind in _runs(self.kinds) if kind == 1)
+        return tuple((start, end) for start, end, kind in _runs(self.kinds) if kind == 1)
 
     def pieces(self, context: int | None = None, most: int | None = None) -> list[Piece]:
         """Return the text in pieces, in order.
@@ -74,25 +78,25 @@ class MarkedText:
         """
         # The middles of long shared runs, (start, end, words), and the end of the text.
         cuts: list[tuple[int, int, int]] = []
-        kept = self.common.size if context is None else context
+        margin = self.common.size if context is None else context
         for first, last, shared in _runs(self.common):
-            if shared and last - first - 2 * kept >= _FEWEST_CUT:
-                start, end = self.ends[first + kept - 1], self.starts[last - kept]
+            if shared and last - first - 2 * margin >= _FEWEST_CUT:
+                start, end = self.ends[first + margin - 1], self.starts[last - margin]
                 if start < end:
-                    cuts.append((int(start), int(end), last - first - 2 * kept))
-        found: list[Piece] = []
-        at, room = 0, len(self.text) if most is None else most
+                    cuts.append((int(start), int(end), last - first - 2 * margin))
+        pieces: list[Piece] = []
+        position, remaining = 0, len(self.text) if most is None else most
         for start, end, left_out in [*cuts, (len(self.text), len(self.text), 0)]:
-            stop = min(start, at + room)
-            for first, last, kind in _runs(self.kinds[at:stop]):
-                found.append(Piece(self.text[at + first : at + last], _KINDS[kind]))
-            room -= stop - at
-            if stop < start or (left_out and not room):
-                return [*found, Piece("", rest=len(self.text) - stop)]
-            at = end
+            stop = min(start, position + remaining)
+            for first, last, kind in _runs(self.kinds[position:stop]):
+                pieces.append(Piece(self.text[position + first : position + last], _KINDS[kind]))
+            remaining -= stop - position
+            if stop < start or (left_out and not remaining):
+                return [*pieces, Piece("", remaining=len(self.text) - stop)]
+            position = end
             if left_out:
-                found.append(Piece("", "shared", left_out))
-        return found
+                pieces.append(Piece("", "shared", left_out))
+        return pieces
 
 
 def mark_shared(
@@ -137,7 +141,7 @@ def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> Marke
     linked = spanned(first, first + size - 1, count)[:-1]
     gaps = np.flatnonzero(linked & (ends[:-1] < starts[1:]))
     between = zip(ends[gaps].tolist(), starts[gaps + 1].tolist(), strict=True)
-    gaps = gaps[np.array([text[a:b].isspace() for a, b in between], np.bool_)]
+    gaps = gaps[np.array([text[end:start].isspace() for end, start in between], np.bool_)]
     kinds = np.zeros(len(text), np.int8)
     kinds[spanned(starts[~common], ends[~common], kinds.size)] = 2
     kinds[spanned(starts[common], ends[common], kinds.size)] = 1
@@ -149,8 +153,10 @@ def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> Marke
 class _Tracked:
     """A text of which it is known where each character comes from.
 
+    text: as it is by now.
     normalisation: without a fold, for units of one character and the marks behind it.
-    starts, ends: of the part of the original text that a character is of, shape (characters,).
+    starts: of the part of the original text that each character is of, shape (characters,).
+    ends: of these parts, shape (characters,).
     """
 
     text: str
@@ -161,17 +167,17 @@ class _Tracked:
     def substitute(
         self, pattern: re.Pattern[str], by: Callable[[re.Match[str]], str]
     ) -> "_Tracked":
-        parts, starts, ends, at = list[str](), list[I64](), list[I64](), 0
+        texts, starts, ends, position = list[str](), list[I64](), list[I64](), 0
         for match in pattern.finditer(self.text):
-            new, first, last = by(match), match.start(), match.end()
-            parts += [self.text[at:first], new]
-            starts += [self.starts[at:first], np.full(len(new), self.starts[first])]
-            ends += [self.ends[at:first], np.full(len(new), self.ends[last - 1])]
-            at = last
-        parts.append(self.text[at:])
-        starts.append(self.starts[at:])
-        ends.append(self.ends[at:])
-        return self._of("".join(parts), np.concatenate(starts), np.concatenate(ends))
+            replacement, first, last = by(match), match.start(), match.end()
+            texts += [self.text[position:first], replacement]
+            starts += [self.starts[position:first], np.full(len(replacement), self.starts[first])]
+            ends += [self.ends[position:first], np.full(len(replacement), self.ends[last - 1])]
+            position = last
+        texts.append(self.text[position:])
+        starts.append(self.starts[position:])
+        ends.append(self.ends[position:])
+        return self._of("".join(texts), np.concatenate(starts), np.concatenate(ends))
 
     def translate(self, table: Table) -> "_Tracked":
         return self._of_parts(
@@ -182,16 +188,19 @@ class _Tracked:
     def normalise(self) -> "_Tracked":
         text = self.text
         inside = range(1, len(text))
-        edges = np.array([0, *(at for at in inside if not _acts_backwards(text[at])), len(text)])
-        units = [text[a:b] for a, b in itertools.pairwise(edges.tolist())]
+        boundaries = [position for position in inside if not _acts_backwards(text[position])]
+        edges = np.array([0, *boundaries, len(text)])
+        units = [text[start:end] for start, end in itertools.pairwise(edges.tolist())]
         return self._of_parts(normalise(units, self.normalisation), edges)
 
-    def _of_parts(self, parts: Sequence[str], edges: I64) -> "_Tracked":
-        """Return the text of parts, which replace those between the edges."""
+    def _of_parts(self, units: Sequence[str], edges: I64) -> "_Tracked":
+        """Return the text of units, which replace the characters between the edges."""
         if not self.text:
             return self
-        part = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        return self._of("".join(parts), self.starts[edges[part]], self.ends[edges[part + 1] - 1])
+        # The number of the unit of each character.
+        numbers = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
+        starts, ends = self.starts[edges[numbers]], self.ends[edges[numbers + 1] - 1]
+        return self._of("".join(units), starts, ends)
 
     def _of(self, text: str, starts: I64, ends: I64) -> "_Tracked":
         return _Tracked(text, self.normalisation, starts, ends)
@@ -203,8 +212,8 @@ def _original(text: str, normalisation: Normalisation, starts: I64, ends: I64) -
         return starts, ends
     places = np.arange(len(text))
     tracked = _Tracked(text, replace(normalisation, fold=()), places, places + 1)
-    made = fold(tracked, normalisation.fold)
-    return made.starts[starts], made.ends[ends - 1]
+    folded = fold(tracked, normalisation.fold)
+    return folded.starts[starts], folded.ends[ends - 1]
 
 
 def _acts_backwards(character: str) -> bool:

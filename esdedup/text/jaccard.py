@@ -25,11 +25,11 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
     counts = sets.counts
     sizes = counts[left] + counts[right]
     # Only hashes of several sets can be shared.
-    several = np.bincount(identity) > 1
-    words = -(-int(np.count_nonzero(several)) // 64)
+    is_shared = np.bincount(identity) > 1
+    words = -(-int(np.count_nonzero(is_shared)) // 64)
     if words <= _WORDS_AN_ELEMENT * sizes.mean():
-        chosen = several[identity]
-        column = np.cumsum(several)[identity[chosen]] - 1
+        chosen = is_shared[identity]
+        column = np.cumsum(is_shared)[identity[chosen]] - 1
         bits = np.zeros((len(sets), words), np.uint64)
         row = np.repeat(np.arange(len(sets)), counts)[chosen]
         np.bitwise_or.at(bits, (row, column >> 6), np.uint64(1) << (column & 63).astype(np.uint64))
@@ -38,37 +38,38 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
             similarity[block] = shared.sum(axis=1, dtype=np.int64)
         return similarity / np.maximum(sizes - similarity, 1)
     for block in blocks(sizes, _ELEMENTS_A_BLOCK):
-        a, b = left[block], right[block]
-        keys = []
-        for rows in (a, b):
+        keys_of_sides = []
+        for rows in (left[block], right[block]):
             # One number for each element: its pair and its identity.
             pair = np.repeat(np.arange(rows.size), counts[rows]) * distinct_hashes.size
-            keys.append(pair + identity[ranges(sets.offsets[rows], counts[rows])])
-        both = np.concatenate(keys)
+            keys_of_sides.append(pair + identity[ranges(sets.offsets[rows], counts[rows])])
+        keys = np.concatenate(keys_of_sides)
         # Sorting in place is several times as fast as looking each element up.
-        both.sort()
-        shared = both[1:][both[1:] == both[:-1]]
-        intersection = np.bincount(shared // distinct_hashes.size, minlength=a.size)
+        keys.sort()
+        shared = keys[1:][keys[1:] == keys[:-1]]
+        intersection = np.bincount(shared // distinct_hashes.size, minlength=left[block].size)
         similarity[block] = intersection / np.maximum(sizes[block] - intersection, 1)
     return similarity
 
 
-def jaccard_with(one: U64, sets: Ragged) -> F64:
+def jaccard_with(shingles: U64, sets: Ragged) -> F64:
     """Exact Jaccard similarity of one shingle set with each row of `sets`: shape (len(sets),).
 
-    Faster than `jaccard` for few sets. one: sorted and without repetitions, as the rows are.
+    Faster than `jaccard` for few sets.
+
+    shingles: the set, sorted and without repetitions, as the rows are.
     """
-    if not one.size:
+    if not shingles.size:
         return np.zeros(len(sets), np.float64)
     # The last 16 bits, which few share, find the only element that a hash may be equal to.
-    places, numbers = np.zeros(1 << 16, np.int64), np.arange(one.size)
-    places[one.astype(np.uint16)] = numbers
-    shared = one.take(places.take(sets.hashes.astype(np.uint16))) == sets.hashes
-    others = one[places.take(one.astype(np.uint16)) != numbers]
-    if others.size:
-        shared |= np.isin(sets.hashes, others)
+    places, numbers = np.zeros(1 << 16, np.int64), np.arange(shingles.size)
+    places[shingles.astype(np.uint16)] = numbers
+    shared = shingles.take(places.take(sets.hashes.astype(np.uint16))) == sets.hashes
+    unplaced = shingles[places.take(shingles.astype(np.uint16)) != numbers]
+    if unplaced.size:
+        shared |= np.isin(sets.hashes, unplaced)
     intersection = np.diff(offsets_of(shared)[sets.offsets])
-    similarity: F64 = intersection / (one.size + sets.counts - intersection)
+    similarity: F64 = intersection / (shingles.size + sets.counts - intersection)
     return similarity
 
 

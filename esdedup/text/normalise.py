@@ -72,16 +72,20 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     # ASCII is in every normal form, and folding it is lowering it.
     casefold = normalisation.casefold
     normalised = [text.lower() if casefold and text.isascii() else text for text in texts]
-    rows = [row for row, text in enumerate(texts) if not text.isascii()]
-    for row in [row for row in rows if len(texts[row]) > PIECE]:
+    short_rows = []
+    for row, text in enumerate(texts):
+        if text.isascii():
+            continue
+        if len(text) <= PIECE:
+            short_rows.append(row)
+            continue
         # U+FDFA grows 18 times, and its own spaces come with the normal form.
-        some = pieces(texts[row], "[ \n\ufdfa]")
-        parts = (_normalise_others([piece], normalisation) for piece in some)
-        normalised[row] = "".join(itertools.chain.from_iterable(parts))
-        rows.remove(row)
-    if rows:
-        others = _normalise_others([texts[row] for row in rows], normalisation)
-        for row, text in zip(rows, others, strict=True):
+        text_pieces = pieces(text, "[ \n\ufdfa]")
+        normalised_pieces = (_normalise_unicode([piece], normalisation) for piece in text_pieces)
+        normalised[row] = "".join(itertools.chain.from_iterable(normalised_pieces))
+    if short_rows:
+        short_texts = _normalise_unicode([texts[row] for row in short_rows], normalisation)
+        for row, text in zip(short_rows, short_texts, strict=True):
             normalised[row] = text
     return normalised
 
@@ -95,7 +99,7 @@ def _folded(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     return [fold(Plain(text, form), normalisation.fold).text for text in texts]
 
 
-def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[str]:
+def _normalise_unicode(texts: list[str], normalisation: Normalisation) -> list[str]:
     """Replace the characters of all texts at once. Texts for which this won't do go one by one."""
     points = code_points("".join(texts))
     if points.size <= _FEW:
@@ -108,28 +112,31 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
     first = table.first.take(points, mode="clip")
     longer = np.flatnonzero(kinds == _LONGER)
     if longer.size:
-        more = [table.more[point] for point in points[longer].tolist()]
-        counts = np.fromiter(map(len, more), np.int64, len(more))
-        first = np.insert(first, np.repeat(longer + 1, counts), code_points("".join(more)))
+        tails = [table.tails[point] for point in points[longer].tolist()]
+        counts = np.fromiter(map(len, tails), np.int64, len(tails))
+        first = np.insert(first, np.repeat(longer + 1, counts), code_points("".join(tails)))
     added = offsets_of(counts)[np.searchsorted(longer, ends)] if longer.size else 0
     joined = first.tobytes().decode("utf-32-le", "surrogatepass")
     edges = itertools.pairwise([0, *(ends + added).tolist()])
     normalised = [joined[start:end] for start, end in edges]
     acting = np.flatnonzero(kinds == _ACTING)
-    rest = [*dict.fromkeys(np.searchsorted(ends, acting, side="right").tolist())]
-    others = [texts[row] for row in rest]
+    acting_rows = [*dict.fromkeys(np.searchsorted(ends, acting, side="right").tolist())]
+    acting_texts = [texts[row] for row in acting_rows]
     form = normalisation.form
     if form != "none" and (acting[_LONG_RUN:] - acting[:-_LONG_RUN] == _LONG_RUN).any():
-        others = [_long_runs(form).sub(lambda run: _ordered(run[0], form), each) for each in others]
-    for row, text in zip(rest, _one_by_one(others, normalisation), strict=True):
+        long_runs = _long_runs(form)
+        acting_texts = [
+            long_runs.sub(lambda run: _ordered(run[0], form), text) for text in acting_texts
+        ]
+    for row, text in zip(acting_rows, _one_by_one(acting_texts, normalisation), strict=True):
         normalised[row] = text
     return normalised
 
 
 def _one_by_one(texts: list[str], normalisation: Normalisation) -> list[str]:
     kind = _unusual().take(code_points("".join(texts))).max(initial=_PLAIN)
-    ways = {_PLAIN: _normalise_plainly, _SCRIPT: _normalise_assigned}
-    normalise_text = ways.get(int(kind), _normalise_around_young)
+    functions = {_PLAIN: _normalise_plainly, _SCRIPT: _normalise_assigned}
+    normalise_text = functions.get(int(kind), _normalise_around_young)
     return [normalise_text(text, normalisation) for text in texts]
 
 
@@ -138,14 +145,17 @@ class _Replacements:
     """The normal form of each character that acts on no character before it, by its code point.
 
     A text of such characters is normalised by replacing each one (Unicode Standard Annex 15,
-    section 9.1). kinds: _SAME, _ONE, _LONGER or _ACTING. first: the first character of the normal
-    form. Both have shape (_TABLED_TO + 1,); the last stands for all later ones. more: the other
-    characters of the _LONGER ones.
+    section 9.1).
+
+    kinds: _SAME, _ONE, _LONGER or _ACTING, shape (_TABLED_TO + 1,). The last one stands for all
+        later characters, as that of `first` does.
+    first: the first character of the normal form, shape (_TABLED_TO + 1,).
+    tails: the other characters of the _LONGER ones.
     """
 
     kinds: NDArray[np.uint8]
     first: U32
-    more: dict[int, str]
+    tails: dict[int, str]
 
 
 _SAME, _ONE, _LONGER, _ACTING = range(4)
@@ -181,21 +191,21 @@ def _replacements(normalisation: Normalisation) -> _Replacements:
     forms = _normalise_assigned(joined, normalisation).split("\n")
     decomposed = unicodedata.normalize("NFKD", joined).split("\n")
     # The characters that change their place, or compose with one before them.
-    acting = {each for each in characters if unicodedata.combining(each)}
-    pairs = [unicodedata.decomposition(each).split() for each in characters]
+    acting = {character for character in characters if unicodedata.combining(character)}
+    pairs = [unicodedata.decomposition(character).split() for character in characters]
     acting |= {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
     acting |= set(map(chr, _MEDIAL_AND_FINAL))
     chosen = np.array(_TABLED)
     kinds[chosen] = [
         _ACTING
-        if character in acting or form[0] in acting or parts[0] in acting
+        if character in acting or form[0] in acting or letters[0] in acting
         else (_LONGER if form[1:] else form != character)
-        for character, form, parts in zip(characters, forms, decomposed, strict=True)
+        for character, form, letters in zip(characters, forms, decomposed, strict=True)
     ]
     first[chosen] = code_points("".join([form[0] for form in forms]))
-    more = {point: form[1:] for point, form in zip(_TABLED, forms, strict=True) if form[1:]}
+    tails = {point: form[1:] for point, form in zip(_TABLED, forms, strict=True) if form[1:]}
     kinds[:-1][unassigned()[:_TABLED_TO]] = _ACTING
-    return _Replacements(kinds, first, more)
+    return _Replacements(kinds, first, tails)
 
 
 _SCRIPTS = (
@@ -264,7 +274,11 @@ def _normalise_plainly(text: str, normalisation: Normalisation) -> str:
 def _long_runs(form: Form) -> re.Pattern[str]:
     """Match long runs of marks, which `unicodedata` sorts in quadratic time."""
     assigned = map(chr, np.flatnonzero(~unassigned()[:_MARKS_TO]).tolist())
-    marks = [each for each in assigned if all(map(unicodedata.combining, _decomposed(each, form)))]
+    marks = [
+        character
+        for character in assigned
+        if all(map(unicodedata.combining, _decomposed(character, form)))
+    ]
     return re.compile(f"[{''.join(marks)}]{{{_LONG_RUN + 1},}}")
 
 

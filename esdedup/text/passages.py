@@ -29,26 +29,29 @@ _WORDS_AT_ONCE = 1 << 17
 def winnow(words: Ragged, run: int, window: int, bits: int = 64) -> Ragged:
     """Return the hashes that winnowing keeps, of each text sorted and without repetitions.
 
-    words: hashed words of texts. run: words of a run. window: runs of a window; a text with fewer
-    runs has one window of all of them. bits: low bits of a hash to return; those are independent of
-    its size, by which the smallest are chosen.
+    words: hashed words of texts.
+    run: words of a run.
+    window: runs of a window; a text with fewer runs has one window of all of them.
+    bits: low bits of a hash to return. They are independent of its size, by which the smallest are
+        chosen.
     """
     runs = shingle(words, run)
     least, width, counts = runs.hashes, 1, runs.counts
     while width < window:
         step = min(width, window - width)
         least, width = np.minimum(least[:-step], least[step:]), width + step
-    whole = np.maximum(counts - window + 1, 0)
-    short = np.flatnonzero((counts > 0) & (whole == 0))
-    kept = np.empty(whole.sum() + short.size, np.uint64)
-    offsets = offsets_of(np.maximum(whole, np.minimum(counts, 1)))
-    kept[ranges(offsets[:-1], whole)] = least[ranges(runs.offsets[:-1], whole)]
+    full_windows = np.maximum(counts - window + 1, 0)
+    short = np.flatnonzero((counts > 0) & (full_windows == 0))
+    minima = np.empty(full_windows.sum() + short.size, np.uint64)
+    offsets = offsets_of(np.maximum(full_windows, np.minimum(counts, 1)))
+    minima[ranges(offsets[:-1], full_windows)] = least[ranges(runs.offsets[:-1], full_windows)]
     if short.size:
-        some = runs.of(short)
-        kept[offsets[short]] = np.minimum.reduceat(some.hashes, some.offsets[:-1])
-    new = run_starts(kept)
-    new[offsets[:-1][np.diff(offsets) > 0]] = True
-    rows = Ragged(kept, offsets).only(new)
+        short_rows = runs.of(short)
+        minima[offsets[short]] = np.minimum.reduceat(short_rows.hashes, short_rows.offsets[:-1])
+    # Successive windows share their smallest hash most of the time.
+    differs = run_starts(minima)
+    differs[offsets[:-1][np.diff(offsets) > 0]] = True
+    rows = Ragged(minima, offsets).only(differs)
     return distinct(Ragged(rows.hashes & np.uint64((1 << bits) - 1), rows.offsets))
 
 
@@ -59,15 +62,23 @@ def shared_runs(left: U64, right: U64, least: int) -> tuple[I64, I64, I64]:
     either direction. Two equal texts of fewer words share all of them. left, right: hashed words.
     Time and memory grow with the words and the runs found, also if a text repeats itself.
     """
-    runs = _numbered(*(shingle(Ragged.of_rows([each]), least).hashes for each in (left, right)))
-    words = [each + 2 for each in _numbered(left, right)]
+    left_runs, right_runs = _numbered(
+        shingle(Ragged.of_rows([left]), least).hashes,
+        shingle(Ragged.of_rows([right]), least).hashes,
+    )
+    left_words, right_words = _numbered(left, right)
     # The ends of two texts, 0 and 1, differ from each other and from every word.
-    starts, behind = _edges(*runs, *(np.append(end, each) for end, each in enumerate(words)))
-    ends, _ = _edges(*runs, *(np.append(each[least:], end) for end, each in enumerate(words)))
+    left_words, right_words = left_words + 2, right_words + 2
+    left_starts, right_starts = _edges(
+        left_runs, right_runs, np.append(0, left_words), np.append(1, right_words)
+    )
+    left_ends, _ = _edges(
+        left_runs, right_runs, np.append(left_words[least:], 0), np.append(right_words[least:], 1)
+    )
     # On a diagonal the first start belongs to the first end.
-    order = np.lexsort((behind, starts))
-    lengths = ends - starts + min(least, left.size)
-    return starts[order], behind[order], lengths[order]
+    lengths = left_ends - left_starts + min(least, left.size)
+    order = np.lexsort((right_starts, left_starts))
+    return left_starts[order], right_starts[order], lengths[order]
 
 
 def covered(left: Ragged, right: Ragged, least: int) -> tuple[Mask, Mask]:
@@ -75,18 +86,29 @@ def covered(left: Ragged, right: Ragged, least: int) -> tuple[Mask, Mask]:
 
     Each of shape (words,), of left and of right.
     """
-    runs = [shingle(each, least) for each in (left, right)]
-    # Equal runs of different rows differ.
-    keyed = [
-        each.hashes + np.repeat(np.arange(len(each)), each.counts).view(np.uint64) * PRIME64_1
-        for each in runs
-    ]
-    found = []
-    for words, each, own, other in zip((left, right), runs, keyed, keyed[::-1], strict=True):
-        first = ranges(words.offsets[:-1], each.counts)[shared := _shared(own, other)]
-        lengths = np.repeat(np.minimum(words.counts, least), each.counts)[shared]
-        found.append(spanned(first, first + lengths, words.hashes.size))
-    return found[0], found[1]
+    left_runs, right_runs = shingle(left, least), shingle(right, least)
+    left_keys, right_keys = _keys_by_row(left_runs), _keys_by_row(right_runs)
+    return (
+        _marked(left, left_runs.counts, _is_among(left_keys, right_keys), least),
+        _marked(right, right_runs.counts, _is_among(right_keys, left_keys), least),
+    )
+
+
+def _keys_by_row(runs: Ragged) -> U64:
+    """Return a hash of each run that differs from that of an equal run of another row."""
+    rows = np.repeat(np.arange(len(runs)), runs.counts)
+    return runs.hashes + rows.view(np.uint64) * PRIME64_1
+
+
+def _marked(words: Ragged, run_counts: I64, is_shared: Mask, least: int) -> Mask:
+    """Mark the words in shared runs of rows: shape (words,).
+
+    run_counts: the number of runs of each row, shape (rows,).
+    is_shared: of each run, shape (runs,).
+    """
+    starts = ranges(words.offsets[:-1], run_counts)[is_shared]
+    lengths = np.repeat(np.minimum(words.counts, least), run_counts)[is_shared]
+    return spanned(starts, starts + lengths, words.hashes.size)
 
 
 def covers(left: Ragged, i: I64, right: Ragged, j: I64, least: int) -> I64:
@@ -94,25 +116,29 @@ def covers(left: Ragged, i: I64, right: Ragged, j: I64, least: int) -> I64:
 
     i, j: rows of left and right, shape (pairs,). Shape (2, pairs).
     """
-    found = np.empty((2, i.size), np.int64)
+    counts = np.empty((2, i.size), np.int64)
     for block in blocks(left.counts[i] + right.counts[j], _WORDS_AT_ONCE):
-        sides = left.of(i[block]), right.of(j[block])
-        for at, (side, marked) in enumerate(zip(sides, covered(*sides, least), strict=True)):
-            found[at, block] = np.diff(offsets_of(marked)[side.offsets])
-    return found
+        left_words, right_words = left.of(i[block]), right.of(j[block])
+        left_marked, right_marked = covered(left_words, right_words, least)
+        counts[0, block] = np.diff(offsets_of(left_marked)[left_words.offsets])
+        counts[1, block] = np.diff(offsets_of(right_marked)[right_words.offsets])
+    return counts
 
 
-def _shared(own: U64, other: U64) -> Mask:
-    """Return which of some hashes are among others: shape (own,)."""
+def _is_among(hashes: U64, targets: U64) -> Mask:
+    """Mark the hashes that are among the targets: shape (hashes,)."""
     # Few are: the upper bits rule out most of them without sorting.
-    kept = []
-    for each, those in ((own, other), (other, own)):
-        known = np.zeros(1 << 20, np.bool_)
-        known[those >> np.uint64(44)] = True
-        kept.append(np.flatnonzero(known[each >> np.uint64(44)]))
-    shared = np.zeros(own.size, np.bool_)
-    shared[kept[0]] = np.isin(own[kept[0]], other[kept[1]])
-    return shared
+    likely, likely_targets = _with_prefixes_of(hashes, targets), _with_prefixes_of(targets, hashes)
+    is_among = np.zeros(hashes.size, np.bool_)
+    is_among[likely] = np.isin(hashes[likely], targets[likely_targets])
+    return is_among
+
+
+def _with_prefixes_of(hashes: U64, targets: U64) -> I64:
+    """Return the positions of hashes whose upper bits a target has."""
+    has_prefix = np.zeros(1 << 20, np.bool_)
+    has_prefix[targets >> np.uint64(44)] = True
+    return np.flatnonzero(has_prefix[hashes >> np.uint64(44)])
 
 
 def _numbered(left: U64, right: U64) -> tuple[I64, I64]:
@@ -121,20 +147,26 @@ def _numbered(left: U64, right: U64) -> tuple[I64, I64]:
     return numbers[: left.size], numbers[left.size :]
 
 
-def _edges(left: I64, right: I64, left_near: I64, right_near: I64) -> tuple[I64, I64]:
+def _edges(left: I64, right: I64, left_words: I64, right_words: I64) -> tuple[I64, I64]:
     """Return the positions of equal runs next to which the words differ, by diagonal, in order.
 
-    left, right: runs. left_near, right_near: the word next to each, and perhaps more.
+    left, right: numbers of runs.
+    left_words, right_words: the word next to each run, and perhaps more.
     """
-    base = int(max(left_near.max(), right_near.max())) + 1
-    keys = right * base + right_near[: right.size]
+    base = int(max(left_words.max(), right_words.max())) + 1
+    keys = right * base + right_words[: right.size]
     order = np.argsort(keys)
     keys = keys[order]
-    first, own = left * base, left * base + left_near[: left.size]
-    # In order: other words before the equal ones, the equal ones, other words after them.
-    bounds = [np.searchsorted(keys, each) for each in (first, own, own + 1, first + base)]
-    before, after = bounds[1] - bounds[0], bounds[3] - bounds[2]
-    i = np.concatenate([np.repeat(np.arange(left.size), each) for each in (before, after)])
-    j = order[np.concatenate([ranges(bounds[0], before), ranges(bounds[2], after)])]
+    first = left * base
+    same_word = first + left_words[: left.size]
+    # The keys of equal runs in order: smaller words, the same word, larger words.
+    starts = np.searchsorted(keys, first)
+    same_starts = np.searchsorted(keys, same_word)
+    same_ends = np.searchsorted(keys, same_word + 1)
+    ends = np.searchsorted(keys, first + base)
+    smaller, larger = same_starts - starts, ends - same_ends
+    rows = np.arange(left.size)
+    i = np.concatenate([np.repeat(rows, smaller), np.repeat(rows, larger)])
+    j = order[np.concatenate([ranges(starts, smaller), ranges(same_ends, larger)])]
     sort = np.lexsort((i, j - i))
     return i[sort], j[sort]

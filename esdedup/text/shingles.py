@@ -88,8 +88,8 @@ def shingle(tokens: Ragged, size: int) -> Ragged:
         if first.size:
             folded[first] = _fold(hashes[first], [hashes[first + i] for i in range(1, short)])
             keep[first] = True
-    made = avalanche(folded[keep] if size > 1 else folded)
-    return Ragged(made, offsets_of(np.maximum(counts - size + 1, np.minimum(counts, 1))))
+    shingles = avalanche(folded[keep] if size > 1 else folded)
+    return Ragged(shingles, offsets_of(np.maximum(counts - size + 1, np.minimum(counts, 1))))
 
 
 def distinct(shingles: Ragged) -> Ragged:
@@ -109,9 +109,9 @@ def distinct(shingles: Ragged) -> Ragged:
     return rows.only(keep)
 
 
-def _fold(folded: U64, others: list[U64]) -> U64:
+def _fold(folded: U64, tokens: list[U64]) -> U64:
     """Fold further tokens into the first ones, in place."""
-    for each in others:
+    for token in tokens:
         folded *= PRIME64_1
-        folded += each
+        folded += token
     return folded

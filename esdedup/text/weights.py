@@ -174,16 +174,18 @@ def _unpacked(packed: str) -> Weights:
 
 
 def stored_weights(digest: str, tables: object) -> Weights:
-    """Return the table of a digest among stored ones. tables: packed tables by their digests.
+    """Return the table of a digest among stored ones.
+
+    tables: packed tables by their digests.
 
     Raises UsageError, naming both digests, if it is missing or another one.
     """
     stored = tables if isinstance(tables, Mapping) else {}
     if digest not in stored:
-        others = ", ".join(map(str, stored)) or "none"
+        digests = ", ".join(map(str, stored)) or "none"
         raise UsageError(
             f"the scheme's weights of words have the digest {digest}, and their table is missing;"
-            f" stored: {others}. Restore the table, or use a file of `esdedup scheme`, which"
+            f" stored: {digests}. Restore the table, or use a file of `esdedup scheme`, which"
             " contains it"
         )
     weights = Weights.unpacked(stored[digest])
@@ -288,8 +290,8 @@ def weight_table(
     features = features[order]
     tenths = np.array([*weights.tenths.values()], np.uint8)[order]
     first = run_starts(features)
-    for at in np.flatnonzero(~first & (tenths != np.roll(tenths, 1))).tolist():
-        pair = [entries[order[at - 1]], entries[order[at]]]
+    for place in np.flatnonzero(~first & (tenths != np.roll(tenths, 1))).tolist():
+        pair = [entries[order[place - 1]], entries[order[place]]]
         raise UsageError(f"weights: {pair[0]!r} and {pair[1]!r} are the same in texts: use one")
     return WeightTable.of(features[first], tenths[first], weights.default_tenths)
 
@@ -308,9 +310,9 @@ def _hashes_of(words: Sequence[str], shingling: Shingling, seed: int) -> Iterabl
     hashes = xxh3(words, seed)
     if shingling.unit == "word":
         tokens = tokenise(words, replace(shingling, stop_words=()), seed)
-        for at in np.flatnonzero(tokens.counts > 1)[:1].tolist():
+        for place in np.flatnonzero(tokens.counts > 1)[:1].tolist():
             raise UsageError(
-                f"weights: {words[at]!r} is {tokens.counts[at]} words in texts: write spaces"
+                f"weights: {words[place]!r} is {tokens.counts[place]} words in texts: write spaces"
                 " between the words of a feature"
             )
         # A hyphen is a word only before a number.

@@ -64,10 +64,10 @@ def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
 def spell(texts: Sequence[str], shingling: Shingling) -> list[list[str]]:
     """Return the words of normalised texts whose hashes `tokenise` returns."""
     if shingling.unit == "word":
-        whole, starts, ends = _spans(texts, shingling)
+        classified, starts, ends = _spans(texts, shingling)
         spans = zip(starts.tolist(), ends.tolist(), strict=True)
-        words = [whole.text[start:end] for start, end in spans]
-        edges = itertools.pairwise(np.searchsorted(starts, whole.bounds).tolist())
+        words = [classified.text[start:end] for start, end in spans]
+        edges = itertools.pairwise(np.searchsorted(starts, classified.bounds).tolist())
         rows = [words[first:last] for first, last in edges]
     elif shingling.unit == "char":
         collapsed = (" ".join(text.split()) for text in texts)
@@ -111,19 +111,19 @@ class _Classified:
 
 
 def _words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
-    whole, starts, ends = _spans(texts, shingling)
-    hashes = _hash_spans(whole.text, whole.points, starts, ends, seed)
-    return Ragged(hashes, np.searchsorted(starts, whole.bounds))
+    classified, starts, ends = _spans(texts, shingling)
+    hashes = _hash_spans(classified.text, classified.points, starts, ends, seed)
+    return Ragged(hashes, np.searchsorted(starts, classified.bounds))
 
 
 def _spans(texts: Sequence[str], shingling: Shingling) -> tuple[_Classified, I64, I64]:
     """Return the classified texts, and the starts and ends of the words that are hashed."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     bounds = offsets_of(lengths + 1) + 1
-    whole = _classified("\n" + "\n".join(texts) + "\n", bounds, shingling)
-    starts, ends, symbols = _word_spans(whole.points, whole.classes)
+    classified = _classified("\n" + "\n".join(texts) + "\n", bounds, shingling)
+    starts, ends, symbols = _word_spans(classified.points, classified.classes)
     ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
-    return whole, starts, ends
+    return classified, starts, ends
 
 
 def _classified(text: str, bounds: I64, shingling: Shingling) -> _Classified:
@@ -212,22 +212,22 @@ def _hash_spans(text: str, points: Unsigned, starts: I64, ends: I64, seed: int) 
         # Most characters are words by themselves, as in Chinese, and are looked up.
         first = points.take(starts)
         hashes = _character_hashes(seed).take(first, mode="clip")
-        others = np.flatnonzero(~alone | (first >= _TABLED))
+        unhashed = np.flatnonzero(~alone | (first >= _TABLED))
     elif 256 * wides < points.size:
         # Nearly all words are ASCII, and the others are hashed again.
         data = points.astype(np.uint8).tobytes() + bytes(PADDING)
         hashes = xxh3_slices(data, starts, lengths, seed)
-        others = np.searchsorted(starts, np.flatnonzero(wide), "right") - 1
+        unhashed = np.searchsorted(starts, np.flatnonzero(wide), "right") - 1
         # The first call of `np.unique` imports numpy.ma, half of the time of a first search.
-        others = others[run_starts(others)]
+        unhashed = unhashed[run_starts(unhashed)]
     else:
         return _hash_encoded(text, starts, ends, seed)
-    if others.size:
+    if unhashed.size:
         # Only the characters of the other words are encoded.
-        counts = lengths[others]
+        counts = lengths[unhashed]
         edges = offsets_of(counts)
-        inside = points[ranges(starts[others], counts)]
-        hashes[others] = _hash_encoded(_text_of(inside), edges[:-1], edges[1:], seed)
+        inside = points[ranges(starts[unhashed], counts)]
+        hashes[unhashed] = _hash_encoded(_text_of(inside), edges[:-1], edges[1:], seed)
     return hashes
 
 
@@ -277,8 +277,8 @@ def _has_word(piece: str, shingling: Shingling) -> bool:
 
 def _word_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
     joined = f"\n{text}\n"
-    whole = _classified(joined, np.zeros(1, np.int64), shingling)
-    starts, ends = _word_spans(whole.points, whole.classes)[:2]
+    classified = _classified(joined, np.zeros(1, np.int64), shingling)
+    starts, ends = _word_spans(classified.points, classified.classes)[:2]
     keep = character_classes(shingling.version).take(code_points(joined)) != IGNORED
     places = np.flatnonzero(keep)
     # The joined text has one line feed more at its start.

@@ -80,8 +80,8 @@ def _marked(text: MarkedText, shared: Callable[[str], tuple[str, str]], units: s
     for piece in text.pieces(CONTEXT, _MOST):
         if piece.left_out:
             shown.append(f" … {piece.left_out:,} shared {units} left out … ", "dim italic")
-        elif piece.rest:
-            shown.append(f" … {piece.rest:,} characters left out", "dim italic")
+        elif piece.remaining:
+            shown.append(f" … {piece.remaining:,} characters left out", "dim italic")
         elif piece.marked == "shared":
             shown.append(*shared(visible(piece.text)))
         else:

@@ -187,9 +187,9 @@ def test_pieces_end_after_some_characters(
     assert whole.startswith(kept)
     assert len(kept) == min(most, len(whole))
     if len(kept) < len(whole):
-        rest = pieces[-1].rest
-        assert marked.text[: len(marked.text) - rest].endswith(kept[-1:])
-        assert context is not None or rest == len(marked.text) - len(kept)
+        remaining = pieces[-1].remaining
+        assert marked.text[: len(marked.text) - remaining].endswith(kept[-1:])
+        assert context is not None or remaining == len(marked.text) - len(kept)
         assert all(piece.text or piece.left_out for piece in pieces[:-1])
     else:
         assert pieces == every
