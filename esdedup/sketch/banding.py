@@ -33,13 +33,15 @@ MOST_TERMS = 2_048
 def meeting(similarity: float, rows: int, swaps: int = 0) -> float:
     """Return the chance that a query with at most `swaps` swaps meets one band of a document."""
     apart = (1.0 - similarity) / 2.0
-    more = sum(math.comb(rows + many - 1, many) * apart**many for many in range(swaps + 1))
-    return min(1.0, similarity**rows * more)
+    probe_chances = sum(
+        math.comb(rows + swapped - 1, swapped) * apart**swapped for swapped in range(swaps + 1)
+    )
+    return min(1.0, similarity**rows * probe_chances)
 
 
 def probes(rows: int, swaps: int) -> int:
     """Return the number of probes of a band with at most `swaps` swaps."""
-    return sum(math.comb(rows + many - 1, many) for many in range(swaps + 1))
+    return sum(math.comb(rows + swapped - 1, swapped) for swapped in range(swaps + 1))
 
 
 @functools.lru_cache  # Many queries require the same value.
@@ -55,11 +57,11 @@ def expected_recall(
         return float(least <= bands)
     if met == 0.0:
         return 0.0
-    few = least <= bands * met
+    sums_misses = least <= bands * met
     # Summing the smaller side loses neither a rare meeting nor a rare miss to rounding.
-    side = range(least) if few else range(least, bands + 1)
+    side = range(least) if sums_misses else range(least, bands + 1)
     chance = math.fsum(_binomial(shared, bands, met) for shared in side)
-    return max(0.0, 1.0 - chance) if few else min(1.0, chance)
+    return max(0.0, 1.0 - chance) if sums_misses else min(1.0, chance)
 
 
 @functools.lru_cache
@@ -117,10 +119,10 @@ def choose_banding(
         if bands is not None and bands * rows <= permutations:
             return bands_needed(threshold, recall, rows, swaps) or bands, rows
     needed = bands_needed(threshold, recall, 1)
-    many = "more than can be" if needed is None else needed
+    needed_permutations = "more than can be" if needed is None else needed
     raise UsageError(
-        f"recall {recall} at threshold {threshold} needs {many} permutations, but there are"
-        f" {permutations}"
+        f"recall {recall} at threshold {threshold} needs {needed_permutations} permutations, but"
+        f" there are {permutations}"
     )
 
 

@@ -25,9 +25,9 @@ class Limits:
     words: minimum number of words of a passage; None for the shortest that is always found.
     k: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
-    recall: share of the documents at the threshold to find; None for 99.9%, or as much as the
-    scheme reaches. A higher one requires fewer shared bands and more swaps (`banding`), and
-    returns more candidates.
+    recall: fraction of the documents at the threshold to find; None for 99.9%, or as much as the
+        scheme reaches. A higher one requires fewer shared bands and more swaps (`banding`), and
+        returns more candidates.
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
     least: number of bands to share; None for the most that reach the recall.
     swaps: of queries; None for the fewest that reach the recall.

@@ -32,10 +32,14 @@ def layout(scheme: Scheme) -> np.dtype[Any]:
     Of sketches whose number of tokens varies only that number.
     """
     tokens = [
-        (each.key, "<u4", ())
-        if each.varies
-        else (each.key, np.min_scalar_type((1 << each.bits) - 1).newbyteorder("<"), (each.tokens,))
-        for each in scheme.sketches
+        (sketch.key, "<u4", ())
+        if sketch.varies
+        else (
+            sketch.key,
+            np.min_scalar_type((1 << sketch.bits) - 1).newbyteorder("<"),
+            (sketch.tokens,),
+        )
+        for sketch in scheme.sketches
     ]
     return np.dtype([("digest", np.void, DIGEST_BYTES), *tokens])
 
@@ -45,7 +49,8 @@ def pack(sketches: Sketches, scheme: Scheme) -> list[bytes]:
     digests = read_digests(sketches.digests)
     filled = np.flatnonzero(sketches.filled)
     values = {
-        each.key: each.token_values(sketches.values[each.name][filled]) for each in scheme.sketches
+        sketch.key: sketch.token_values(sketches.values[sketch.name][filled])
+        for sketch in scheme.sketches
     }
     for row, tokens in zip(filled.tolist(), pack_values(values, filled.size, scheme), strict=True):
         digests[row] += tokens
@@ -53,21 +58,28 @@ def pack(sketches: Sketches, scheme: Scheme) -> list[bytes]:
 
 
 def pack_values(values: Mapping[str, Values], count: int, scheme: Scheme) -> list[bytes]:
-    """Return the bytes behind the digest of `count` documents. values: by `Sketch.key`."""
-    made = np.zeros(count, layout(scheme))
-    for key, each in values.items():
-        made[key] = each.counts if isinstance(each, Ragged) else each
-    whole, size = made.tobytes(), made.itemsize
-    found = [whole[at + DIGEST_BYTES : at + size] for at in range(0, len(whole), size)]
+    """Return the bytes behind the digest of `count` documents.
+
+    values: by `Sketch.key`.
+    """
+    rows = np.zeros(count, layout(scheme))
+    for key, array in values.items():
+        rows[key] = array.counts if isinstance(array, Ragged) else array
+    content, size = rows.tobytes(), rows.itemsize
+    packed = [
+        content[start + DIGEST_BYTES : start + size] for start in range(0, len(content), size)
+    ]
     for sketch in scheme.sketches:
-        its = values[sketch.key]
-        if isinstance(its, Ragged):
+        array = values[sketch.key]
+        if isinstance(array, Ragged):
             width = -(-sketch.bits // 8)
-            octets = np.ascontiguousarray(its.hashes, "<u8").view(np.uint8).reshape(-1, 8)
-            tail = octets[:, :width].tobytes()
-            bounds = itertools.pairwise((its.offsets * width).tolist())
-            found = [head + tail[a:b] for head, (a, b) in zip(found, bounds, strict=True)]
-    return found
+            octets = np.ascontiguousarray(array.hashes, "<u8").view(np.uint8).reshape(-1, 8)
+            content = octets[:, :width].tobytes()
+            bounds = itertools.pairwise((array.offsets * width).tolist())
+            packed = [
+                head + content[start:end] for head, (start, end) in zip(packed, bounds, strict=True)
+            ]
+    return packed
 
 
 def records(rows: Sequence[bytes], scheme: Scheme) -> tuple[dict[str, Values], Mask]:
@@ -75,43 +87,47 @@ def records(rows: Sequence[bytes], scheme: Scheme) -> tuple[dict[str, Values], M
 
     The mask has shape (n,). Raises ValueError for bytes of another length.
     """
-    form, sizes = layout(scheme), np.fromiter(map(len, rows), np.int64, len(rows))
-    filled, size = sizes != DIGEST_BYTES, form.itemsize
-    kept, beyond = [*compress(rows, filled)], sizes[filled] - size
-    wrong = ValueError(f"tokens of {DIGEST_BYTES} or {size} bytes are expected")
-    if (beyond < 0).any():
+    row_type = layout(scheme)
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    filled = sizes != DIGEST_BYTES
+    filled_rows, remaining = [*compress(rows, filled)], sizes[filled] - row_type.itemsize
+    wrong = ValueError(f"tokens of {DIGEST_BYTES} or {row_type.itemsize} bytes are expected")
+    if (remaining < 0).any():
         raise wrong
-    heads = np.frombuffer(b"".join([row[:size] for row in kept]), form)
-    tails = np.frombuffer(b"".join([row[size:] for row in kept]), np.uint8)
-    starts, found = offsets_of(beyond)[:-1], dict[str, Values]()
-    for each in scheme.sketches:
-        found[each.key] = values = heads[each.key].astype(np.uint64)
-        if each.varies:
-            width, counts = -(-each.bits // 8), values.astype(np.int64)
-            beyond = beyond - counts * width
-            if (beyond < 0).any():
-                raise wrong
-            octets = np.zeros((counts.sum(), 8), np.uint8)
-            octets[:, :width] = tails[ranges(starts, counts * width)].reshape(-1, width)
-            found[each.key] = Ragged(octets.view("<u8")[:, 0], offsets_of(counts))
-            starts = starts + counts * width
-    if beyond.any():
+    heads = np.frombuffer(b"".join([row[: row_type.itemsize] for row in filled_rows]), row_type)
+    tails = np.frombuffer(b"".join([row[row_type.itemsize :] for row in filled_rows]), np.uint8)
+    starts, tokens = offsets_of(remaining)[:-1], dict[str, Values]()
+    for sketch in scheme.sketches:
+        column = heads[sketch.key].astype(np.uint64)
+        if not sketch.varies:
+            tokens[sketch.key] = column
+            continue
+        # The column holds the number of tokens of each row; they follow in its tail.
+        width, counts = -(-sketch.bits // 8), column.astype(np.int64)
+        remaining = remaining - counts * width
+        if (remaining < 0).any():
+            raise wrong
+        octets = np.zeros((counts.sum(), 8), np.uint8)
+        octets[:, :width] = tails[ranges(starts, counts * width)].reshape(-1, width)
+        tokens[sketch.key] = Ragged(octets.view("<u8")[:, 0], offsets_of(counts))
+        starts = starts + counts * width
+    if remaining.any():
         raise wrong
-    return found, filled
+    return tokens, filled
 
 
 def unpack(rows: Sequence[bytes], scheme: Scheme) -> Sketches:
     """Return the sketches that `pack` wrote. Raises ValueError for bytes of another length."""
-    whole, filled = records(rows, scheme)
+    tokens, filled = records(rows, scheme)
     values: dict[str, Values] = {}
-    for each in scheme.sketches:
-        read = each.stored_values(whole[each.key])
-        if isinstance(read, Ragged):
+    for sketch in scheme.sketches:
+        array = sketch.stored_values(tokens[sketch.key])
+        if isinstance(array, Ragged):
             counts = np.zeros(len(rows), np.int64)
-            counts[filled] = read.counts
-            values[each.name] = Ragged(read.hashes, offsets_of(counts))
+            counts[filled] = array.counts
+            values[sketch.name] = Ragged(array.hashes, offsets_of(counts))
         else:
-            whole_rows = np.zeros((len(rows), each.width), np.uint64)
-            whole_rows[filled] = read
-            values[each.name] = whole_rows
+            matrix = np.zeros((len(rows), sketch.width), np.uint64)
+            matrix[filled] = array
+            values[sketch.name] = matrix
     return Sketches(written_digests([row[:DIGEST_BYTES] for row in rows]), filled, values)

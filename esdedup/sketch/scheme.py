@@ -32,7 +32,7 @@ from esdedup.text.shingles import Shingling
 from esdedup.text.weights import stored_weights
 
 KINDS: dict[str, type[Sketch]] = {
-    each.kind: each for each in (MinHash, Signature, SimHash, Bits, Passages, Server)
+    kind.kind: kind for kind in (MinHash, Signature, SimHash, Bits, Passages, Server)
 }
 """Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
 _SketchType = TypeVar("_SketchType", bound=Sketch)
@@ -43,6 +43,8 @@ class Scheme:
     """All parameters of tokens.
 
     sketches: what is computed from a text. Their names differ; the first one is the default.
+    normalisation: how a text is normalised.
+    shingling: how a normalised text becomes shingles.
     seed: keys every hash, 0 to 2**64 - 1. Two seeds share tokens only by chance.
     version: of the algorithms. Those of normalisation and shingling are the same.
     Raises UsageError for values out of range.
@@ -56,42 +58,46 @@ class Scheme:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        given = (self.sketches,) if isinstance(self.sketches, Sketch) else tuple(self.sketches)
-        if wrong := [each for each in given if not isinstance(each, Sketch)]:
+        sketches = (self.sketches,) if isinstance(self.sketches, Sketch) else tuple(self.sketches)
+        if wrong := [sketch for sketch in sketches if not isinstance(sketch, Sketch)]:
             raise UsageError(f"sketches: use Sketch(...), such as MinHash(), not {wrong[0]!r}")
-        object.__setattr__(self, "sketches", given)
-        if not given:
+        object.__setattr__(self, "sketches", sketches)
+        if not sketches:
             raise UsageError("a scheme needs a sketch, such as MinHash()")
-        names = [each.name for each in given]
+        names = [sketch.name for sketch in sketches]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two sketches are named {twice[0]!r}: give one of them another name")
         if not 0 <= self.seed < 2**64:
             raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
-        for each in given:
-            alone = each.reads_values or each.by_server
-            if alone and [one.fields for one in given].count(each.fields) > 1:
-                raise UsageError(f"sketch {each.name!r} is alone: name a field of its own")
-            if each.by_server and self.shingling.unit != "word":
-                raise UsageError(
-                    f"sketch {each.name!r}: servers have words of their own, use word:N"
-                )
-            if each.by_server and self.normalisation.fold:
-                raise UsageError(
-                    f"sketch {each.name!r}: the filters of servers fold other characters, so"
-                    " normalisation.fold can't be set"
-                )
-            if each.by_server and self.shingling.punctuation:
-                raise UsageError(
-                    f"sketch {each.name!r}: the words of servers leave out punctuation, so"
-                    " shingling.punctuation can't be set"
-                )
+        fields = [sketch.fields for sketch in sketches]
+        for sketch in sketches:
+            needs_own_field = sketch.reads_values or sketch.by_server
+            if needs_own_field and fields.count(sketch.fields) > 1:
+                raise UsageError(f"sketch {sketch.name!r} is alone: name a field of its own")
+            if sketch.by_server:
+                self._require_words_of_servers(sketch)
         _require_version(self.version)
         for name in ("normalisation", "shingling"):
             rules = getattr(self, name)
             if rules.version != self.version:
                 object.__setattr__(self, name, replace(rules, version=self.version))
-        for each in given:
-            each.require_words(self.normalisation, self.shingling, self.seed)
+        for sketch in sketches:
+            sketch.require_words(self.normalisation, self.shingling, self.seed)
+
+    def _require_words_of_servers(self, sketch: Sketch) -> None:
+        """Raise UsageError for parameters that the servers' own words can't follow."""
+        if self.shingling.unit != "word":
+            raise UsageError(f"sketch {sketch.name!r}: servers have words of their own, use word:N")
+        if self.normalisation.fold:
+            raise UsageError(
+                f"sketch {sketch.name!r}: the filters of servers fold other characters, so"
+                " normalisation.fold can't be set"
+            )
+        if self.shingling.punctuation:
+            raise UsageError(
+                f"sketch {sketch.name!r}: the words of servers leave out punctuation, so"
+                " shingling.punctuation can't be set"
+            )
 
     @staticmethod
     def for_threshold(
@@ -101,20 +107,33 @@ class Scheme:
         permutations: int = 128,
         token_bits: int = 30,
         swaps: int = SWAPS,
-        **others: Any,
+        sketches: Sequence[Sketch] = (SimHash(),),
+        normalisation: Normalisation | None = None,
+        shingling: Shingling | None = None,
+        seed: int = 1,
+        version: int = VERSION,
     ) -> Scheme:
         """Return the scheme whose bands find a pair at `threshold` with probability `recall`.
 
-        threshold: Jaccard similarity, between 0 and 1. recall: mean share of the pairs at just this
-        similarity that are found, between 0 and 1. swaps: of the queries that find them; 0 to
-        compare stored tokens. permutations, token_bits: as in MinHash. others: further parameters
-        of Scheme, whose sketches follow these bands. `banding.choose_banding` explains the choice.
+        threshold: Jaccard similarity, between 0 and 1.
+        recall: mean fraction of the pairs at just this similarity that are found, between 0 and 1.
+        permutations: as in MinHash.
+        token_bits: as in MinHash.
+        swaps: of the queries that find them; 0 to compare stored tokens.
+        sketches: of the scheme, after these bands.
+        normalisation: as in Scheme, as are `shingling`, `seed` and `version`.
 
+        `banding.choose_banding` explains the choice.
         Raises UsageError for values out of range, or if `permutations` do not reach the recall.
         """
         bands, rows = choose_banding(threshold, recall, permutations, swaps)
-        more = others.pop("sketches", (SimHash(),))
-        return Scheme((MinHash(permutations, bands, rows, token_bits), *more), **others)
+        return Scheme(
+            (MinHash(permutations, bands, rows, token_bits), *sketches),
+            normalisation or Normalisation(),
+            shingling or Shingling(),
+            seed,
+            version,
+        )
 
     @staticmethod
     def of_texts(limits: Limits) -> Scheme:
@@ -137,18 +156,18 @@ class Scheme:
     @property
     def names(self) -> list[str]:
         """The names of the sketches."""
-        return [each.name for each in self.sketches]
+        return [sketch.name for sketch in self.sketches]
 
     @property
     def keys(self) -> list[str]:
         """The names of the fields of tokens that documents get."""
-        return [each.key for each in self.sketches]
+        return [sketch.key for sketch in self.sketches]
 
     def sketch(self, name: str | None = None) -> Sketch:
         """Return a sketch by its name, the first one by default. Raises UsageError."""
-        for each in self.sketches:
-            if name in (None, each.name):
-                return each
+        for sketch in self.sketches:
+            if name in (None, sketch.name):
+                return sketch
         listed = ", ".join(self.names)
         raise UsageError(f"there is no sketch {name!r}: use {listed}")
 
@@ -182,9 +201,9 @@ class Scheme:
     @property
     def banded(self) -> Banded:
         """The first sketch with bands. Raises UsageError if there is none."""
-        for each in self.sketches:
-            if isinstance(each, Banded):
-                return each
+        for sketch in self.sketches:
+            if isinstance(sketch, Banded):
+                return sketch
         raise UsageError("the scheme has no sketch with bands, such as MinHash")
 
     @property
@@ -205,11 +224,10 @@ class Scheme:
 
     def of_fields(self) -> dict[tuple[str, ...], Scheme]:
         """Return the sketches of each set of fields as a scheme; () are the index's text fields."""
-        found = dict.fromkeys(tuple(each.fields) for each in self.sketches)
-        return {
-            names: self.only(*(each for each in self.sketches if each.fields == names))
-            for names in found
-        }
+        sketches: dict[tuple[str, ...], list[Sketch]] = {}
+        for sketch in self.sketches:
+            sketches.setdefault(tuple(sketch.fields), []).append(sketch)
+        return {fields: self.only(*sketches[fields]) for fields in sketches}
 
     def for_texts(self, limits: Limits) -> Scheme:
         """Return the sketch to compare texts by alone, as wide as the recall takes."""
@@ -217,8 +235,8 @@ class Scheme:
 
     def replaced(self, sketch: Sketch) -> Scheme:
         """Return the scheme with a sketch in place of the one of its name."""
-        every = [sketch if each.name == sketch.name else each for each in self.sketches]
-        return replace(self, sketches=every)
+        sketches = [sketch if current.name == sketch.name else current for current in self.sketches]
+        return replace(self, sketches=sketches)
 
     def describe(self, documents: float) -> list[tuple[str, str]]:
         """Return the parameters, and their effect at a number of documents: (name, text)."""
@@ -229,14 +247,14 @@ class Scheme:
         stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
         stop += ", punctuation as words" if shingling.punctuation else ""
         rows = [("scheme", self.id), ("text", f"{form}, {fold}; shingles {shingling}{stop}")]
-        for each in self.sketches:
-            rows.append((each.name, f"{each.describe()}; {each.size_in_words}"))
-            rows += each.costs(documents)
+        for sketch in self.sketches:
+            rows.append((sketch.name, f"{sketch.describe()}; {sketch.size_in_words}"))
+            rows += sketch.costs(documents)
         return rows
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads, with the tables of weights."""
-        tables = [each.table for each in self.sketches if each.table is not None]
+        tables = [sketch.table for sketch in self.sketches if sketch.table is not None]
         weights = {"weights": {table.digest: table.packed for table in tables}}
         return {**self._parameters, **(weights if tables else {})}
 
@@ -248,48 +266,48 @@ class Scheme:
             "seed": self.seed,
             "normalisation": self.normalisation.to_json(),
             "shingling": self.shingling.to_json(),
-            "sketches": [each.to_json() for each in self.sketches],
+            "sketches": [sketch.to_json() for sketch in self.sketches],
         }
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Scheme:
         """Read what `to_json` returns. Raises UsageError for another form, naming the part."""
-        whole = _object(document, "scheme")
-        _require_version(whole.get("version"))
+        members = _object(document, "scheme")
+        _require_version(members.get("version"))
         for name in ("normalisation", "shingling", "sketches", "seed"):
-            if name not in whole:
+            if name not in members:
                 raise UsageError(f"a scheme lacks {name}")
-        normalisation = _object(whole["normalisation"], "normalisation")
-        shingling = _object(whole["shingling"], "shingling")
-        words, sketches = shingling.get("stop_words", []), whole["sketches"]
+        normalisation = _object(members["normalisation"], "normalisation")
+        shingling = _object(members["shingling"], "shingling")
+        words, sketches = shingling.get("stop_words", []), members["sketches"]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UsageError("a scheme's shingling.stop_words is not a list of texts")
         if not isinstance(sketches, list):
             raise UsageError("a scheme's sketches is not a list")
         shingling["stop_words"] = tuple(words)
-        whole["normalisation"] = Normalisation(
+        members["normalisation"] = Normalisation(
             **parameters(Normalisation, normalisation, "normalisation")
         )
-        whole["shingling"] = Shingling(**parameters(Shingling, shingling, "shingling"))
-        tables = whole.pop("weights", None)
-        whole["sketches"] = tuple(_sketch_of(each, tables) for each in sketches)
-        return Scheme(**parameters(Scheme, whole, ""))
+        members["shingling"] = Shingling(**parameters(Shingling, shingling, "shingling"))
+        tables = members.pop("weights", None)
+        members["sketches"] = tuple(_sketch_of(sketch, tables) for sketch in sketches)
+        return Scheme(**parameters(Scheme, members, ""))
 
-    def differences(self, other: Scheme) -> list[str]:
+    def differences(self, requested: Scheme) -> list[str]:
         """Return what differs, as "shingling.size 3, not 5": our value, not the other's."""
-        mine, theirs = dict(_flat(self._parameters)), dict(_flat(other._parameters))
+        mine, theirs = dict(_flat(self._parameters)), dict(_flat(requested._parameters))
         return [
             f"{key} {_show(mine.get(key))}, not {_show(theirs.get(key))}"
             for key in sorted(mine.keys() | theirs.keys())
             if mine.get(key) != theirs.get(key)
         ]
 
-    def require(self, other: Scheme, where: str) -> None:
-        """Raise SchemeMismatch if `other` differs from this, the scheme of `where`."""
-        if differences := self.differences(other):
+    def require(self, requested: Scheme, where: str) -> None:
+        """Raise SchemeMismatch if `requested` differs from this, the scheme of `where`."""
+        if differences := self.differences(requested):
             raise SchemeMismatch(
                 f"{where} has scheme {self.id}, which differs from the requested one"
-                f" ({other.id}): {'; '.join(differences)}. Leave the scheme out to use the"
+                f" ({requested.id}): {'; '.join(differences)}. Leave the scheme out to use the"
                 " index's own, or use another index"
             )
 
@@ -311,7 +329,10 @@ def is_token_field(name: str) -> bool:
 
 
 def _sketch_of(document: Any, tables: object) -> Sketch:
-    """Return the sketch of its parameters. tables: packed tables of weights by their digests."""
+    """Return the sketch of its parameters.
+
+    tables: packed tables of weights by their digests.
+    """
     parameters = _object(document, "sketch")
     kind, digest = parameters.get("kind"), parameters.get("table")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -329,9 +350,9 @@ def _object(value: Any, name: str) -> dict[str, Any]:
 
 def _require_version(version: object) -> None:
     if version not in VERSIONS:
-        known = " and ".join(map(str, VERSIONS))
+        supported = " and ".join(map(str, VERSIONS))
         raise UsageError(
-            f"the scheme is of version {version!r}; this esdedup knows versions {known}:"
+            f"the scheme is of version {version!r}; this esdedup knows versions {supported}:"
             " use a matching release"
         )
 
@@ -340,9 +361,9 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
     """Yield parameters by dotted name; those of a sketch below its name."""
     for key, value in document.items():
         if key == "sketches":
-            yield key, [each["name"] for each in value]
-            for each in value:
-                yield from _flat({**each, "name": None}, f"{each['name']}.")
+            yield key, [sketch["name"] for sketch in value]
+            for sketch in value:
+                yield from _flat({**sketch, "name": None}, f"{sketch['name']}.")
         elif isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
         else:

@@ -47,12 +47,13 @@ _DIGEST = re.compile("[A-Za-z0-9_-]{21}[AQgw]")
 class Sketches:
     """The sketches of n texts.
 
-    digests: of the normalised texts, as `text_digests` writes them. filled: True for a text with
-    shingles, shape (n,); others get no tokens. values: of each sketch, by its name, `Values`.
-    shingles: the sets of shingle hashes, sorted, if they are requested. probes: what each
-    sketch looks up, by its name, if the texts are queries. words: the number of words of each text,
-    shape (n,), if they were sketched here. vocabulary: the number of different ones, shape (n,), if
-    it is requested.
+    digests: of the normalised texts, as `text_digests` writes them.
+    filled: True for a text with shingles, shape (n,); others get no tokens.
+    values: of each sketch, by its name, `Values`.
+    shingles: the sets of shingle hashes, sorted, if they are requested.
+    probes: what each sketch looks up, by its name, if the texts are queries.
+    words: the number of words of each text, shape (n,), if they were sketched here.
+    vocabulary: the number of different words, shape (n,), if it is requested.
     """
 
     digests: list[str]
@@ -69,7 +70,7 @@ class Sketches:
     def of(self, rows: I64) -> Sketches:
         """Return the sketches of some texts, without shingles and probes. rows: shape (m,)."""
         digests = [self.digests[row] for row in rows.tolist()]
-        values = {name: each[rows] for name, each in self.values.items()}
+        values = {name: array[rows] for name, array in self.values.items()}
         return Sketches(digests, self.filled[rows], values)
 
 
@@ -81,26 +82,37 @@ def sketch(
     with_vocabulary: bool = False,
     limits: Limits | None = None,
 ) -> Sketches:
-    """Return the sketches of texts. limits: of queries, if the texts are queries."""
-    some = (texts[block] for block in _blocks(texts))
-    parts = [_sketch_block(each, scheme, with_shingles, with_vocabulary, limits) for each in some]
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    shingles = [part.shingles for part in parts if part.shingles is not None]
-    vocabularies = [part.vocabulary for part in parts if part.vocabulary is not None]
+    """Return the sketches of texts.
+
+    with_shingles: return the sets of shingles too.
+    with_vocabulary: return the numbers of different words too.
+    limits: of queries, if the texts are queries.
+    """
+    sketched = [
+        _sketch_block(texts[block], scheme, with_shingles, with_vocabulary, limits)
+        for block in _blocks(texts)
+    ]
+    return sketched[0] if len(sketched) == 1 else _joined(sketched)
+
+
+def _joined(sketched: Sequence[Sketches]) -> Sketches:
+    """Return the sketches of all texts of blocks, in order."""
+    first = sketched[0]
+    shingles = [block.shingles for block in sketched if block.shingles is not None]
+    vocabularies = [block.vocabulary for block in sketched if block.vocabulary is not None]
     return Sketches(
-        digests=[digest for part in parts for digest in part.digests],
-        filled=np.concatenate([part.filled for part in parts]),
-        values={name: joined([part.values[name] for part in parts]) for name in first.values},
+        digests=[digest for block in sketched for digest in block.digests],
+        filled=np.concatenate([block.filled for block in sketched]),
+        values={name: joined([block.values[name] for block in sketched]) for name in first.values},
         shingles=Ragged.joined(shingles) if shingles else None,
         probes={
             name: Probes(
-                *map(np.concatenate, zip(*(part.probes[name] for part in parts), strict=True))
+                values=np.concatenate([block.probes[name].values for block in sketched]),
+                present=np.concatenate([block.probes[name].present for block in sketched]),
             )
             for name in first.probes
         },
-        words=np.concatenate([part.words for part in parts if part.words is not None]),
+        words=np.concatenate([block.words for block in sketched if block.words is not None]),
         vocabulary=np.concatenate(vocabularies) if vocabularies else None,
     )
 
@@ -113,21 +125,26 @@ def _sketch_block(
     limits: Limits | None,
 ) -> Sketches:
     normalised, words = hashed_words(texts, scheme)
-    form = scheme.normalisation, scheme.shingling, scheme.seed
-    block = Block(normalised, words, *form, scheme.sketches)
+    block = Block(
+        normalised, words, scheme.normalisation, scheme.shingling, scheme.seed, scheme.sketches
+    )
     values, probes = dict[str, Values](), dict[str, Probes]()
-    for each in scheme.sketches:
+    for sketch in scheme.sketches:
         if limits is None:
-            values[each.name] = each.values(block)
+            values[sketch.name] = sketch.values(block)
         else:
-            values[each.name], looked_up = each.query(block, limits)
-            if looked_up is not None:
-                probes[each.name] = looked_up
-    sets = block.sets if with_shingles else None
-    counts = words.counts
-    vocabulary = distinct(words).counts if with_vocabulary else None
-    digests = text_digests(normalised)
-    return Sketches(digests, counts > 0, values, sets, probes, counts, vocabulary)
+            values[sketch.name], sketch_probes = sketch.query(block, limits)
+            if sketch_probes is not None:
+                probes[sketch.name] = sketch_probes
+    return Sketches(
+        digests=text_digests(normalised),
+        filled=words.counts > 0,
+        values=values,
+        shingles=block.sets if with_shingles else None,
+        probes=probes,
+        words=words.counts,
+        vocabulary=distinct(words).counts if with_vocabulary else None,
+    )
 
 
 def hashed_words(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
@@ -145,8 +162,9 @@ def _blocks(texts: Sequence[str]) -> Iterator[slice]:
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """Return the sets of shingle hashes of texts, sorted, for exact Jaccard similarity."""
-    parts = (hashed_words(texts[block], scheme)[1] for block in _blocks(texts))
-    return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
+    words = (hashed_words(texts[block], scheme)[1] for block in _blocks(texts))
+    size = scheme.shingling.size
+    return Ragged.joined([distinct(shingle(block_words, size)) for block_words in words])
 
 
 def known_sets(texts: Sequence[str], scheme: Scheme) -> list[U64]:
@@ -154,8 +172,8 @@ def known_sets(texts: Sequence[str], scheme: Scheme) -> list[U64]:
 
     The texts of a full bucket are candidates of one query after the other.
     """
-    kept = _kept(scheme.normalisation, scheme.shingling, scheme.seed)
-    return kept.of(texts, functools.partial(shingle_sets, scheme=scheme))
+    kept_sets = _kept(scheme.normalisation, scheme.shingling, scheme.seed)
+    return kept_sets.of(texts, functools.partial(shingle_sets, scheme=scheme))
 
 
 class KeptSets(Generic[Key]):
@@ -163,43 +181,48 @@ class KeptSets(Generic[Key]):
 
     def __init__(self) -> None:
         self._sets: dict[Key, U64] = {}
-        self._held = 0
+        self._size = 0
 
-    def of(self, keys: Sequence[Key], made: Callable[[list[Key]], Iterable[U64]]) -> list[U64]:
-        """Return the set of each key, which may repeat. made: returns those of unknown keys."""
-        found: dict[Key, Any] = {key: self._sets.get(key) for key in keys}
-        if new := [key for key, known in found.items() if known is None]:
+    def of(self, keys: Sequence[Key], compute: Callable[[list[Key]], Iterable[U64]]) -> list[U64]:
+        """Return the set of each key, which may repeat.
+
+        compute: returns the sets of keys that are not kept.
+        """
+        sets: dict[Key, Any] = {key: self._sets.get(key) for key in keys}
+        if new_keys := [key for key, hashes in sets.items() if hashes is None]:
             # A part of a larger array would keep all of it.
-            sets = (each if each.base is None else each.copy() for each in made(new))
-            fresh = dict(zip(new, sets, strict=True))
-            found |= fresh
-            self._keep(fresh)
-        return [found[key] for key in keys]
+            computed = (
+                hashes if hashes.base is None else hashes.copy() for hashes in compute(new_keys)
+            )
+            new_sets = dict(zip(new_keys, computed, strict=True))
+            sets |= new_sets
+            self._keep(new_sets)
+        return [sets[key] for key in keys]
 
-    def _keep(self, fresh: Mapping[Key, U64]) -> None:
+    def _keep(self, sets: Mapping[Key, U64]) -> None:
         """Keep sets, as many as there is room for, in place of the earlier ones if need be."""
-        if self._held + sum(map(_room, fresh.values())) > _MOST_KEPT:
+        if self._size + sum(map(_room, sets.values())) > _MOST_KEPT:
             self.clear()
-        for key, each in fresh.items():
+        for key, hashes in sets.items():
             # Another thread may have computed the same set.
-            if key not in self._sets and self._held + _room(each) <= _MOST_KEPT:
-                self._sets[key] = each
-                self._held += _room(each)
+            if key not in self._sets and self._size + _room(hashes) <= _MOST_KEPT:
+                self._sets[key] = hashes
+                self._size += _room(hashes)
 
     def clear(self) -> None:
         """Forget all sets."""
-        self._sets, self._held = {}, 0
+        self._sets, self._size = {}, 0
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Forget the sets of keys."""
         for key in keys:
-            if (gone := self._sets.pop(key, None)) is not None:
-                self._held -= _room(gone)
+            if (hashes := self._sets.pop(key, None)) is not None:
+                self._size -= _room(hashes)
 
 
-def _room(kept: U64) -> int:
+def _room(hashes: U64) -> int:
     """Return how many numbers a set takes in memory, with its object and its key."""
-    return kept.size + 32
+    return hashes.size + 32
 
 
 @functools.lru_cache(2)
@@ -215,26 +238,26 @@ def text_digests(normalised: Iterable[str]) -> list[str]:
     without the padding: 22 characters. Documents are skipped and deleted because their digests are
     equal, so collisions must be infeasible to construct, which they are not with XXH3.
     """
-    empty, found = hashlib.blake2b(digest_size=16), []
+    empty, digests = hashlib.blake2b(digest_size=16), []
     for text in normalised:
         # A copy takes less time than the parameters of a new one.
         hashed = empty.copy()
         hashed.update(text.encode("utf-8", "surrogatepass"))
-        found.append(hashed.digest())
-    return written_digests(found)
+        digests.append(hashed.digest())
+    return written_digests(digests)
 
 
 def written_digests(digests: Iterable[bytes]) -> list[str]:
     """Return digests of 16 bytes as text."""
     # With two more bytes each has 24 characters, so that all are written at once.
     written = base64.urlsafe_b64encode(b"\0\0".join(digests)).decode("ascii")
-    return [written[at : at + 22] for at in range(0, len(written), 24)]
+    return [written[start : start + 22] for start in range(0, len(written), 24)]
 
 
 def read_digests(digests: Iterable[object]) -> list[bytes]:
     """Return the 16 bytes of each digest."""
-    read = base64.urlsafe_b64decode("".join([f"{each}AA" for each in digests]))
-    return [read[at : at + 16] for at in range(0, len(read), 18)]
+    read = base64.urlsafe_b64decode("".join([f"{digest}AA" for digest in digests]))
+    return [read[start : start + 16] for start in range(0, len(read), 18)]
 
 
 (NO_TEXT,) = text_digests([""])
@@ -251,9 +274,9 @@ def digest_words(digests: Sequence[object]) -> U64:
 
     Raises ValueError that names the first value that is not a digest.
     """
-    for each in digests:
-        if not is_digest(each):
-            raise ValueError(f"{each!r} is not a digest of 22 characters")
+    for digest in digests:
+        if not is_digest(digest):
+            raise ValueError(f"{digest!r} is not a digest of 22 characters")
     return np.frombuffer(b"".join(read_digests(digests)), np.uint64).reshape(-1, 2).copy()
 
 
@@ -266,45 +289,47 @@ def normalised_digests(
     texts: Sequence[str], normalisation: Normalisation
 ) -> tuple[list[str], list[str]]:
     """Return the normalised texts and their digests."""
-    parts = (normalise(texts[block], normalisation) for block in _blocks(texts))
-    normalised = list(itertools.chain.from_iterable(parts))
+    normalised_blocks = (normalise(texts[block], normalisation) for block in _blocks(texts))
+    normalised = list(itertools.chain.from_iterable(normalised_blocks))
     return normalised, text_digests(normalised)
 
 
 def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
     """Return the value of the `esdedup` field of each document; without words only its digest."""
-    return [json.loads(each) for each in token_json(sketches, scheme)]
+    return [json.loads(value) for value in token_json(sketches, scheme)]
 
 
 def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
     """Return the values of `token_fields` as compact JSON."""
-    head, filled = f'{{"scheme":"{scheme.id}","digest":"%s', np.flatnonzero(sketches.filled)
+    filled = np.flatnonzero(sketches.filled)
     lists = [
-        json_lists(each.token_values(sketches.values[each.name][filled]), each.bits)
-        for each in scheme.sketches
+        json_lists(sketch.token_values(sketches.values[sketch.name][filled]), sketch.bits)
+        for sketch in scheme.sketches
     ]
-    form = head + '"' + "".join([f',"{each.key}":%s' for each in scheme.sketches]) + "}"
+    # Templates of the operator %, which fills them faster than an f-string joins the lists.
+    head = f'{{"scheme":"{scheme.id}","digest":"%s'
+    template = head + '"' + "".join([f',"{key}":%s' for key in scheme.keys]) + "}"
+    template_of_wordless = f'{head}","wordless":"%s"}}'
     digests = itertools.compress(sketches.digests, sketches.filled)
-    made = map(form.__mod__, zip(digests, *lists, strict=True))
-    wordless = f'{head}","wordless":"%s"}}'
+    values = map(template.__mod__, zip(digests, *lists, strict=True))
     return [
-        next(made) if words else wordless % (digest, digest)
-        for digest, words in zip(sketches.digests, sketches.filled.tolist(), strict=True)
+        next(values) if has_words else template_of_wordless % (digest, digest)
+        for digest, has_words in zip(sketches.digests, sketches.filled.tolist(), strict=True)
     ]
 
 
-def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[Any, Mask]:
+def stored_values(rows: Sequence[Any], sketch: Sketch) -> tuple[Any, Mask]:
     """Return the values of lists of tokens, of m rows, and which rows are such lists.
 
     The mask has shape (n,) and m rows. Other clients may have written anything.
     """
-    whole = np.ones(len(rows), np.bool_)
+    is_valid = np.ones(len(rows), np.bool_)
     with contextlib.suppress(TypeError, ValueError):
-        return of.stored_values(of.decode(rows)), whole
-    found = [of.decode([])]
+        return sketch.stored_values(sketch.decode(rows)), is_valid
+    decoded = [sketch.decode([])]
     for row, tokens in enumerate(rows):
         try:
-            found.append(of.decode([tokens]))
+            decoded.append(sketch.decode([tokens]))
         except (TypeError, ValueError):
-            whole[row] = False
-    return of.stored_values(joined(found)), whole
+            is_valid[row] = False
+    return sketch.stored_values(joined(decoded)), is_valid

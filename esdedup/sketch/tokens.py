@@ -45,24 +45,24 @@ def flat(values: Values) -> tuple[U64, I64]:
 
 def encode(values: Values, bits: int) -> list[list[str]]:
     """Return the tokens of each row of values: n lists of strings."""
-    every, counts = flat(values)
-    width = token_length(every.shape[1], bits)
+    matrix, counts = flat(values)
+    width = token_length(matrix.shape[1], bits)
     # numpy's strings are code points of 32 bits.
-    text = np.empty((*every.shape, width), np.uint32)
-    write_into(text, every, bits)
+    text = np.empty((*matrix.shape, width), np.uint32)
+    write_into(text, matrix, bits)
     strings: list[str] = text.view(f"U{width}").ravel().tolist()
-    return [strings[a:b] for a, b in itertools.pairwise(offsets_of(counts).tolist())]
+    return [strings[start:end] for start, end in itertools.pairwise(offsets_of(counts).tolist())]
 
 
 def json_lists(values: Values, bits: int) -> list[str]:
     """Return the tokens of each row of values as a JSON array of strings."""
-    every, counts = flat(values)
-    size = token_length(every.shape[1], bits) + 3
-    text = np.empty((*every.shape, size), np.uint8)
+    matrix, counts = flat(values)
+    size = token_length(matrix.shape[1], bits) + 3
+    text = np.empty((*matrix.shape, size), np.uint8)
     text[..., 0], text[..., -2:] = ord('"'), np.frombuffer(b'",', np.uint8)
-    write_into(text[..., 1:-2], every, bits)
-    whole, bounds = text.tobytes().decode("ascii"), (offsets_of(counts) * size).tolist()
-    return [f"[{whole[a : b - 1]}]" for a, b in itertools.pairwise(bounds)]
+    write_into(text[..., 1:-2], matrix, bits)
+    content, bounds = text.tobytes().decode("ascii"), (offsets_of(counts) * size).tolist()
+    return [f"[{content[start : end - 1]}]" for start, end in itertools.pairwise(bounds)]
 
 
 def write_into(text: NDArray[Any], values: U64, bits: int) -> None:

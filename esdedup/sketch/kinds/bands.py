@@ -3,7 +3,7 @@
 Broder, "On the resemblance and containment of documents", 1997, section 3; banding: Leskovec,
 Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4; probes near a bucket: Lv, Josephson,
 Wang, Charikar, Li, "Multi-probe LSH: efficient indexing for high-dimensional similarity search",
-VLDB 2007, section 4. `banding.meeting` says how much probes find.
+VLDB 2007, section 4. `banding.meeting` computes how much probes find.
 
 The k permutations are h_i(x) = a_i * x + b_i mod 2**32, with a_i odd, over the upper 32 bits x of
 the shingle hashes. The seed fixes a_i and b_i (`hashing.keys`). Shingle hashes are already mixed.
@@ -50,7 +50,7 @@ class Banded(Sketch):
 
     metric = "jaccard"
     leads = True
-    nearest = "esdedup scheme --signature 128"
+    nearest = "`esdedup scheme` with `signature` 128"
 
     bands: int
     rows: int
@@ -83,7 +83,7 @@ class Banded(Sketch):
         signature: U32 | None = block.shared.get("signature")
         if signature is None:
             # One signature, as long as any sketch needs, serves all of them.
-            length = max(each.length for each in block.sketches if isinstance(each, Banded))
+            length = max(sketch.length for sketch in block.sketches if isinstance(sketch, Banded))
             signature = signatures(block.shingles, length, block.seed)
             block.shared["signature"] = signature
         return band_hashes(signature, self.bands, self.rows, self.token_bits)
@@ -107,8 +107,8 @@ class Banded(Sketch):
         for swaps in range(MOST_SWAPS + 1):
             layout = self.bands, self.rows, 1, swaps
             recalls = ", ".join(
-                f"{100 * expected_recall(each, *layout):.1f}% at {each}"
-                for each in (0.3, 0.5, 0.7, 0.8, 0.9)
+                f"{100 * expected_recall(similarity, *layout):.1f}% at {similarity}"
+                for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
             )
             met = min(1.0, self.bands * meeting(CHANCE_SIMILARITY, self.rows, swaps))
             effect = (
@@ -122,16 +122,16 @@ class Banded(Sketch):
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
         if limits.least is not None:
             return limits.least
-        near = limits.threshold if similarity is None else similarity
-        if near is None:
+        target = limits.threshold if similarity is None else similarity
+        if target is None:
             return 1
-        return least_bands(near, limits.wanted_recall, groups, self.rows, self.swaps(limits))
+        return least_bands(target, limits.wanted_recall, groups, self.rows, self.swaps(limits))
 
     def recall(
         self, limits: Limits, groups: int, least: int, similarity: float | None = None
     ) -> float | None:
-        near = limits.least_similarity if similarity is None else similarity
-        return expected_recall(near, groups, self.rows, least, self.swaps(limits))
+        target = limits.least_similarity if similarity is None else similarity
+        return expected_recall(target, groups, self.rows, least, self.swaps(limits))
 
 
 def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
@@ -145,16 +145,16 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
     at_once = max(2, _VALUES_AT_ONCE // max(1, values.size))
     multipliers, addends = _permutations(permutations, seed)
     # Arrays that are written again stay in the cache: 20% of the time.
-    room = np.empty((at_once, values.size), np.uint32)
+    buffer = np.empty((at_once, values.size), np.uint32)
     minima = np.empty((permutations, filled.size), np.uint32)
     for first in range(0, permutations if filled.size else 0, at_once):
-        some = slice(first, first + at_once)
-        block = np.multiply(values, multipliers[some, None], out=room[: permutations - first])
-        block += addends[some, None]
-        np.minimum.reduceat(block, shingles.offsets[filled], axis=1, out=minima[some])
-    made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
-    made[:, filled] = minima
-    return made.T
+        chunk = slice(first, first + at_once)
+        block = np.multiply(values, multipliers[chunk, None], out=buffer[: permutations - first])
+        block += addends[chunk, None]
+        np.minimum.reduceat(block, shingles.offsets[filled], axis=1, out=minima[chunk])
+    columns = np.full((permutations, len(shingles)), EMPTY, np.uint32)
+    columns[:, filled] = minima
+    return columns.T
 
 
 @functools.lru_cache(8)
@@ -170,20 +170,20 @@ def smallest(shingles: Ragged, permutations: int, seed: int, count: int) -> U32:
     The first are the signatures. shingles: sorted rows of `shingles.distinct`. A row with fewer
     hashes has EMPTY in the remaining places.
     """
-    found = np.full((count, len(shingles), permutations), EMPTY, np.uint32)
+    minima = np.full((count, len(shingles), permutations), EMPTY, np.uint32)
     multipliers, addends = _permutations(permutations, seed)
     for row, hashes in enumerate(shingles):
         values = (hashes >> np.uint64(32)).astype(np.uint32)
         values = values[run_starts(values)]
         at_once = max(2, _VALUES_AT_ONCE // max(1, values.size))
         for first in range(0, permutations if values.size else 0, at_once):
-            some = slice(first, first + at_once)
-            permuted = values * multipliers[some, None] + addends[some, None]
+            chunk = slice(first, first + at_once)
+            permuted = values * multipliers[chunk, None] + addends[chunk, None]
             if values.size > count:
                 permuted.partition(count - 1, axis=1)
             least = np.sort(permuted[:, :count], axis=1)
-            found[: least.shape[1], row, some] = least.T
-    return found
+            minima[: least.shape[1], row, chunk] = least.T
+    return minima
 
 
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
@@ -215,12 +215,14 @@ def probe_hashes(smallest: U32, bands: int, rows: int, bits: int, swaps: int) ->
 @functools.lru_cache
 def _places(rows: int, swaps: int) -> I64:
     """Return the swaps of each row in each probe, shape (probes, rows), fewest first."""
-    every = (
+    swapped_rows = (
         chosen
-        for many in range(swaps + 1)
-        for chosen in itertools.combinations_with_replacement(range(rows), many)
+        for swapped in range(swaps + 1)
+        for chosen in itertools.combinations_with_replacement(range(rows), swapped)
     )
-    return np.array([[chosen.count(row) for row in range(rows)] for chosen in every], np.int64)
+    return np.array(
+        [[chosen.count(row) for row in range(rows)] for chosen in swapped_rows], np.int64
+    )
 
 
 def _folded(values: U32, bits: int) -> U64:

@@ -38,8 +38,13 @@ _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 class Block:
     """Texts that are sketched together, and what their sketches share.
 
-    texts: normalised. words: the hashed words of each text. normalisation, shingling, seed: how
-    texts became words. sketches: all that are computed. shared: arrays that serve several of them.
+    texts: normalised.
+    words: the hashed words of each text.
+    normalisation: how the texts were normalised.
+    shingling: how the texts became words.
+    seed: of the hashes of words.
+    sketches: all that are computed.
+    shared: arrays that serve several sketches, by a name.
     """
 
     texts: Sequence[str]
@@ -64,8 +69,8 @@ class Block:
 class Probes(NamedTuple):
     """The values that queries look up.
 
-    values: of tokens, shape (n, positions, probes), a query's own ones first. present: False for
-    those that are not looked up, of the same shape.
+    values: of tokens, shape (n, positions, probes), a query's own ones first.
+    present: False for values that are not looked up, of the same shape.
     """
 
     values: U64
@@ -108,7 +113,7 @@ class Sketch(ABC):
     stoppable: ClassVar[bool] = True
     """A stop list may hold its tokens: large buckets are boilerplate."""
     nearest: ClassVar[str] = ""
-    """Command that makes a scheme with a higher recall of the nearest documents."""
+    """The command and settings that make a scheme with a higher recall of the nearest documents."""
     varies: ClassVar[bool] = False
     """Documents have any number of tokens."""
     reads_values: ClassVar[bool] = False
@@ -127,8 +132,8 @@ class Sketch(ABC):
         if not _NAME.fullmatch(self.name):
             raise UsageError(f"sketch {self.name!r}: name it by lower-case letters, digits and _")
         check_list("fields", self.fields)
-        for each in self.fields:
-            check_type("fields", each, "str")
+        for field_name in self.fields:
+            check_type("fields", field_name, "str")
         object.__setattr__(self, "fields", tuple(self.fields))
 
     @property
@@ -216,8 +221,8 @@ class Sketch(ABC):
         None if they look up their own tokens.
         """
         values = self.values(block)
-        own = self.token_values(values)[:, :, None]
-        return values, Probes(own, np.broadcast_to(np.True_, own.shape))
+        tokens = self.token_values(values)[:, :, None]
+        return values, Probes(tokens, np.broadcast_to(np.True_, tokens.shape))
 
     @property
     def passage(self) -> int:
@@ -283,10 +288,10 @@ class Sketch(ABC):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read the parameters of this kind. Raises UsageError for another name or type."""
-        given = {name: value for name, value in document.items() if name != "kind"}
-        if given.get("name") == "":
+        arguments = {name: value for name, value in document.items() if name != "kind"}
+        if arguments.get("name") == "":
             raise UsageError("sketch '': leave its name out, or give one")
-        return cls(**parameters(cls, given, str(document.get("name") or cls.kind)))
+        return cls(**parameters(cls, arguments, str(document.get("name") or cls.kind)))
 
     @abstractmethod
     def describe(self) -> str:
@@ -305,14 +310,18 @@ class ValueField(str):
     @staticmethod
     def of(name: str, sketch: Sketch) -> ValueField:
         """Return the name of the field that a sketch reads."""
-        made = ValueField(name)
-        made.sketch = sketch
-        return made
+        value_field = ValueField(name)
+        value_field.sketch = sketch
+        return value_field
 
 
-def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def parameters(owner: Any, document: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the arguments of a dataclass in a scheme's JSON. Raises UsageError."""
-    known = {each.name for each in fields(kind) if each.init and "of_scheme" not in each.metadata}
-    if unknown := given.keys() - known:
+    names = {
+        parameter.name
+        for parameter in fields(owner)
+        if parameter.init and "of_scheme" not in parameter.metadata
+    }
+    if unknown := document.keys() - names:
         raise UsageError(f"a scheme has no parameter {f'{name}.{min(unknown)}'.lstrip('.')}")
-    return dict(given)
+    return dict(document)

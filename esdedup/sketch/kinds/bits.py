@@ -120,8 +120,8 @@ class Bits(Segmented):
                 return int.from_bytes(raw) if is_strict else None
         elif isinstance(value, (list, tuple)) and self.encoding in ("bytes", "bits"):
             top = 255 if self.encoding == "bytes" else 1
-            whole = all(type(each) is int and 0 <= each <= top for each in value)
-            if whole and len(value) == self.size // (8 if top == 255 else 1):
+            is_valid = all(type(item) is int and 0 <= item <= top for item in value)
+            if is_valid and len(value) == self.size // (8 if top == 255 else 1):
                 return int.from_bytes(value) if top == 255 else int("".join(map(str, value)), 2)
         return None
 
@@ -133,8 +133,8 @@ class Bits(Segmented):
                 raise ValueError
             raw = bytes.fromhex("".join([text.zfill(wide) for text in block.texts]))
         except ValueError:
-            wanted = f"the sketch {self.name!r} compares fingerprints of {self._form()}"
-            raise UsageError(wanted) from None
+            message = f"the sketch {self.name!r} compares fingerprints of {self._form()}"
+            raise UsageError(message) from None
         return np.frombuffer(raw, ">u8").reshape(-1, self.width).astype(np.uint64)
 
     def describe(self) -> str:

@@ -92,13 +92,13 @@ class Segmented(Sketch):
         return [probe_masks(width, radius) for width in self.widths]
 
     def token_values(self, values: U64) -> U64:
-        found = []
+        segments = []
         for width, (word, shift) in zip(self.widths, self._places(), strict=True):
             piece = values[:, word] >> np.uint64(shift)
             if shift + width > 64:
                 piece = piece | values[:, word - 1] << np.uint64(64 - shift)
-            found.append(piece & np.uint64((1 << width) - 1))
-        return np.stack(found, axis=1)
+            segments.append(piece & np.uint64((1 << width) - 1))
+        return np.stack(segments, axis=1)
 
     def _places(self) -> Iterator[tuple[int, int]]:
         """Yield for each segment the word that holds its last bit, and the bits after that."""
@@ -117,7 +117,7 @@ class Segmented(Sketch):
     def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
         values = self.values(block)
         segments, masks = self.token_values(values), self.masks(limits)
-        most = max(each.size for each in masks)
+        most = max(mask.size for mask in masks)
         probes = np.empty((*segments.shape, most), np.uint64)
         present = np.zeros((self.segments, most), np.bool_)
         for position, mask in enumerate(masks):

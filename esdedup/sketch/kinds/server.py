@@ -33,8 +33,8 @@ class Server(Sketch):
 
     buckets: the smallest hash of the shingles in each is a token, 16 bits of it, 8 to 512.
     tokenizer: of the servers, such as icu_tokenizer, if its plugin is installed. Searches find as
-    much as is promised if its words are about those of esdedup. Raises UsageError for values out of
-    range.
+        much as is promised if its words are about those of esdedup.
+    Raises UsageError for values out of range.
     """
 
     buckets: int = 64
@@ -43,7 +43,7 @@ class Server(Sketch):
     kind = "server"
     metric = "jaccard"
     stoppable = False
-    nearest = "esdedup scheme --server --threshold 0.2"
+    nearest = "`esdedup scheme` with `server` and `threshold` 0.2"
     by_server = True
 
     def __post_init__(self) -> None:
@@ -77,15 +77,17 @@ class Server(Sketch):
         return 1.6
 
     def analysis(self, words: int) -> dict[str, Any]:
-        other = "" if self.tokenizer == "standard" else f"_{self.tokenizer}"
-        name = f"esdedup_{words}_{self.buckets}{other}"
+        suffix = "" if self.tokenizer == "standard" else f"_{self.tokenizer}"
+        name = f"esdedup_{words}_{self.buckets}{suffix}"
 
-        def joined(size: int, **others: Any) -> dict[str, Any]:
-            return {"type": "shingle", "min_shingle_size": size, "max_shingle_size": size, **others}
-
-        short = {"output_unigrams": False, "output_unigrams_if_no_shingles": True}
-        filters = {
-            f"{name}_shingles": joined(words, **short),
+        filters: dict[str, dict[str, str | int | bool]] = {
+            f"{name}_shingles": {
+                "type": "shingle",
+                "min_shingle_size": words,
+                "max_shingle_size": words,
+                "output_unigrams": False,
+                "output_unigrams_if_no_shingles": True,
+            },
             f"{name}_min_hash": {
                 "type": "min_hash",
                 "hash_count": 1,
@@ -101,7 +103,12 @@ class Server(Sketch):
                 "replacement": "$1",
             },
             # Every value stood at one place. Only at places of their own does a query count them.
-            f"{name}_places": joined(2, token_separator=""),
+            f"{name}_places": {
+                "type": "shingle",
+                "min_shingle_size": 2,
+                "max_shingle_size": 2,
+                "token_separator": "",
+            },
             f"{name}_values": {"type": "length", "max": 1},
         }
         if words == 1:
@@ -117,16 +124,16 @@ class Server(Sketch):
         return self.values(block), None
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
-        near = limits.threshold if similarity is None else similarity
-        if limits.least is not None or near is None:
+        target = limits.threshold if similarity is None else similarity
+        if limits.least is not None or target is None:
             return limits.least or 1
-        return _least(near, limits.wanted_recall, self.buckets, groups)
+        return _least(target, limits.wanted_recall, self.buckets, groups)
 
     def recall(
         self, limits: Limits, groups: int, least: int, similarity: float | None = None
     ) -> float | None:
-        near = limits.least_similarity if similarity is None else similarity
-        return expected_recall(near, self.buckets, least, groups)
+        target = limits.least_similarity if similarity is None else similarity
+        return expected_recall(target, self.buckets, least, groups)
 
     def for_texts(self, limits: Limits) -> MinHash:
         return MinHash(name=self.name, fields=self.fields).for_texts(limits)
@@ -162,18 +169,18 @@ def expected_recall(similarity: float, buckets: int, least: int, shingles: int) 
 def _chances(similarity: float, buckets: int, shingles: int) -> list[float]:
     """Return the chances of each number of equal values, from 0 on."""
     # The two texts share one shingle at least.
-    n = max(shingles, 1.0 / similarity)
-    shared, apart = similarity * n, (1.0 - similarity) * n
-    whole = _log_beta(shared, apart)
+    total = max(shingles, 1.0 / similarity)
+    shared, apart = similarity * total, (1.0 - similarity) * total
+    log_total = _log_beta(shared, apart)
     return [
-        math.comb(buckets, many)
-        * math.exp(_log_beta(shared + many, apart + buckets - many) - whole)
-        for many in range(buckets + 1)
+        math.comb(buckets, equal)
+        * math.exp(_log_beta(shared + equal, apart + buckets - equal) - log_total)
+        for equal in range(buckets + 1)
     ]
 
 
-def _log_beta(one: float, other: float) -> float:
-    return math.lgamma(one) + math.lgamma(other) - math.lgamma(one + other)
+def _log_beta(alpha: float, beta: float) -> float:
+    return math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
 
 
 def _least(similarity: float, recall: float, buckets: int, shingles: int) -> int:

@@ -126,7 +126,7 @@ class SimHash(Segmented):
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         named = {"table": "weights"}
-        return super().from_json({named.get(key, key): each for key, each in document.items()})
+        return super().from_json({named.get(key, key): value for key, value in document.items()})
 
 
 def fingerprints(features: Ragged, simhash: SimHash, table: WeightTable | None = None) -> U64:
@@ -141,10 +141,10 @@ def fingerprints(features: Ragged, simhash: SimHash, table: WeightTable | None =
     for word in range(simhash.width):
         hashes = simhash.feature_hashes(features.hashes, word)
         if weights is None:
-            ones, total = _count_bits(hashes, features), features.counts
+            bit_weights, total = _count_bits(hashes, features), features.counts
         else:
-            ones, total = weigh_bits(hashes, features, weights)
-        packed = np.packbits(2 * ones > total[:, None], axis=1, bitorder="little")
+            bit_weights, total = weigh_bits(hashes, features, weights)
+        packed = np.packbits(2 * bit_weights > total[:, None], axis=1, bitorder="little")
         words.append(packed.view("<u8")[:, 0].astype(np.uint64))
     return np.stack(words, axis=1)
 
@@ -179,10 +179,10 @@ def weigh_bits(hashes: U64, features: Ragged, weights: U8) -> tuple[I64, I64]:
 
 def _count_bits(hashes: U64, features: Ragged, weights: U8 | None = None) -> I64:
     """Return the number of a row's hashes with each bit set, or their weight: shape (rows, 64)."""
-    ones = np.zeros((len(features), 64), np.int64)
+    bit_weights = np.zeros((len(features), 64), np.int64)
     filled = np.flatnonzero(features.counts)
     if not filled.size:
-        return ones
+        return bit_weights
     # Several counters share a word, so a sum runs over as many hashes as can't overflow, and long
     # rows are cut.
     capacity = _LANE_CAPACITY if weights is None else _WIDE_CAPACITY
@@ -191,21 +191,21 @@ def _count_bits(hashes: U64, features: Ragged, weights: U8 | None = None) -> I64
     first_piece = offsets_of(pieces)[:-1]
     starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * capacity
     at_once = max(1, _LANES_AT_ONCE // hashes.size)
-    some = (_BITS[first : first + at_once] for first in range(0, 8, at_once))
+    bits_at_once = (_BITS[first : first + at_once] for first in range(0, 8, at_once))
     # Byte i of the lanes of bit k is bit 8 * i + k of a hash.
-    lanes = ((hashes >> bits) & _LANES for bits in some)
+    lanes = ((hashes >> bits) & _LANES for bits in bits_at_once)
     by_piece = (
         _narrow_sums(lanes, starts) if weights is None else _wide_sums(lanes, starts, weights)
     )
     if starts.size > filled.size:
         by_piece = np.add.reduceat(by_piece, first_piece, axis=0)
-    ones[filled] = by_piece
-    return ones
+    bit_weights[filled] = by_piece
+    return bit_weights
 
 
 def _narrow_sums(lanes: Iterator[U64], starts: I64) -> I64:
     """Return the sums of lanes of eight bits from each start: shape (starts, 64)."""
-    sums = np.concatenate([np.add.reduceat(each, starts, axis=1) for each in lanes])
+    sums = np.concatenate([np.add.reduceat(lane, starts, axis=1) for lane in lanes])
     octets = sums.T.astype("<u8", order="C").view(np.uint8).reshape(-1, 8, 8)
     return octets.swapaxes(1, 2).reshape(-1, 64).astype(np.int64)
 
