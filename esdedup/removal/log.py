@@ -43,8 +43,15 @@ _COMPRESSED = ".zst"
 class RunHeader:
     """The first line of a log: the run.
 
-    address: a file, or addresses joined by ", ". scheme: its id. field: of our tokens. to: the
-    index that documents were moved to. grouping: how duplicates were found. began: ISO 8601.
+    index: the name of the index.
+    address: a file, or addresses joined by ", ".
+    scheme: id of the index's scheme.
+    field: of our tokens.
+    action: what happens to the duplicates.
+    to: the index that documents were moved to, or None.
+    grouping: how duplicates were found.
+    began: when, by ISO 8601.
+    Raises UsageError for a value of another type.
     """
 
     index: str
@@ -64,13 +71,16 @@ class RunHeader:
 class Entry:
     """A document to change.
 
-    held: the whole document; only its id for one to mark. original: the id of its representative,
-    None for a representative. value: similarity, or Hamming distance. marks: the values to write
-    below our field. former: the values that these replace. present: the index to move it to has the
-    same document already, and keeps it when the run is undone.
+    stored: the document as it was read: whole, only its id for one to mark.
+    original: the id of its representative, None for a representative.
+    value: similarity, or Hamming distance.
+    marks: the values to write below our field.
+    former: the values that these replace.
+    present: the index to move it to has the same document already, and keeps it when the run is
+        undone.
     """
 
-    held: Held
+    stored: Held
     original: str | None
     value: float | None
     marks: Mapping[str, Any] = field(default_factory=dict)
@@ -80,42 +90,54 @@ class Entry:
     @property
     def id(self) -> str:
         """The document's id."""
-        return self.held.document.id
+        return self.stored.id
 
     def line(self) -> str:
         """Return a line of the log. Raises RecordError if JSON can't hold the document."""
-        held = self.held
-        where: dict[str, Any] = {"version": held.version, "index": held.index}
-        where["routing"] = held.routing
-        if held.number is not None:
-            where["number"] = held.number
-        planned = {"id": self.id, **where, "original": self.original, "value": self.value}
-        more: dict[str, Any] = {"source": held.document.raw or held.document.source}
+        stored = self.stored
+        planned: dict[str, object] = {
+            "id": self.id,
+            "version": stored.version,
+            "index": stored.index,
+            "routing": stored.routing,
+        }
+        if stored.number is not None:
+            planned["number"] = stored.number
+        planned |= {"original": self.original, "value": self.value}
         if self.marks:
-            more = {"marks": self.marks, "former": self.former}
+            planned |= {"marks": self.marks, "former": self.former}
+        else:
+            planned["source"] = stored.document.raw or stored.document.source
         if self.present:
-            more["present"] = True
-        return to_json({"planned": planned | more}, f"document {self.id!r}")
+            planned["present"] = True
+        return to_json({"planned": planned}, f"document {self.id!r}")
 
     @staticmethod
     def from_json(planned: Mapping[str, Any]) -> Entry:
         """The inverse of `line`. Raises KeyError, TypeError or ValueError for another form."""
-        texts = [planned[name] for name in ("id", "version", "index", "routing", "original")]
-        id, version, index, routing, original = texts
-        source, raw, number = planned.get("source", {}), None, planned.get("number")
+        id, version = planned["id"], planned["version"]
+        index, routing, original = planned["index"], planned["routing"], planned["original"]
+        if not all(isinstance(text, str) for text in (id, version)) or not all(
+            isinstance(text, str | None) for text in (index, routing, original)
+        ):
+            raise ValueError("an id, a version or a place is not text")
+        source, raw = planned.get("source", {}), None
         if isinstance(source, str):
             raw, source = source, value_of(source, VALUES)[0]
-        objects = [source, planned.get("marks", {}), planned.get("former", {})]
-        optional = [each for each in (index, routing, original) if each is not None]
-        if not all(isinstance(each, str) for each in (id, version, *optional)):
-            raise ValueError("an id, a version or a place is not text")
-        if not all(isinstance(each, dict) for each in objects):
+        marks, former = planned.get("marks", {}), planned.get("former", {})
+        if not all(isinstance(value, dict) for value in (source, marks, former)):
             raise ValueError("a document is not a JSON object")
+        number = planned.get("number")
         if type(number) not in (int, NoneType):
             raise ValueError("a number of a version is not whole")
-        held = Held(Document(id, source, raw), version, index, routing, number)
-        present = planned.get("present") is True
-        return Entry(held, original, planned["value"], objects[1], objects[2], present)
+        return Entry(
+            Held(Document(id, source, raw), version, index, routing, number),
+            original,
+            planned["value"],
+            marks,
+            former,
+            present=planned.get("present") is True,
+        )
 
 
 class LogWriter:
@@ -130,16 +152,16 @@ class LogWriter:
         self._digest = xxhash.xxh3_128()
         self._fault = ""
         self._is_whole = True
-        self._one = RLock()
+        self._lock = RLock()
         try:
             self._file = open_private(path, "xb", buffering=0)
         except FileExistsError as error:
             raise UsageError(
                 f"log file {path} exists, and may be needed to restore documents: name another"
-                " (--log)"
+                " (`log`)"
             ) from error
         except OSError as error:
-            raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
+            raise UsageError(f"log file {path}: {error.strerror}: name another (`log`)") from error
         try:
             self.append([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
         except StoreError:
@@ -154,7 +176,7 @@ class LogWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Write the end, also after an error or Ctrl-C, and close the file."""
-        with self._file, self._one:
+        with self._file, self._lock:
             if kind is None:
                 self.append([self._end()])
             elif issubclass(kind, (Exception, KeyboardInterrupt)) and self._is_whole:
@@ -163,10 +185,10 @@ class LogWriter:
             # After Ctrl-C, threads may be about to write more.
             self._fault = f"log file {self.path}: the run has ended"
 
-    def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
-        """Write the result of the page."""
-        left = [{"id": each.id, "reason": each.reason} for each in failures]
-        self.append([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
+    def settle(self, ids: Sequence[str], failures: Sequence[Failure]) -> None:
+        """Write the result of a page. ids: of the documents that were changed."""
+        unchanged = [{"id": failure.id, "reason": failure.reason} for failure in failures]
+        self.append([json.dumps({"done": list(ids), "left": unchanged}, ensure_ascii=False)])
 
     def _end(self) -> str:
         return json.dumps({"end": self._digest.hexdigest()})
@@ -177,7 +199,7 @@ class LogWriter:
         Several threads may write. Raises StoreError after the end of the run, or a failure.
         """
         block = "".join(line + "\n" for line in lines).encode()
-        with self._one:
+        with self._lock:
             if not self._fault and not self._is_whole:
                 # Ctrl-C interrupted a thread that wrote it. No line after it could be read.
                 self._fault = f"log file {self.path}: its last line is not whole"
@@ -197,15 +219,15 @@ class LogWriter:
 
         On a full disk, the end of the log still fits then, which shows that nothing follows.
         """
-        stored = block
+        data = block
         if self.path.suffix.lower() == _COMPRESSED:
-            stored = zstandard.ZstdCompressor(write_checksum=True).compress(block)
+            data = zstandard.ZstdCompressor(write_checksum=True).compress(block)
         size = self._file.tell()
         self._is_whole = False
         try:
-            rest = memoryview(stored)
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            unwritten = memoryview(data)
+            while unwritten:
+                unwritten = unwritten[self._file.write(unwritten) :]
             os.fsync(self._file.fileno())
         except OSError:
             self._file.truncate(size)
@@ -219,10 +241,13 @@ class LogWriter:
 class LogReader:
     """Reads a log up to its end or its first damage.
 
+    header: the run.
     damage: after `pages`, a message about the part that could not be read, or None. A log without
-    an end is damaged. unsettled: after `pages`, the last page, if the run ended before it logged
-    the result: any of these documents may be unchanged. Raises UsageError if the file can't be read
-    or is no such log, StoreError if its first line is damaged.
+        an end is damaged.
+    unsettled: after `pages`, the last page, if the run ended before it logged the result: any of
+        these documents may be unchanged.
+    Raises UsageError if the file can't be read or is no such log, StoreError if its first line is
+    damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -232,20 +257,20 @@ class LogReader:
         self._fault: str | None = None
         self._digest = xxhash.xxh3_128()
         try:
-            found = next(self._lines(), None)
+            header = next(self._lines(), None)
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}") from error
-        if found is None:
+        if header is None:
             raise StoreError(
                 f"log file {path}: its first line can't be read: it is truncated, or not a log of"
                 " esdedup dedup"
             )
-        if not isinstance(found, dict) or found.pop("log", None) != _KIND:
+        if not isinstance(header, dict) or header.pop("log", None) != _KIND:
             raise UsageError(f"log file {path} is not a log of esdedup dedup")
-        if found.pop("version", None) not in _READABLE:
+        if header.pop("version", None) not in _READABLE:
             raise UsageError(f"log file {path} is of another version of esdedup")
         try:
-            self.header = RunHeader(**found)
+            self.header = RunHeader(**header)
         except (TypeError, UsageError) as error:
             raise StoreError(f"log file {path}: its first line is damaged: {error}") from error
 
@@ -253,62 +278,63 @@ class LogReader:
         """Yield pages of documents that were changed, or may have been if the run was killed."""
         planned: dict[str, Entry] = {}
         self.unsettled = []
-        read, ended = 0, False
+        documents_read, ended = 0, False
         lines = self._lines()
         next(lines)
-        for number, found in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):
             try:
                 if ended:
                     raise ValueError("it follows the end")
-                if "end" in found:
+                if "end" in line:
                     ended = True
-                    if found["end"] != self._digest.hexdigest():
+                    if line["end"] != self._digest.hexdigest():
                         raise ValueError("an earlier line has changed")
                     continue
-                if "done" not in found:
-                    entry = Entry.from_json(found["planned"])
+                if "done" not in line:
+                    entry = Entry.from_json(line["planned"])
                     planned[entry.id] = entry
-                    read += 1
+                    documents_read += 1
                     continue
-                settled = [planned.pop(id, None) for id in found["done"]]
-                for left in found["left"]:
-                    planned.pop(left["id"], None)
+                settled = [planned.pop(id, None) for id in line["done"]]
+                for unchanged in line["left"]:
+                    planned.pop(unchanged["id"], None)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 # The messages of the other errors are Python's.
                 why = f": {error}" if isinstance(error, ValueError) else ""
                 self._damaged(number, f"a line of another form{why}")
                 break
-            yield [each for each in settled if each is not None]
+            yield [entry for entry in settled if entry is not None]
         if planned:
             self.unsettled = [*planned.values()]
             yield self.unsettled
         if not ended and self._fault is None:
             self._fault = "it has no end: the run was killed, or the log is truncated"
         if self._fault is not None:
-            records = count(read, "record")
+            records = count(documents_read, "record")
             self.damage = f"log file {self.path}: {self._fault}. {records} could be read"
 
-    def _damaged(self, read: int, why: object) -> None:
-        self._fault = f"it is damaged after line {read}: {why}"
+    def _damaged(self, lines_read: int, why: object) -> None:
+        self._fault = f"it is damaged after line {lines_read}: {why}"
 
     def _lines(self) -> Iterator[Any]:
         """Yield the lines; meanwhile the digest is that of all lines before the yielded one."""
         self._fault, self._digest = None, xxhash.xxh3_128()
-        read, rest = 0, b""
+        lines_read, partial_line = 0, b""
         with self.path.open("rb") as raw:
             try:
                 for block in _decompressed(self.path, raw):
                     # The last line of a killed run may be incomplete.
-                    *lines, rest = (rest + block).split(b"\n")
+                    *lines, partial_line = (partial_line + block).split(b"\n")
                     for line in lines:
                         yield json.loads(line)
                         self._digest.update(line + b"\n")
-                        read += 1
+                        lines_read += 1
             except (ValueError, RecursionError, zstandard.ZstdError) as error:
-                self._damaged(read, json_fault(error))
+                self._damaged(lines_read, json_fault(error))
 
 
 def _decompressed(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of a log in blocks."""
     # A page is a frame of its own: each before a damaged one is read whole.
     frame = None
     while block := raw.read(_BLOCK):

@@ -28,6 +28,7 @@ from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import digests_of, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
+from esdedup.text.arrays import I64
 
 _FIRST_PAGE = 100
 _PAGE = 1_000
@@ -36,95 +37,125 @@ _CHARACTERS = 20_000_000
 
 _DELETED = "it is not there any more"
 
-_Restored = tuple[set[str], set[str], list[Failure]]
-"""Ids of the documents that were created, of those that were present, and the failures."""
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of documents that were to be created as they had been.
+
+    created: ids of the documents that were created.
+    present: ids of those that were there already, unchanged.
+    failures: the other documents, with the reason.
+    """
+
+    created: set[str]
+    present: set[str]
+    failures: list[Failure]
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of the documents that are as they had been."""
+        return self.created | self.present
 
 
-def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Delete documents that have not changed since they were held; return the other failures."""
-    version = {one.id: one.version for one in held}
+def remove(store: Store, documents: Sequence[Held]) -> list[Failure]:
+    """Delete documents that have not changed since they were read; return the other failures."""
+    version_of = {document.id: document.version for document in documents}
 
-    def decide(some: Sequence[Held]) -> list[Decision]:
+    def decide(current_documents: Sequence[Held]) -> list[Decision]:
         return [
-            Change(now, None) if now.version == version[now.id] else _changed(now) for now in some
+            Change(document, None)
+            if document.version == version_of[document.id]
+            else _changed(document)
+            for document in current_documents
         ]
 
-    return change_held(store, held, decide, [], _DELETED).failures
+    return change_held(store, documents, decide, [], _DELETED).failures
 
 
-def _changed(held: Held) -> Failure:
-    return Failure(held.id, CHANGED, conflict=True)
+def _changed(document: Held) -> Failure:
+    return Failure(document.id, CHANGED, conflict=True)
 
 
-def put_back(store: Store, held: Sequence[Held]) -> _Restored:
-    """Create documents as they were held; equal ones are present, and none is overwritten.
+def put_back(store: Store, documents: Sequence[Held]) -> Restored:
+    """Create documents as they were read; equal ones are present, and none is overwritten.
 
     An equal one counts as created if an answer was lost before: it is then this request's own.
     """
-    found = {one.id: one for one in store.hold([one.id for one in held])}
-    report = store.restore([one for one in held if one.id not in found])
-    refused = {each.id: each for each in report.failures}
-    found |= {one.id: one for one in store.hold(list(refused))}
-    taken = f"{store.where} has another document of this id, which is unchanged"
-    created, present, failures = set[str](), set[str](), list[Failure]()
-    for one in held:
-        there = found.get(one.id)
-        if there is not None and same_json(there.document.source, one.document.source):
-            lost = one.id in refused and refused[one.id].unsure
-            (created if lost else present).add(one.id)
-        elif there is not None:
-            failures.append(Failure(one.id, taken, conflict=True))
-        elif one.id in refused:
-            failures.append(refused[one.id])
+    ids = [document.id for document in documents]
+    stored = {document.id: document for document in store.hold(ids)}
+    report = store.restore([document for document in documents if document.id not in stored])
+    refusals = {failure.id: failure for failure in report.failures}
+    stored |= {document.id: document for document in store.hold(list(refusals))}
+    conflict = f"{store.where} has another document of this id, which is unchanged"
+    restored = Restored(set(), set(), [])
+    for document in documents:
+        id, current, refusal = document.id, stored.get(document.id), refusals.get(document.id)
+        if current is not None and _same_source(current, document):
+            answer_lost = refusal is not None and refusal.unsure
+            (restored.created if answer_lost else restored.present).add(id)
+        elif current is not None:
+            restored.failures.append(Failure(id, conflict, conflict=True))
+        elif refusal is not None:
+            restored.failures.append(refusal)
         else:
-            created.add(one.id)
-    return created, present, failures
+            restored.created.add(id)
+    return restored
+
+
+def _same_source(left: Held, right: Held) -> bool:
+    return same_json(left.document.source, right.document.source)
 
 
 def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Failure]:
     """Create documents in another index, then delete them here; return the failures."""
-    held = [entry.held for entry in entries]
-    created, present, failures = put_back(destination, [replace(one, index=None) for one in held])
+    documents = [entry.stored for entry in entries]
+    copies = put_back(destination, [replace(document, index=None) for document in documents])
     # By the log, the others are to be deleted there when the run is undone.
-    known = {entry.id for entry in entries if entry.present}
+    logged_as_present = {entry.id for entry in entries if entry.present}
     reason = f"it came into {destination.where} just now"
-    failures += [Failure(id, reason, conflict=True) for id in sorted(present - known)]
-    arrived = created | (present & known)
-    left = remove(store, [one for one in held if one.id in arrived])
+    unlogged = sorted(copies.present - logged_as_present)
+    failures = copies.failures + [Failure(id, reason, conflict=True) for id in unlogged]
+    arrived = copies.created | (copies.present & logged_as_present)
+    not_removed = remove(store, [document for document in documents if document.id in arrived])
     # A document that changed here stays here, and its old copy must not stay there.
-    stayed = {each.id for each in left} & created
-    _remove_same(destination, [one for one in held if one.id in stayed])
-    return failures + left
+    stale_copies = {failure.id for failure in not_removed} & copies.created
+    _remove_same(destination, [document for document in documents if document.id in stale_copies])
+    return failures + not_removed
 
 
-def move_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> _Restored:
+def move_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> Restored:
     """Restore documents, and delete the unchanged ones that the run moved to `destination`."""
-    created, present, failures = put_back(store, [entry.held for entry in entries])
-    if destination is not None:
-        ours = [entry.held for entry in entries if not entry.present]
-        back = created | present
-        failures += _remove_same(destination, [one for one in ours if one.id in back])
-    return created, present, failures
+    restored = put_back(store, [entry.stored for entry in entries])
+    if destination is None:
+        return restored
+    moved = [entry.stored for entry in entries if not entry.present and entry.id in restored.ids]
+    failures = restored.failures + _remove_same(destination, moved)
+    return replace(restored, failures=failures)
 
 
-def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
+def _remove_same(store: Store, documents: Sequence[Held]) -> list[Failure]:
     """Delete the documents that are unchanged; return a failure for each changed one."""
-    wanted = {one.id: one.document.source for one in held}
-    found = store.hold(list(wanted))
-    same = [one for one in found if same_json(one.document.source, wanted[one.id])]
-    changed = {one.id for one in found} - {one.id for one in same}
-    changed |= {each.id for each in remove(store, same) if each.reason != _DELETED}
+    document_of = {document.id: document for document in documents}
+    stored = store.hold(list(document_of))
+    unchanged = [
+        document for document in stored if _same_source(document, document_of[document.id])
+    ]
+    changed = {document.id for document in stored} - {document.id for document in unchanged}
+    failures = remove(store, unchanged)
+    changed |= {failure.id for failure in failures if failure.reason != _DELETED}
     reason = f"it was restored, and stays in {store.where} too, where it was changed"
-    return [Failure(id, reason, conflict=True) for id in wanted if id in changed]
+    return [Failure(id, reason, conflict=True) for id in document_of if id in changed]
 
 
 @dataclass(frozen=True)
 class DedupReport(Counts):
     """Counts of the documents of a run.
 
-    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted by other
-    clients, or by a run that was killed. failures: skipped, with the reason; a conflict means that
-    a document changed since it was compared.
+    done: deleted, marked or moved.
+    unchanged: had the marks already.
+    gone: were deleted by other clients, or by a run that was killed.
+    failures: skipped, with the reason; a conflict means that a document changed since it was
+        compared.
     """
 
     done: int = 0
@@ -139,12 +170,45 @@ class DedupReport(Counts):
 
 
 @dataclass(frozen=True)
+class _Page:
+    """The documents of a page of the run, and what is to be done with them.
+
+    entries: the documents to change.
+    lines: their lines of the log.
+    failures: the documents that can't be changed.
+    unchanged: number of documents that need no change.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    unchanged: int = 0
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """What became of the documents of a page that were logged.
+
+    ids: of those that were changed.
+    failures: the others, with the reason.
+    """
+
+    ids: list[str]
+    failures: list[Failure]
+
+
+@dataclass(frozen=True)
 class Dedup:
     """Duplicates of an index, and the report of their removal.
 
-    scheme: id of the index's scheme. destination: an index of the same scheme to move them to;
-    created if there is none. log: file that `Index.undo` accepts; None if there was nothing to
-    change. report: None before `apply`.
+    store: holds the index.
+    meta: of the index.
+    scheme: id of the index's scheme.
+    groups: the duplicates and their representatives.
+    action: what happens to the duplicates.
+    destination: an index of the same scheme to move them to; created if there is none.
+    log: file that `Index.undo` accepts; None if there was nothing to change.
+    report: None before `apply`.
     """
 
     store: Store = field(repr=False)
@@ -172,57 +236,61 @@ class Dedup:
         if self.action != "delete":
             require_settled(self.store, self.meta)
         self._require_judged()
-        there = self.destination
-        stored = None if there is None else there.meta()
-        if there is not None and stored is not None:
-            stored.require(self.meta, there.where)
+        destination = self.destination
+        stored_meta = None if destination is None else destination.meta()
+        if destination is not None and stored_meta is not None:
+            stored_meta.require(self.meta, destination.where)
         header = RunHeader(
-            self.store.index,
-            self.store.address,
-            self.scheme,
-            self.meta.marks_field,
-            self.action,
-            None if there is None else there.index,
-            self.groups.grouping.to_json(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
+            index=self.store.index,
+            address=self.store.address,
+            scheme=self.scheme,
+            field=self.meta.marks_field,
+            action=self.action,
+            to=None if destination is None else destination.index,
+            grouping=self.groups.grouping.to_json(),
+            began=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         with LogWriter(self.log, header) as log:
-            if there is not None and stored is None:
-                there.create(replace(self.meta, next=None))
+            if destination is not None and stored_meta is None:
+                destination.create(replace(self.meta, next=None))
             return replace(self, report=self._carry_out(log, on_report))
 
     def _carry_out(
         self, log: LogWriter, on_report: Callable[[DedupReport], None] | None
     ) -> DedupReport:
         """Log and change all documents, some pages at the same time, and return their counts."""
-        heads, rows = self.groups.representative, self.groups.duplicate_rows
-        if self.action == "mark":
-            rows = np.union1d(rows, heads[rows])
-        # Each representative right before its duplicates.
-        rows = rows[np.argsort(heads[rows], kind="stable")]
+        rows = self._rows_to_change()
         indices = {None, self.store.index, *self.store.names()}
         total, size, window = DedupReport(), _FIRST_PAGE, self.store.window
 
         def pages() -> Iterator[list[int]]:
-            first = 0
-            while some := rows[first : first + size].tolist():
-                first += len(some)
-                yield some
+            start = 0
+            while page := rows[start : start + size].tolist():
+                start += len(page)
+                yield page
 
-        work = partial(self._page, log=log, indices=indices)
+        change_page = partial(self._change_page, log=log, indices=indices)
         # The first page shows how long documents are.
-        given = pages()
-        first = map(work, itertools.islice(given, 1))
-        with closing(window.in_order(work, given)) as others:
-            for report, mean in itertools.chain(first, others):
+        remaining_pages = pages()
+        first_report = map(change_page, itertools.islice(remaining_pages, 1))
+        with closing(window.in_order(change_page, remaining_pages)) as later_reports:
+            for report, mean_characters in itertools.chain(first_report, later_reports):
                 total += report
                 if on_report is not None:
                     on_report(report)
-                size = max(1, min(_PAGE, _CHARACTERS // window.most // max(1, mean)))
-        for each in (self.store, self.destination):
-            if each is not None:
-                each.refresh()
+                documents = _CHARACTERS // window.most // max(1, mean_characters)
+                size = max(1, min(_PAGE, documents))
+        for store in (self.store, self.destination):
+            if store is not None:
+                store.refresh()
         return total
+
+    def _rows_to_change(self) -> I64:
+        """Return the rows of the documents to change, each representative before its duplicates."""
+        representative, rows = self.groups.representative, self.groups.duplicate_rows
+        if self.action == "mark":
+            rows = np.union1d(rows, representative[rows])
+        return rows[np.argsort(representative[rows], kind="stable")]
 
     def _require_judged(self) -> None:
         if read_judgements(self.store, self.meta).acting != self.groups.judgements.acting:
@@ -230,26 +298,48 @@ class Dedup:
                 "judgements changed since these groups were found: find the groups again"
             )
 
-    def _page(
+    def _change_page(
         self, rows: list[int], log: LogWriter, indices: Set[str | None]
     ) -> tuple[DedupReport, int]:
         """Change the documents of some rows; return the counts, and their mean characters."""
         self._require_judged()
         row_of = {self.groups.ids[row]: row for row in rows}
-        held = {one.id: one for one in self.store.hold(list(row_of))}
-        if new := {one.index for one in held.values()} - indices:
+        documents = self.store.hold(list(row_of))
+        if other_indices := {document.index for document in documents} - indices:
             raise StoreError(
-                f"{self.store.where} means {', '.join(map(str, new))} now, and another index when"
-                " this run began: find the groups again"
+                f"{self.store.where} means {', '.join(map(str, other_indices))} now, and another"
+                " index when this run began: find the groups again"
             )
-        digest_of = self._digests(held.values())
-        originals = self._originals(rows)
-        there = [] if self.destination is None else self.destination.hold(list(held))
-        sources = {id: one.document.source for id, one in held.items()}
-        present = {one.id for one in there if same_json(one.document.source, sources[one.id])}
-        entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
-        for id, one in held.items():
-            planned = self._planned(row_of[id], one, digest_of.get(id), originals)
+        page = self._plan_page(documents, row_of)
+        changed = _Changed([], [])
+        if page.entries:
+            log.append(page.lines)
+            changed = self._change(page.entries, row_of)
+        failures = page.failures + changed.failures
+        if page.entries or failures:
+            log.settle(changed.ids, failures)
+        failed = {failure.id for failure in failures}
+        shown_failures = [failure for failure in failures if failure.reason != _DELETED]
+        deleted_meanwhile = len(failures) - len(shown_failures)
+        report = DedupReport(
+            done=sum(id not in failed for id in changed.ids),
+            unchanged=page.unchanged,
+            gone=len(rows) - len(documents) + deleted_meanwhile,
+            failures=shown_failures,
+        )
+        texts = (text_at(held.document.source, self.meta.text_fields) for held in documents)
+        characters = sum(len(text or "") for text in texts) + sum(map(len, page.lines))
+        return report, characters // len(rows)
+
+    def _plan_page(self, documents: Sequence[Held], row_of: Mapping[str, int]) -> _Page:
+        """Decide what to do with each document of a page."""
+        digest_of = self._digests(documents)
+        originals = self._originals(list(row_of.values()))
+        present = self._present(documents)
+        entries, lines, failures, unchanged = list[Entry](), list[str](), list[Failure](), 0
+        for document in documents:
+            id = document.id
+            planned = self._planned(row_of[id], document, digest_of.get(id), originals)
             if planned is None:
                 unchanged += 1
             elif isinstance(planned, Failure):
@@ -261,95 +351,97 @@ class Dedup:
                     entries.append(entry)
                 except RecordError as error:
                     failures.append(Failure(id, f"it can't be logged: {error}"))
-        if entries:
-            log.append(lines)
-            done, left = self._change(entries, row_of)
-            failures += left
-        if entries or failures:
-            log.settle(done, failures)
-        failed = {each.id for each in failures}
-        changed = sum(id not in failed for id in done)
-        left = [each for each in failures if each.reason != _DELETED]
-        gone = len(rows) - len(held) + len(failures) - len(left)
-        report = DedupReport(changed, unchanged, gone, left)
-        texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
-        characters = sum(len(text or "") for text in texts) + sum(map(len, lines))
-        return report, characters // len(rows)
+        return _Page(entries, lines, failures, unchanged)
 
-    def _change(
-        self, entries: list[Entry], row_of: Mapping[str, int]
-    ) -> tuple[list[str], list[Failure]]:
-        """Change logged documents; return the ids of those that changed, and the failures."""
+    def _present(self, documents: Sequence[Held]) -> set[str]:
+        """Return the ids of the documents that the destination has already, unchanged."""
+        if self.destination is None:
+            return set()
+        document_of = {document.id: document for document in documents}
+        copies = self.destination.hold(list(document_of))
+        return {copy.id for copy in copies if _same_source(copy, document_of[copy.id])}
+
+    def _change(self, entries: list[Entry], row_of: Mapping[str, int]) -> _Changed:
+        """Change logged documents."""
         if self.action == "mark":
             failures = self._mark(entries)
         elif self.destination is not None:
             failures = move(self.store, self.destination, entries)
         else:
-            failures = remove(self.store, [entry.held for entry in entries])
-        stayed = {each.id for each in failures}
-        changed = [entry for entry in entries if entry.id not in stayed]
+            failures = remove(self.store, [entry.stored for entry in entries])
+        failed = {failure.id for failure in failures}
+        changed = [entry for entry in entries if entry.id not in failed]
         if self.action == "mark":
-            return [entry.id for entry in changed], failures
+            return _Changed([entry.id for entry in changed], failures)
         # A representative can vanish meanwhile, such as by a run that keeps other documents.
         originals = self._originals([row_of[entry.id] for entry in changed])
         bereft = [entry for entry in changed if entry.original not in originals]
-        created: set[str] = set()
+        restored = Restored(set(), set(), [])
         if bereft:
-            created, present, left = move_back(self.store, self.destination, bereft)
+            restored = move_back(self.store, self.destination, bereft)
             reason = "its original is gone, or its text changed since it was compared: restored"
-            returned = {id: Failure(id, reason, conflict=True) for id in created | present}
-            failures = [*failures, *(returned | {each.id: each for each in left}).values()]
+            failure_of = {id: Failure(id, reason, conflict=True) for id in restored.ids}
+            failure_of |= {failure.id: failure for failure in restored.failures}
+            failures = [*failures, *failure_of.values()]
         # One that is present may be another client's copy, in another index behind the name.
-        return [each.id for each in changed if each.id not in created], failures
+        ids = [entry.id for entry in changed if entry.id not in restored.created]
+        return _Changed(ids, failures)
 
     def _originals(self, rows: Sequence[int]) -> set[str]:
         """Return the ids of the rows' representatives that have the text that was compared."""
-        heads = self.groups.representative[rows].tolist()
+        representatives = self.groups.representative[rows].tolist()
         if self.groups.outside:
-            return {self.groups.ids[head] for head in heads}
-        digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
-        held = self.store.hold(list(digest_of), [*self.meta.text_fields])
-        found = self._digests(held)
-        return {id for id, digest in digest_of.items() if found.get(id) == digest}
+            return {self.groups.ids[row] for row in representatives}
+        compared = {self.groups.ids[row]: self.groups.digest(row) for row in representatives}
+        current = self._digests(self.store.hold(list(compared), [*self.meta.text_fields]))
+        return {id for id, digest in compared.items() if current.get(id) == digest}
 
-    def _digests(self, held: Iterable[Held]) -> dict[str, str]:
-        texts, normalisation = self.meta.text_fields, self.meta.scheme.normalisation
-        return digests_of((one.document for one in held), texts, normalisation)
+    def _digests(self, documents: Iterable[Held]) -> dict[str, str]:
+        """Return the digests of the texts of documents, by id."""
+        text_fields, normalisation = self.meta.text_fields, self.meta.scheme.normalisation
+        return digests_of((each.document for each in documents), text_fields, normalisation)
 
     def _planned(
-        self, row: int, held: Held, digest: str | None, originals: set[str]
+        self, row: int, document: Held, digest: str | None, originals: set[str]
     ) -> Entry | Failure | None:
         """Return its entry; a failure if it can't be changed; None if it needs no change."""
-        groups, source, name = self.groups, held.document.source, self.meta.marks_field
-        head, compared = int(groups.representative[row]), groups.digest(row)
-        original = groups.ids[head]
+        groups, source, name = self.groups, document.document.source, self.meta.marks_field
+        representative, compared = int(groups.representative[row]), groups.digest(row)
+        original = groups.ids[representative]
         reason = None
         if digest != compared:
             reason = "its text changed since it was compared"
-            if held.document.tokens_in(self.meta.field).get("digest") == compared:
-                reason = "its tokens are not of its present text (esdedup backfill --stale)"
+            if document.document.tokens_in(self.meta.field).get("digest") == compared:
+                reason = (
+                    "its tokens are not of its present text (`esdedup backfill` with `stale` set)"
+                )
         elif original not in originals:
             reason = f"its original {original!r} is gone, or its text changed since it was compared"
         if reason is not None:
-            return Failure(held.id, reason, conflict=True)
-        similar = (None, None) if head == row else (original, float(groups.value[row]))
-        entry = Entry(held, *similar)
+            return Failure(document.id, reason, conflict=True)
+        if representative == row:
+            entry = Entry(document, None, None)
+        else:
+            entry = Entry(document, original, float(groups.value[row]))
         if self.action != "mark":
             return entry
         marks = differing(source, name, wanted_marks(groups, row))
         return replace(entry, marks=marks, former=former(source, name, marks)) if marks else None
 
     def _mark(self, entries: list[Entry]) -> list[Failure]:
+        """Write the marks of entries; return the failures."""
         entry_of = {entry.id: entry for entry in entries}
 
-        def decision(now: Held) -> Decision:
-            source, entry = now.document.source, entry_of[now.id]
+        def decision(document: Held) -> Decision:
+            source, entry = document.document.source, entry_of[document.id]
             if not differing(source, self.meta.marks_field, entry.marks):
                 return "unchanged"
-            if now.version != entry.held.version:
-                return _changed(now)
-            return Change(now, merging(source, self.meta.marks_field, entry.marks))
+            if document.version != entry.stored.version:
+                return _changed(document)
+            return Change(document, merging(source, self.meta.marks_field, entry.marks))
 
-        held = [entry.held for entry in entries]
-        report = change_held(self.store, held, lambda some: [*map(decision, some)], gone=CHANGED)
-        return report.failures
+        def decide(documents: Sequence[Held]) -> list[Decision]:
+            return [decision(document) for document in documents]
+
+        documents = [entry.stored for entry in entries]
+        return change_held(self.store, documents, decide, gone=CHANGED).failures

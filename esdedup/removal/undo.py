@@ -13,16 +13,17 @@ from esdedup.stores.base import Store
 from esdedup.stores.changes import Decision, change_held, missing
 
 _GONE = "it is gone"
-_AT_ONCE = 1_000
+_PAGE = 1_000
 
 
 @dataclass(frozen=True)
 class UndoReport(Counts):
     """Counts of the documents of a log.
 
-    restored: created, or given their former marks. present: unchanged since before the run.
+    restored: created, or given their former marks.
+    present: unchanged since before the run.
     failures: skipped, with the reason; a conflict means that another client has written since.
-    damage: why the rest of the log could not be read, or may be missing, if it is.
+    damage: why the remaining log could not be read, or may be missing, if it is.
     """
 
     restored: int = 0
@@ -51,27 +52,34 @@ def undo(
     """
     total = UndoReport()
 
-    def restored(entries: list[Entry]) -> UndoReport:
+    def undo_page(entries: list[Entry]) -> UndoReport:
         if log.header.action == "mark":
             return _unmark(store, log.header.field, entries)
         if successor:
-            entries = [replace(each, held=replace(each.held, index=None)) for each in entries]
-        created, present, failures = move_back(store, destination, entries)
-        failed = {each.id for each in failures}
-        return UndoReport(len(created - failed), len(present - failed), failures)
+            entries = [_without_index(entry) for entry in entries]
+        restored = move_back(store, destination, entries)
+        failed = {failure.id for failure in restored.failures}
+        return UndoReport(
+            len(restored.created - failed), len(restored.present - failed), restored.failures
+        )
 
     def ids(entries: list[Entry]) -> list[str]:
-        return [each.id for each in entries]
+        return [entry.id for entry in entries]
 
-    with closing(store.window.in_order(restored, log.pages(), ids)) as reports:
+    with closing(store.window.in_order(undo_page, log.pages(), ids)) as reports:
         for report in reports:
             total += report
             if on_report is not None:
                 on_report(report)
-    for each in (store, destination):
-        if each is not None:
-            each.refresh()
+    for changed_store in (store, destination):
+        if changed_store is not None:
+            changed_store.refresh()
     return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
+
+
+def _without_index(entry: Entry) -> Entry:
+    """Return the entry of a document that the store itself assigns to an index."""
+    return replace(entry, stored=replace(entry.stored, index=None))
 
 
 def changed_by(store: Store, log: LogReader) -> int:
@@ -80,37 +88,44 @@ def changed_by(store: Store, log: LogReader) -> int:
     Of documents whose result the run could not log, those count that the store shows as changed.
     """
     total, marks = sum(map(len, log.pages())), log.header.action == "mark"
-    for first in range(0, len(log.unsettled), _AT_ONCE):
-        entries = log.unsettled[first : first + _AT_ONCE]
-        now = {each.id: each.document.source for each in store.hold([each.id for each in entries])}
-        total -= sum(not is_changed(entry, now, log.header.field, marks) for entry in entries)
+    for first in range(0, len(log.unsettled), _PAGE):
+        entries = log.unsettled[first : first + _PAGE]
+        documents = store.hold([entry.id for entry in entries])
+        sources = {document.id: document.document.source for document in documents}
+        total -= sum(not is_changed(entry, sources, log.header.field, marks) for entry in entries)
     return total
 
 
-def is_changed(entry: Entry, now: Mapping[str, Mapping[str, Any]], name: str, marks: bool) -> bool:
+def is_changed(
+    entry: Entry, sources: Mapping[str, Mapping[str, Any]], marks_field: str, marks: bool
+) -> bool:
     """Return whether a document is changed as a run planned.
 
-    now: the documents that exist, by id. name: of the field of the marks. marks: the run marks.
+    sources: of the documents that exist, by id. marks_field: of the marks. marks: the run marks.
     """
     if marks:
-        return entry.id in now and not differing(now[entry.id], name, entry.marks)
-    return entry.id not in now
+        return entry.id in sources and not differing(sources[entry.id], marks_field, entry.marks)
+    return entry.id not in sources
 
 
-def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
+def _unmark(store: Store, marks_field: str, entries: Sequence[Entry]) -> UndoReport:
+    """Give documents their former marks. marks_field: of the marks."""
     entry_of = {entry.id: entry for entry in entries}
 
-    def decision(held: Held) -> Decision:
-        source, entry = held.document.source, entry_of[held.id]
-        if former(source, name, entry.marks) == entry.former:
+    def decision(document: Held) -> Decision:
+        source, entry = document.document.source, entry_of[document.id]
+        if former(source, marks_field, entry.marks) == entry.former:
             return "unchanged"
-        if differing(source, name, entry.marks):
+        if differing(source, marks_field, entry.marks):
             reason = "its marks are not those of the run, and are unchanged"
             return Failure(entry.id, reason, conflict=True)
-        return Change(held, replacing(source, name, entry.marks, entry.former))
+        return Change(document, replacing(source, marks_field, entry.marks, entry.former))
+
+    def decide(documents: Sequence[Held]) -> list[Decision]:
+        return [decision(document) for document in documents]
 
     ids = list(entry_of)
-    held = store.hold(ids)
-    report = change_held(store, held, lambda some: [*map(decision, some)], gone=_GONE)
-    failures = report.failures + missing(ids, held, _GONE).failures
+    documents = store.hold(ids)
+    report = change_held(store, documents, decide, gone=_GONE)
+    failures = report.failures + missing(ids, documents, _GONE).failures
     return UndoReport(report.written, report.unchanged, failures)

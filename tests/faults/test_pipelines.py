@@ -298,7 +298,7 @@ class Model:
         return {source["uid"]: source for page in sources for source in page}
 
     def logged(self) -> set[str]:
-        return {entry.held.document.source.get("uid", "") for entry in self.entries()}
+        return {entry.stored.document.source.get("uid", "") for entry in self.entries()}
 
     def entries(self) -> list[Entry]:
         """Return all documents of all logs."""

@@ -117,9 +117,9 @@ def apply(store: Store, there: Store, monkeypatch: pytest.MonkeyPatch) -> Apply:
                 if "planned" in lines[0]:
                     then()
 
-            def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
+            def settle(self, ids: Sequence[str], failures: Sequence[Failure]) -> None:
                 finally_()
-                super().settle(done, failures)
+                super().settle(ids, failures)
 
         groups = find_groups(store, META, Grouping(method="components"))
         before()
