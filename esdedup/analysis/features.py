@@ -20,7 +20,8 @@ _BITS = np.arange(64, dtype=np.uint64)
 class WeighedFeature:
     """A weighted feature in two texts.
 
-    words: its words. left, right: its weight in each text, times its occurrences if these count.
+    words: its words.
+    left, right: its weight in each text, times its occurrences if these count.
     """
 
     words: str
@@ -39,8 +40,8 @@ class WeighedFeature:
 class WeighedFeatures:
     """The features of two texts that decide their fingerprints.
 
-    shared: those that weigh most in both texts. differing: those that contribute most to the bits
-    that differ.
+    shared: those that weigh most in both texts.
+    differing: those that contribute most to the bits that differ.
     """
 
     shared: tuple[WeighedFeature, ...]
@@ -62,11 +63,9 @@ def weighed_features(texts: Sequence[str], scheme: Scheme, sketch: Sketch) -> We
     between = "" if shingling.unit == "char" else " "
     for side, spelled in enumerate(spell(normalised, shingling)):
         bounds = slice(*features.hashes.offsets[side : side + 2].tolist())
-        tenths = features.tenths[bounds].tolist()
-        for at, (feature, weight) in enumerate(
-            zip(features.hashes[side].tolist(), tenths, strict=True)
-        ):
-            names[feature] = between.join(spelled[at : at + sketch.feature_size])
+        weighed = zip(features.hashes[side].tolist(), features.tenths[bounds].tolist(), strict=True)
+        for start, (feature, weight) in enumerate(weighed):
+            names[feature] = between.join(spelled[start : start + sketch.feature_size])
             sides = weights.setdefault(feature, [0.0, 0.0])
             sides[side] = weight + (sides[side] if features.repeats else 0.0)
     hashes = np.array([*names], np.uint64)
@@ -93,6 +92,8 @@ def _contributions(hashes: U64, weights: F64, sketch: Sketch) -> F64:
     return contributions
 
 
-def _heaviest(names: list[str], weights: F64, by: F64) -> tuple[WeighedFeature, ...]:
-    order = sorted(np.flatnonzero(by > 0).tolist(), key=lambda row: (-by[row], names[row]))
+def _heaviest(names: list[str], weights: F64, ranks: F64) -> tuple[WeighedFeature, ...]:
+    """Return the features of the highest ranks over 0. weights: as in `_contributions`."""
+    rows = np.flatnonzero(ranks > 0).tolist()
+    order = sorted(rows, key=lambda row: (-ranks[row], names[row]))
     return tuple(WeighedFeature(names[row], *weights[row].tolist()) for row in order[:_SHOWN])

@@ -32,15 +32,17 @@ _SEED = 1
 class Pool:
     """Pairs that can be judged.
 
-    pairs: of different texts; at most 300 of each bin of similarity. threshold: least similarity
-    of `found`. found: similarity of each duplicate of different text to its representative, shape
-    (k,); None without groups.
+    sample: documents that were drawn at random.
+    pairs: of different texts; at most 300 of each bin of similarity.
+    threshold: least similarity of `duplicates`.
+    duplicates: similarity of each duplicate of different text to its representative, shape (k,);
+        None without groups.
     """
 
     sample: Sample
     pairs: tuple[SampledPair, ...]
     threshold: float = math.inf
-    found: F64 | None = None
+    duplicates: F64 | None = None
 
     @staticmethod
     def of(sample: Sample, groups: Groups | None = None) -> Pool:
@@ -48,24 +50,24 @@ class Pool:
         if groups is None:
             return Pool(sample, sample.pairs)
         least = max(groups.grouping.limits.least_similarity, sample.floor)
-        ids, rows = groups.ids, groups.duplicate_rows
-        heads = groups.representative[rows]
-        rows = rows[(groups.digests[rows] != groups.digests[heads]).any(axis=1)]
+        ids, rows, representative = groups.ids, groups.duplicate_rows, groups.representative
+        is_other_text = (groups.digests[rows] != groups.digests[representative[rows]]).any(axis=1)
+        rows = rows[is_other_text]
         rows = rows[groups.value[rows] >= least]
         # Of several documents of equal text in a group, the first counts.
-        texts = np.column_stack([groups.representative[rows], groups.digests[rows]])
+        texts = np.column_stack([representative[rows], groups.digests[rows]])
         rows = rows[np.sort(np.unique(texts, axis=0, return_index=True)[1])]
-        value = groups.value[rows]
-        turns = [uniform(ids[int(groups.representative[row])], ids[row]) for row in rows.tolist()]
+        values = groups.value[rows]
+        turns = [uniform(ids[int(representative[row])], ids[row]) for row in rows.tolist()]
         order = np.argsort(turns)
-        number = np.searchsorted(edges_from(sample.floor), value[order], "right")
-        order = order[_rank(number) < KEPT_A_BIN]
-        pairs = [each for each in sample.pairs if each.similarity < least]
-        for at in order.tolist():
-            row = int(rows[at])
-            left, right = sorted((ids[int(groups.representative[row])], ids[row]), key=natural)
-            pairs.append(SampledPair(left, right, float(value[at]), turns[at]))
-        return Pool(sample, tuple(pairs), least, value)
+        bins = np.searchsorted(edges_from(sample.floor), values[order], "right")
+        order = order[_rank(bins) < KEPT_A_BIN]
+        pairs = [pair for pair in sample.pairs if pair.similarity < least]
+        for position in order.tolist():
+            row = int(rows[position])
+            left, right = sorted((ids[int(representative[row])], ids[row]), key=natural)
+            pairs.append(SampledPair(left, right, float(values[position]), turns[position]))
+        return Pool(sample, tuple(pairs), least, values)
 
     def in_turn(self, threshold: float) -> list[SampledPair]:
         """Return the pairs in the order in which to judge them.
@@ -75,14 +77,15 @@ class Pool:
         """
         edges = edges_from(self.sample.floor)
         middle = np.append((edges[:-1] + edges[1:]) / 2, 1.0)
-        near = np.abs(middle - threshold) <= NEAR
-        share = np.where(near, 0.5 / max(1, near.sum()), 0.5 / max(1, (~near).sum()))
+        is_near = np.abs(middle - threshold) <= NEAR
+        near_fraction, far_fraction = 0.5 / max(1, is_near.sum()), 0.5 / max(1, (~is_near).sum())
+        fraction_of_bin = np.where(is_near, near_fraction, far_fraction)
         pairs = sorted(self.pairs, key=lambda pair: pair.turn)
-        number = np.searchsorted(edges, [pair.similarity for pair in pairs], "right") - 1
+        bins = np.searchsorted(edges, [pair.similarity for pair in pairs], "right") - 1
         # A random place among equals: a rising similarity would sway judgement.
-        place = _rank(number) + np.array([uniform(pair.right, pair.left) for pair in pairs])
-        order = np.argsort(place / share[number])
-        return [pairs[at] for at in order.tolist()]
+        place = _rank(bins) + np.array([uniform(pair.right, pair.left) for pair in pairs])
+        order = np.argsort(place / fraction_of_bin[bins])
+        return [pairs[position] for position in order.tolist()]
 
     def total(self, low: float, high: float) -> float:
         """Return the estimated number of pairs in the index of a similarity in [low, high)."""
@@ -90,12 +93,12 @@ class Pool:
         return float(self.sample.weight[inside].sum())
 
 
-def _rank(number: I64) -> I64:
-    """Return the position of each value among those equal to it, shape (n,)."""
-    order = np.argsort(number, kind="stable")
-    counts = np.bincount(number)
-    rank = np.empty_like(number)
-    rank[order] = np.arange(number.size) - np.repeat(np.cumsum(counts) - counts, counts)
+def _rank(numbers: I64) -> I64:
+    """Return the position of each number among those equal to it, shape (n,)."""
+    order = np.argsort(numbers, kind="stable")
+    counts = np.bincount(numbers)
+    rank = np.empty_like(numbers)
+    rank[order] = np.arange(numbers.size) - np.repeat(np.cumsum(counts) - counts, counts)
     return rank
 
 
@@ -111,10 +114,13 @@ class Interval(NamedTuple):
 class AtThreshold:
     """Estimates for one threshold.
 
-    precision: share of duplicates among the pairs at or above the threshold. recall: share of all
-    duplicates that are at or above it, among pairs at or above the floor. Both are None if no
-    judgement shows it. removed: number of documents that would be removed. above, below: number of
-    counted judgements at or above the threshold, and below it.
+    threshold: a similarity.
+    precision: fraction of duplicates among the pairs at or above the threshold; None if no
+        judgement shows it.
+    recall: fraction of all duplicates that are at or above it, among pairs at or above the floor;
+        None if no judgement shows it.
+    removed: number of documents that would be removed.
+    above, below: number of counted judgements at or above the threshold, and below it.
     """
 
     threshold: float
@@ -125,28 +131,38 @@ class AtThreshold:
     below: int
 
 
-def counted(pool: Pool, judgements: Judgements) -> tuple[F64, F64]:
-    """Return the similarity of the pairs drawn at random, and 1.0 for duplicates, else 0.0."""
-    some = [
-        (each.similarity, each.verdict == "duplicate")
-        for each in judgements.pairs
-        if each.drawn
-        and each.verdict != "unsure"
-        and each.similarity is not None
-        and each.similarity >= pool.sample.floor
+@dataclass(frozen=True, eq=False)
+class JudgedPairs:
+    """The judged pairs that estimates are computed from.
+
+    similarity: of each pair, shape (pairs,).
+    duplicate: 1.0 for duplicates, else 0.0, shape (pairs,).
+    """
+
+    similarity: F64
+    duplicate: F64
+
+
+def drawn_at_random(pool: Pool, judgements: Judgements) -> JudgedPairs:
+    """Return the judged pairs that were drawn at random, at or above the floor."""
+    pairs = [
+        (pair.similarity, pair.verdict == "duplicate")
+        for pair in judgements.pairs
+        if pair.drawn
+        and pair.verdict != "unsure"
+        and pair.similarity is not None
+        and pair.similarity >= pool.sample.floor
     ]
-    similarity, duplicate = np.array(some, np.float64).reshape(-1, 2).T
-    return similarity, duplicate
+    similarity, duplicate = np.array(pairs, np.float64).reshape(-1, 2).T
+    return JudgedPairs(similarity, duplicate)
 
 
-def estimates(
-    pool: Pool, judged: tuple[F64, F64], thresholds: Sequence[float]
-) -> list[AtThreshold]:
+def estimates(pool: Pool, judged: JudgedPairs, thresholds: Sequence[float]) -> list[AtThreshold]:
     """Estimate precision, recall and removed documents at each threshold, with 95% intervals.
 
-    The number of pairs of each similarity is known from groups and the sample, the share of
-    duplicates among them from the judgements (`counted`). Recall is about all pairs of the index,
-    precision about the duplicates that groups found, as far as there are any.
+    The number of pairs of each similarity is known from groups and the sample, the fraction of
+    duplicates among them from the judgements (`drawn_at_random`). Recall is about all pairs of the
+    index, precision about the duplicates that groups found, as far as there are any.
 
     Intervals hold 95% of 1,000 draws: of the numbers of pairs by a Bayesian bootstrap of the
     sampled documents (Rubin, "The Bayesian bootstrap", Annals of Statistics 1981), of the shares
@@ -156,106 +172,139 @@ def estimates(
     document is removed unless it is the first of a group: one with k neighbours counts as
     1 / (1 + k) of a first one, which is exact if all documents of a group are similar.
     """
-    sample, (similarity, duplicate) = pool.sample, judged
-    wanted = [round(each, 6) for each in thresholds]
+    sample = pool.sample
+    thresholds = [round(threshold, 6) for threshold in thresholds]
     if not sample.sampled:
-        return [AtThreshold(each, None, None, Interval(0.0, 0.0, 0.0), 0, 0) for each in wanted]
+        nothing = Interval(0.0, 0.0, 0.0)
+        return [AtThreshold(threshold, None, None, nothing, 0, 0) for threshold in thresholds]
     rng = np.random.default_rng(_SEED)
-    edges = np.unique([*edges_from(sample.floor), *(e for e in wanted if e >= sample.floor)])
-    form = sample.sampled, edges.size
-    cell = sample.row * edges.size + np.searchsorted(edges, sample.similarity, "right") - 1
-    pairs, near = (
-        np.bincount(cell, each, form[0] * form[1]).reshape(form)
-        for each in (sample.weight, 1.0 / sample.chances)
-    )
+    above_floor = [threshold for threshold in thresholds if threshold >= sample.floor]
+    # Cells are ranges of similarity, of which each threshold begins one.
+    edges = np.unique([*edges_from(sample.floor), *above_floor])
+    # Of each sampled document the pairs, and the neighbours, in each cell: shape (sampled, cells).
+    pairs = _in_cells(sample, edges, sample.weight)
+    neighbours = _in_cells(sample, edges, 1.0 / sample.chances)
     # The first row is the estimate, the others are draws. The whole index has no sampling error.
-    own = np.ones((_DRAWS + 1, sample.sampled))
+    weights = np.ones((_DRAWS + 1, sample.sampled))
     if not sample.whole:
-        own[1:] = rng.standard_exponential((_DRAWS, sample.sampled))
-    every = own @ pairs
-    removing = 1.0 - 1.0 / (1.0 + near[:, ::-1].cumsum(axis=1)[:, ::-1])
-    removed = sample.documents * (own @ removing) / own.sum(axis=1, keepdims=True)
-    grouped = every.copy()
-    if pool.found is not None:
-        at = np.searchsorted(edges, pool.found, "right") - 1
-        inside = edges >= pool.threshold
-        grouped[:, inside] = np.bincount(at, minlength=edges.size)[inside]
-    judged_cell = np.searchsorted(edges, similarity, "right") - 1
-    found = []
-    for each in wanted:
-        first = int(np.searchsorted(edges, max(each, sample.floor)))
-        share = np.full(every.shape, np.nan)
-        for side in (range(first, edges.size), range(first - 1, -1, -1)):
-            _fill_shares(share, [*side], grouped[0], judged_cell, duplicate, rng)
-        yes = np.where(every > 0, every * share, 0.0)
-        right = np.where(grouped > 0, grouped * share, 0.0)[:, first:].sum(axis=1)
-        precision = _ratio(right, grouped[:, first:].sum(axis=1))
-        recall = _ratio(yes[:, first:].sum(axis=1), yes.sum(axis=1))
-        above = int((judged_cell >= first).sum())
-        gone = _interval(removed[:, first])
-        found.append(AtThreshold(each, precision, recall, gone, above, similarity.size - above))
-    return found
+        weights[1:] = rng.standard_exponential((_DRAWS, sample.sampled))
+    drawn_pairs = weights @ pairs
+    neighbours_from_cell = neighbours[:, ::-1].cumsum(axis=1)[:, ::-1]
+    removed_fraction = 1.0 - 1.0 / (1.0 + neighbours_from_cell)
+    removed = sample.documents * (weights @ removed_fraction) / weights.sum(axis=1, keepdims=True)
+    grouped_pairs = drawn_pairs.copy()
+    if pool.duplicates is not None:
+        cells = np.searchsorted(edges, pool.duplicates, "right") - 1
+        is_grouped = edges >= pool.threshold
+        grouped_pairs[:, is_grouped] = np.bincount(cells, minlength=edges.size)[is_grouped]
+    judged_cells = np.searchsorted(edges, judged.similarity, "right") - 1
+    at_thresholds = []
+    for threshold in thresholds:
+        first = int(np.searchsorted(edges, max(threshold, sample.floor)))
+        fractions = np.full(drawn_pairs.shape, np.nan)
+        for cells_of_side in (range(first, edges.size), range(first - 1, -1, -1)):
+            _fill_fractions(
+                fractions, [*cells_of_side], grouped_pairs[0], judged_cells, judged.duplicate, rng
+            )
+        duplicates = np.where(drawn_pairs > 0, drawn_pairs * fractions, 0.0)
+        grouped_duplicates = np.where(grouped_pairs > 0, grouped_pairs * fractions, 0.0)
+        above = int((judged_cells >= first).sum())
+        at_thresholds.append(
+            AtThreshold(
+                threshold,
+                precision=_ratio(
+                    grouped_duplicates[:, first:].sum(axis=1),
+                    grouped_pairs[:, first:].sum(axis=1),
+                ),
+                recall=_ratio(duplicates[:, first:].sum(axis=1), duplicates.sum(axis=1)),
+                removed=_interval(removed[:, first]),
+                above=above,
+                below=judged.similarity.size - above,
+            )
+        )
+    return at_thresholds
 
 
-def _fill_shares(
-    share: F64, side: list[int], size: F64, cell: I64, duplicate: F64, rng: np.random.Generator
+def _in_cells(sample: Sample, edges: F64, weights: F64) -> F64:
+    """Add up the weights of each document's neighbours in each cell: shape (sampled, cells)."""
+    cells = sample.row * edges.size + np.searchsorted(edges, sample.similarity, "right") - 1
+    sums = np.bincount(cells, weights, sample.sampled * edges.size).astype(np.float64)
+    return sums.reshape(sample.sampled, edges.size)
+
+
+def _fill_fractions(
+    fractions: F64,
+    side: list[int],
+    pairs: F64,
+    judged_cells: I64,
+    duplicate: F64,
+    rng: np.random.Generator,
 ) -> None:
-    """Fill in the share of duplicates, shape (draws + 1, cells), of one side of a threshold.
+    """Fill in the fraction of duplicates of one side of a threshold, shape (draws + 1, cells).
 
-    side: its cells, from the threshold on. size: pairs of each cell. cell, duplicate: of n judged
-    pairs. Cells form strata of 10 judgements or more. Without any, the share stays nan.
+    side: its cells, from the threshold on. pairs: number of pairs of each cell. judged_cells,
+    duplicate: of n judged pairs. Cells form strata of 10 judgements or more. Without any, the
+    fraction stays nan.
     """
-    judged = np.bincount(cell, minlength=size.size)
-    strata: list[list[int]] = [[]]
-    some = 0
-    for each in side:
-        if some >= _FEWEST:
-            strata, some = [*strata, []], 0
-        strata[-1].append(each)
-        some += int(judged[each])
-    if some < _FEWEST and len(strata) > 1:
-        last = strata.pop()
-        strata[-1] += last
-    whole = max(float(size[side].sum()), 1e-9)
-    for cells in strata:
-        inside = np.isin(cell, cells)
-        if not inside.any():
+    judged_in_cell = np.bincount(judged_cells, minlength=pairs.size)
+    pairs_of_side = max(float(pairs[side].sum()), 1e-9)
+    for cells in _strata(side, judged_in_cell):
+        in_stratum = np.isin(judged_cells, cells)
+        if not in_stratum.any():
             continue
-        # A judged pair represents an equal share of the pairs of its cell.
-        weight = (np.maximum(size, 1e-9) / np.maximum(judged, 1))[cell[inside]]
-        value = float(weight @ duplicate[inside] / weight.sum())
-        pairs = max(float(size[cells].sum()), 1e-9)
+        # A judged pair represents an equal part of the pairs of its cell.
+        weight_of_cell = np.maximum(pairs, 1e-9) / np.maximum(judged_in_cell, 1)
+        weight = weight_of_cell[judged_cells[in_stratum]]
+        value = float(weight @ duplicate[in_stratum] / weight.sum())
+        pairs_of_stratum = max(float(pairs[cells].sum()), 1e-9)
         # The effective number of Kish, which is less if weights are unequal.
         effective = max(2.0, float(weight.sum() ** 2 / (weight**2).sum()))
-        prior = 0.5 * pairs / whole + 1e-9
+        prior = 0.5 * pairs_of_stratum / pairs_of_side + 1e-9
         yes, no = value * effective + prior, (1.0 - value) * effective + prior
         # Judged pairs have no error. A draw divides the variance by n + 1, an estimate by n - 1.
-        unjudged = 1.0 - min(1.0, weight.size / pairs)
+        unjudged = 1.0 - min(1.0, weight.size / pairs_of_stratum)
         wider = math.sqrt(unjudged * (effective + 1.0) / (effective - 1.0))
         draws = np.clip(value + wider * (rng.beta(yes, no, _DRAWS) - value), 0.0, 1.0)
-        share[:, cells] = np.append(value, draws)[:, None]
+        fractions[:, cells] = np.append(value, draws)[:, None]
 
 
-def _ratio(part: F64, whole: F64) -> Interval | None:
-    if not whole[0] > 0 or np.isnan(part[0]):
+def _strata(side: list[int], judged_in_cell: I64) -> list[list[int]]:
+    """Return cells in strata of 10 judgements or more, as far as there are as many."""
+    strata: list[list[int]] = [[]]
+    judgements = 0
+    for cell in side:
+        if judgements >= _FEWEST:
+            strata, judgements = [*strata, []], 0
+        strata[-1].append(cell)
+        judgements += int(judged_in_cell[cell])
+    if judgements < _FEWEST and len(strata) > 1:
+        last = strata.pop()
+        strata[-1] += last
+    return strata
+
+
+def _ratio(numerator: F64, denominator: F64) -> Interval | None:
+    """Return the ratio of an estimate and its draws; None if the judgements don't show it."""
+    if not denominator[0] > 0 or np.isnan(numerator[0]):
         return None
-    return _interval(np.minimum(1.0, part / np.maximum(whole, 1e-9)))
+    return _interval(np.minimum(1.0, numerator / np.maximum(denominator, 1e-9)))
 
 
 def _interval(values: F64) -> Interval:
+    """Return the interval of an estimate, which comes first, by its draws."""
     value, (low, high) = float(values[0]), np.quantile(values[1:], [0.025, 0.975]).tolist()
     return Interval(value, max(0.0, min(low, value)), max(high, value))
 
 
-def more_wanted(width: Interval | None, judged: int) -> int:
+def judgements_needed(width: Interval | None, judged: int) -> int:
     """Return the further judgements until an interval is about 0.1 wide, in steps of 10."""
     if width is None or judged < _FEWEST:
         return max(_FEWEST, 2 * _FEWEST - judged)
-    more = judged * (((width.high - width.low) / 0.1) ** 2 - 1.0)
-    return 10 * math.ceil(max(0.0, more) / 10)
+    needed = judged * (((width.high - width.low) / 0.1) ** 2 - 1.0)
+    return 10 * math.ceil(max(0.0, needed) / 10)
 
 
-class Side(NamedTuple):
+class ChangingPair(NamedTuple):
     """A pair between two thresholds, and its judgement, if there is one."""
 
     left: str
@@ -264,11 +313,21 @@ class Side(NamedTuple):
     judgement: Judgement | None
 
 
-def changing(pool: Pool, judgements: Judgements, one: float, other: float) -> list[Side]:
+def changing(
+    pool: Pool, judgements: Judgements, threshold: float, other_threshold: float
+) -> list[ChangingPair]:
     """Return the pairs between two thresholds: judged ones first, each part by similarity."""
-    low, high = sorted((one, other))
-    known = {(each.left, each.right): each for each in judgements.pairs}
-    sides = [Side(*ids, each.similarity, each) for ids, each in known.items() if each.similarity]
-    sides += [Side(*pair[:3], None) for pair in pool.pairs if pair[:2] not in known]
-    inside = [side for side in sides if low <= side.similarity < high]
-    return sorted(inside, key=lambda side: (side.judgement is None, side.similarity))
+    low, high = sorted((threshold, other_threshold))
+    judged = {(judgement.left, judgement.right): judgement for judgement in judgements.pairs}
+    pairs = [
+        ChangingPair(left, right, judgement.similarity, judgement)
+        for (left, right), judgement in judged.items()
+        if judgement.similarity
+    ]
+    pairs += [
+        ChangingPair(pair.left, pair.right, pair.similarity, None)
+        for pair in pool.pairs
+        if (pair.left, pair.right) not in judged
+    ]
+    inside = [pair for pair in pairs if low <= pair.similarity < high]
+    return sorted(inside, key=lambda pair: (pair.judgement is None, pair.similarity))

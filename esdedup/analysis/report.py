@@ -163,7 +163,8 @@ class Report:
         """Return a page with the texts of examples, which loads nothing. index: for the title."""
         scheme = self.scheme.describe(max(1, self.statistics.documents))
         worded = partial(in_words, self.grouping)
-        return page("report", report=self, index=index, bars=bars, scheme=scheme, in_words=worded)
+        values = {"report": self, "index": index, "bars": bars, "scheme": scheme}
+        return page("report", values | {"in_words": worded})
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the main figures in words: (name, value, remark)."""

@@ -46,8 +46,10 @@ _CELLS_A_BLOCK = 1 << 19
 
 
 class SampledPair(NamedTuple):
-    """Two documents of similar, different texts: their ids in natural order, and the similarity.
+    """Two documents of similar, different texts.
 
+    left, right: their ids, in natural order.
+    similarity: exact Jaccard similarity.
     turn: pairs of a bin are judged in this order, which is random in proportion to their weights.
     """
 
@@ -58,18 +60,35 @@ class SampledPair(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class DistantPairs:
+    """The pairs of a sample that are less similar than the floor.
+
+    similarity: ascending from 0, shape (k,).
+    pairs: number of pairs of each similarity, shape (k,).
+    """
+
+    similarity: F64
+    pairs: I64
+
+
+@dataclass(frozen=True, eq=False)
 class Sample:
     """Documents of an index that were drawn at random, and their neighbours.
 
-    documents: number with tokens in the index. sampled: number drawn that have a text, n.
-    without_text: number drawn that have none. truncated: number with more candidates than were
-    verified, so that neighbours of low similarity are missing. floor: least similarity of a
-    neighbour. chance: to find a neighbour there, 1.0 if the sample is the whole index.
-
-    row, similarity, chances, copies: of m neighbours, shape (m,): the row of the sampled document,
-    the exact similarity, the chance to be found, and the number of pairs of documents that have the
-    same two texts; 0 for a neighbour of equal text. pairs: at most 300 of each bin of similarity.
-    rare: similarities below the floor, and their number in the pairs of the sample, shape (k,).
+    documents: number with tokens in the index.
+    sampled: number drawn that have a text.
+    without_text: number drawn that have none.
+    truncated: number with more candidates than were verified, so that neighbours of low similarity
+        are missing.
+    floor: least similarity of a neighbour.
+    chance: to find a neighbour of that similarity, 1.0 if the sample is the whole index.
+    row: of each neighbour the sampled document's row, shape (neighbours,).
+    similarity: of each neighbour, exact, shape (neighbours,).
+    chances: of each neighbour to be found, shape (neighbours,).
+    copies: number of pairs of documents that have the same two texts as the neighbour and the
+        sampled document; 0 if these are equal, shape (neighbours,).
+    pairs: at most 300 of each bin of similarity.
+    distant: the pairs of the sample below the floor.
     """
 
     documents: int
@@ -83,7 +102,7 @@ class Sample:
     chances: F64 = field(repr=False)
     copies: F64 = field(repr=False)
     pairs: tuple[SampledPair, ...] = field(repr=False)
-    rare: tuple[F64, I64] = field(repr=False)
+    distant: DistantPairs = field(repr=False)
 
     @property
     def whole(self) -> bool:
@@ -101,14 +120,15 @@ class Sample:
 def meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
     """Return the chance, with collisions of short tokens, that a query meets a document: (n,)."""
     if not isinstance(sketch, Banded):
-        every = (sketch.recall(Limits(), sketch.tokens, 1, each) for each in similarity.tolist())
-        return np.array([1.0 if each is None else each for each in every])
+        recalls = [sketch.recall(Limits(), sketch.tokens, 1, each) for each in similarity.tolist()]
+        return np.array([1.0 if recall is None else recall for recall in recalls])
     rows = sketch.rows
-    same = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
-    one = same + (1.0 - same) * banding.probes(rows, swaps) * 2.0**-sketch.token_bits
+    equal_rows = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
+    collision = banding.probes(rows, swaps) * 2.0**-sketch.token_bits
+    in_a_band = equal_rows + (1.0 - equal_rows) * collision
     with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
-        met: F64 = -np.expm1(sketch.bands * np.log1p(-one))
-    return met
+        in_any_band: F64 = -np.expm1(sketch.bands * np.log1p(-in_a_band))
+    return in_any_band
 
 
 def edges_from(floor: float) -> F64:
@@ -132,48 +152,61 @@ def draw(
     """
     sketch = meta.scheme.sketch() if meta.scheme.by_server else meta.scheme.banded
     drawn = store.sample([*meta.text_fields], meta, count, seed)
-    own = _texts_of(drawn, meta)
+    texts = _texts_of(drawn, meta)
     documents = max(store.statistics(meta).sketched, len(drawn))
-    whole = len(drawn) == documents
-    found, truncated = _Found(own), 0
-    if whole:
-        documents, floor, chance = len(own), FLOOR, 1.0
+    is_whole_index = len(drawn) == documents
+    neighbours, truncated = _Neighbours(texts), 0
+    floor, chance = FLOOR, 1.0
+    if is_whole_index:
+        documents = len(texts)
     else:
         swaps = 0
         if isinstance(sketch, Banded):
             swaps = banding.swaps_for(FLOOR, _CHANCE, sketch.bands, sketch.rows)
-        grid = edges_from(FLOOR)
-        chances = meeting(grid, sketch, swaps)
+        edges = edges_from(FLOOR)
+        chances = meeting(edges, sketch, swaps)
         # Equal texts always meet.
         least = int(np.argmax(chances >= _CHANCE))
-        floor, chance = float(grid[least]), float(chances[least])
+        floor, chance = float(edges[least]), float(chances[least])
         limits = Limits(sketch.name, floor, k=candidates, candidates=candidates)
         limits = replace(limits, least=1, swaps=swaps)
-        for first in range(0, len(own), QUERIES_AT_ONCE):
-            queries = [Query(each.text, each.id) for each in own[first : first + QUERIES_AT_ONCE]]
+        for first in range(0, len(texts), QUERIES_AT_ONCE):
+            queries = [Query(text.text, text.id) for text in texts[first : first + QUERIES_AT_ONCE]]
             results = similar(store, replace(meta, stop=()), queries, limits)
             for row, result in enumerate(results, first):
-                matches = [Document(each.id, each.source) for each in result.matches]
-                near = np.array([each.similarity for each in result.matches], np.float64)
-                found.add(row, _texts_of(matches, meta), near, meeting(near, sketch, swaps))
+                matches = [Document(match.id, match.source) for match in result.matches]
+                similarity = np.array([match.similarity for match in result.matches], np.float64)
+                chances = meeting(similarity, sketch, swaps)
+                neighbours.add(row, _texts_of(matches, meta), similarity, chances)
                 truncated += result.truncated
             if on_drawn is not None:
-                on_drawn(first + len(queries), len(own))
-    rare, near_pairs = _compared(shingle_sets([each.text for each in own], meta.scheme), floor)
-    if whole:
-        rows, others, similarity = near_pairs
-        for row in np.unique(rows).tolist():
-            texts = [own[each] for each in others[rows == row].tolist()]
-            found.add(row, texts, similarity[rows == row], np.ones(len(texts)))
-    near_row, near, met, copies = np.concatenate([np.empty((4, 0)), *found.columns], axis=1)
-    counts = documents, len(own), len(drawn) - len(own), truncated
-    arrays = near_row.astype(np.int64), near, met, copies
-    return Sample(*counts, floor, chance, *arrays, found.pairs(), rare)
+                on_drawn(first + len(queries), len(texts))
+    compared = _compare(shingle_sets([text.text for text in texts], meta.scheme), floor)
+    if is_whole_index:
+        for row in np.unique(compared.row).tolist():
+            in_row = compared.row == row
+            similar_texts = [texts[neighbour] for neighbour in compared.neighbour[in_row].tolist()]
+            chances = np.ones(len(similar_texts))
+            neighbours.add(row, similar_texts, compared.similarity[in_row], chances)
+    return Sample(
+        documents=documents,
+        sampled=len(texts),
+        without_text=len(drawn) - len(texts),
+        truncated=truncated,
+        floor=floor,
+        chance=chance,
+        row=np.concatenate([np.empty(0, np.int64), *neighbours.rows]),
+        similarity=np.concatenate([np.empty(0), *neighbours.similarities]),
+        chances=np.concatenate([np.empty(0), *neighbours.chances]),
+        copies=np.concatenate([np.empty(0), *neighbours.copies]),
+        pairs=neighbours.pairs(),
+        distant=compared.distant,
+    )
 
 
-def uniform(one: str, other: str) -> float:
+def uniform(left: str, right: str) -> float:
     """Return a random number in (0, 1) that depends on two ids alone, so that restarts agree."""
-    number = xxhash.xxh3_64_intdigest(json.dumps([one, other]).encode())
+    number = xxhash.xxh3_64_intdigest(json.dumps([left, right]).encode())
     return (number + 0.5) / 2.0**64
 
 
@@ -187,77 +220,116 @@ class _Text(NamedTuple):
 
 def _texts_of(documents: Sequence[Document], meta: IndexMeta) -> list[_Text]:
     """Return the texts of the documents that have one."""
-    found = [(each.id, text_at(each.source, meta.text_fields)) for each in documents]
-    some = [(id, text) for id, text in found if text is not None]
-    digests = normalised_digests([text for _, text in some], meta.scheme.normalisation)[1]
-    return [_Text(*each, digest) for each, digest in zip(some, digests, strict=True)]
+    ids, texts = list[str](), list[str]()
+    for document in documents:
+        text = text_at(document.source, meta.text_fields)
+        if text is not None:
+            ids.append(document.id)
+            texts.append(text)
+    digests = normalised_digests(texts, meta.scheme.normalisation)[1]
+    return [*map(_Text, ids, texts, digests)]
 
 
-class _Found:
-    """Collects the neighbours of documents, and of each bin the pairs whose turn comes first."""
+_PairsByTexts = dict[tuple[str, ...], SampledPair]
+"""Pairs of documents, by the digests of their texts."""
 
-    def __init__(self, own: Sequence[_Text]) -> None:
-        self.columns: list[F64] = []
-        self._own = own
-        self._kept: dict[int, dict[tuple[str, ...], SampledPair]] = {}
 
-    def add(self, row: int, others: Sequence[_Text], similarity: F64, chances: F64) -> None:
+class _Neighbours:
+    """Collects the neighbours of documents, and of each bin the pairs whose turn comes first.
+
+    rows, similarities, chances, copies: of each document, as in `Sample`.
+    """
+
+    def __init__(self, texts: Sequence[_Text]) -> None:
+        self.rows: list[I64] = []
+        self.similarities: list[F64] = []
+        self.chances: list[F64] = []
+        self.copies: list[F64] = []
+        self._texts = texts
+        self._pairs_of_bin: dict[int, _PairsByTexts] = {}
+
+    def add(self, row: int, neighbours: Sequence[_Text], similarity: F64, chances: F64) -> None:
         """Add the neighbours of a document, with the chance of each to be found."""
-        own = self._own[row]
-        many = Counter([own.digest, *(each.digest for each in others)])
+        document = self._texts[row]
+        documents_of = Counter([document.digest, *(each.digest for each in neighbours)])
         copies = np.array(
             [
-                0 if each.digest == own.digest else many[own.digest] * many[each.digest]
-                for each in others
+                0
+                if neighbour.digest == document.digest
+                else documents_of[document.digest] * documents_of[neighbour.digest]
+                for neighbour in neighbours
             ],
             np.float64,
         )
-        self.columns.append(np.stack([np.full(copies.size, row), similarity, chances, copies]))
+        self.rows.append(np.full(copies.size, row))
+        self.similarities.append(similarity)
+        self.chances.append(chances)
+        self.copies.append(copies)
         rates = (chances * copies).tolist()
-        for other, value, rate in zip(others, similarity.tolist(), rates, strict=True):
-            if other.digest != own.digest:
-                turn = -math.log(uniform(own.id, other.id)) * rate
-                at = round(100 * value) // _WIDTH
-                kept = self._kept.setdefault(at, {})
-                left, right = sorted((own.id, other.id), key=natural)
-                texts = tuple(sorted((own.digest, other.digest)))
-                if texts not in kept or turn < kept[texts].turn:
-                    kept[texts] = SampledPair(left, right, value, turn)
-                if len(kept) > 2 * KEPT_A_BIN:
-                    self._kept[at] = dict(_first(kept))
+        for neighbour, value, rate in zip(neighbours, similarity.tolist(), rates, strict=True):
+            if neighbour.digest != document.digest:
+                turn = -math.log(uniform(document.id, neighbour.id)) * rate
+                left, right = sorted((document.id, neighbour.id), key=natural)
+                digests = tuple(sorted((document.digest, neighbour.digest)))
+                self._add_pair(digests, SampledPair(left, right, value, turn))
+
+    def _add_pair(self, digests: tuple[str, ...], pair: SampledPair) -> None:
+        """Add a pair to its bin. Of several pairs of the same texts, the first in turn counts."""
+        number = round(100 * pair.similarity) // _WIDTH
+        pairs = self._pairs_of_bin.setdefault(number, {})
+        if digests not in pairs or pair.turn < pairs[digests].turn:
+            pairs[digests] = pair
+        if len(pairs) > 2 * KEPT_A_BIN:
+            self._pairs_of_bin[number] = _first_in_turn(pairs)
 
     def pairs(self) -> tuple[SampledPair, ...]:
         """Return the pairs of all bins, in the order of their turns."""
-        found = [pair for kept in self._kept.values() for _, pair in _first(kept)]
-        return tuple(sorted(found, key=lambda pair: pair.turn))
+        bins = self._pairs_of_bin.values()
+        pairs = [pair for bin_pairs in bins for pair in _first_in_turn(bin_pairs).values()]
+        return tuple(sorted(pairs, key=lambda pair: pair.turn))
 
 
-def _first(kept: dict[tuple[str, ...], SampledPair]) -> list[tuple[tuple[str, ...], SampledPair]]:
-    return sorted(kept.items(), key=lambda item: item[1].turn)[:KEPT_A_BIN]
+def _first_in_turn(pairs: _PairsByTexts) -> _PairsByTexts:
+    """Return the pairs of a bin to keep."""
+    return dict(sorted(pairs.items(), key=lambda item: item[1].turn)[:KEPT_A_BIN])
 
 
-def _compared(sets: Ragged, floor: float) -> tuple[tuple[F64, I64], tuple[I64, I64, F64]]:
-    """Compare all pairs of sets.
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """The pairs of a sample's texts.
 
-    Return the similarities below the floor, ascending from 0, and the number of each; and of the
-    other pairs, in both directions, the rows and their similarity.
+    distant: pairs below the floor.
+    row, neighbour, similarity: the other pairs, in both directions, shape (2 * pairs,).
     """
+
+    distant: DistantPairs
+    row: I64
+    neighbour: I64
+    similarity: F64
+
+
+def _compare(sets: Ragged, floor: float) -> _Compared:
+    """Compare all pairs of sets."""
     values, counts = np.zeros(1), np.zeros(1, np.int64)
-    near = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
-    for row, other, similarity in similar_pairs(sets):
-        low = similarity < floor
-        near += [(row[~low], other[~low], similarity[~low])]
-        near += [(other[~low], row[~low], similarity[~low])]
-        fresh, fresh_counts = np.unique(similarity[low], return_counts=True)
-        values, at = np.unique(np.concatenate([values, fresh]), return_inverse=True)
+    rows, neighbours = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    similarities = [np.empty(0)]
+    for left, right, similarity in pairs_of_sets(sets):
+        is_distant = similarity < floor
+        rows += [left[~is_distant], right[~is_distant]]
+        neighbours += [right[~is_distant], left[~is_distant]]
+        similarities += [similarity[~is_distant], similarity[~is_distant]]
+        block_values, block_counts = np.unique(similarity[is_distant], return_counts=True)
+        values, value_of = np.unique(np.concatenate([values, block_values]), return_inverse=True)
         # Exact: the counts are whole numbers below 2**53.
-        counts = np.bincount(at, np.concatenate([counts, fresh_counts])).astype(np.int64)
-    row, other, similarity = (np.concatenate(each) for each in zip(*near, strict=True))
+        counts = np.bincount(value_of, np.concatenate([counts, block_counts])).astype(np.int64)
+    row, neighbour = np.concatenate(rows), np.concatenate(neighbours)
+    # The pairs that share no element have similarity 0, and come from no block.
     counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum() - row.size // 2
-    return (values, counts), (row, other, similarity)
+    distant = DistantPairs(values, counts)
+    return _Compared(distant, row, neighbour, np.concatenate(similarities))
 
 
-def similar_pairs(sets: Ragged) -> Iterator[tuple[I64, I64, F64]]:
+def pairs_of_sets(sets: Ragged) -> Iterator[tuple[I64, I64, F64]]:
     """Yield all pairs of sets that share an element: rows, later rows, Jaccard similarity.
 
     Each block has shape (pairs,) three times. Similarities are exact. Time grows with the elements
@@ -281,14 +353,14 @@ def similar_pairs(sets: Ragged) -> Iterator[tuple[I64, I64, F64]]:
     step = max(1, _CELLS_A_BLOCK // texts)
     for first in range(0, texts, step):
         last = min(first + step, texts)
-        some = slice(bounds[first], bounds[last])
-        many = lengths[element[some]]
-        others = postings[ranges(starts[element[some]], many)]
-        cells = np.repeat(row[some] - first, many) * texts + others
+        block = slice(bounds[first], bounds[last])
+        lengths_of_block = lengths[element[block]]
+        partners = postings[ranges(starts[element[block]], lengths_of_block)]
+        cells = np.repeat(row[block] - first, lengths_of_block) * texts + partners
         shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
         # Whole numbers below 2**24, so that single precision is exact.
         shared = shared + np.rint(matrix[first:last] @ matrix.T).astype(np.int64)
         rows, columns = np.nonzero(np.triu(shared, first + 1))
-        both = shared[rows, columns]
-        union = sets.counts[rows + first] + sets.counts[columns] - both
-        yield rows + first, columns, both / union
+        intersection = shared[rows, columns]
+        union = sets.counts[rows + first] + sets.counts[columns] - intersection
+        yield rows + first, columns, intersection / union

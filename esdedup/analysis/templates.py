@@ -30,8 +30,9 @@ _EXAMPLES, _PLACES, _WORDS = 3, 3, 30
 class Template:
     """A template that the documents of a group seem to follow.
 
-    places: number of places in which they differ. examples: words of a few documents in the first
-    few places, normalised; an empty text if a document has none.
+    places: number of places in which they differ.
+    examples: words of a few documents in the first few places, normalised; an empty text if a
+        document has none.
     """
 
     places: int
@@ -43,15 +44,21 @@ def looks_like_template(texts: Sequence[str], scheme: Scheme) -> Template | None
 
     The examples are of the places that most texts fill.
     """
-    found = list(paired(texts, scheme))
-    pattern = pattern_of(found)
+    aligned_texts = list(paired(texts, scheme))
+    pattern = pattern_of(aligned_texts)
     if pattern is None:
         return None
-    fillings = [each.places for text in found if (each := pattern.filling(text))]
-    filled = Counter(at for each in fillings for at, words in enumerate(each) if words)
-    places = sorted(at for at, _ in filled.most_common(_PLACES))
-    shown = (tuple(" / ".join(each[at])[:_WORDS] for at in places) for each in fillings)
-    return Template(len(pattern.places), tuple(itertools.islice(filter(any, shown), _EXAMPLES)))
+    fillings = [
+        filling.places for text in aligned_texts if (filling := pattern.filling(text)) is not None
+    ]
+    filled = Counter(place for filling in fillings for place, words in enumerate(filling) if words)
+    places = sorted(place for place, _ in filled.most_common(_PLACES))
+    examples = (
+        tuple(" / ".join(filling[place])[:_WORDS] for place in places) for filling in fillings
+    )
+    # A document with empty places alone shows nothing.
+    shown = itertools.islice(filter(any, examples), _EXAMPLES)
+    return Template(len(pattern.places), tuple(shown))
 
 
 def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Template | None:
@@ -76,9 +83,9 @@ def template_warnings(store: Store, meta: IndexMeta, groups: Groups) -> Iterator
 def warning_of(representative: str, documents: int, template: Template) -> str:
     """Return the warning for a group."""
     places = "place" if template.places == 1 else f"{template.places} places"
-    examples = "; ".join(" | ".join(filter(None, each)) for each in template.examples)
+    examples = "; ".join(" | ".join(filter(None, example)) for example in template.examples)
     return (
         f"The group of {representative} ({documents:,} documents) looks like a template: its"
         f" documents differ in the same {places} ({examples}). They may be different documents:"
-        " --split-templates separates them, see docs/how-to/templates.md"
+        " `split_templates` separates them, see docs/how-to/templates.md"
     )

@@ -7,8 +7,9 @@ from typing import Any
 
 def object_of(result: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, but those with `repr=False`, and its properties."""
-    names = [each.name for each in fields(result) if each.repr]
-    names += [name for name, each in vars(type(result)).items() if isinstance(each, property)]
+    names = [field.name for field in fields(result) if field.repr]
+    properties = vars(type(result)).items()
+    names += [name for name, attribute in properties if isinstance(attribute, property)]
     return {name: to_json(getattr(result, name)) for name in names}
 
 
@@ -19,7 +20,7 @@ def to_json(value: Any) -> Any:
     if is_dataclass(value):
         return object_of(value)
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {str(key): to_json(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(each) for each in value]
+        return [to_json(element) for element in value]
     return value

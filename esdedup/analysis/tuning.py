@@ -30,13 +30,15 @@ _BYTES_OF_THE_FIELD = 30.5
 class Neighbours:
     """The expected neighbours of a document.
 
-    similarity: exact Jaccard similarities, ascending, shape (n,). expected: number of neighbours,
-    shape (n,); together one less than `documents`. seen: number in the sample, shape (n,).
+    similarity: exact Jaccard similarities, ascending, shape (n,).
+    expected: number of neighbours, shape (n,); together one less than `documents`.
+    sampled: number of neighbours in the sample, shape (n,).
+    documents: number of documents of the corpus.
     """
 
     similarity: F64
     expected: F64
-    seen: I64
+    sampled: I64
     documents: float
 
     def of(self, documents: float) -> Neighbours:
@@ -45,22 +47,27 @@ class Neighbours:
         return replace(self, expected=self.expected * scale, documents=documents)
 
     def histogram(self, bins: int) -> F64:
-        """Expected neighbours in equal bins from 0 to 1, with their lower edges: shape (bins,)."""
-        at = np.minimum((self.similarity * bins + 1e-9).astype(np.int64), bins - 1)
-        counted: F64 = np.bincount(at, self.expected, bins).astype(np.float64)
-        return counted
+        """Return the expected neighbours in equal bins from 0 to 1, shape (bins,).
 
-    def seen_from(self, similarity: float) -> int:
-        """Number of neighbours at or over a similarity in the sample."""
-        return int(self.seen[self.similarity >= similarity].sum())
+        A bin holds its lower edge; the last one holds 1 too.
+        """
+        bin_of = np.minimum((self.similarity * bins + 1e-9).astype(np.int64), bins - 1)
+        counts: F64 = np.bincount(bin_of, self.expected, bins).astype(np.float64)
+        return counts
+
+    def sampled_from(self, similarity: float) -> int:
+        """Return the number of neighbours at or over a similarity in the sample."""
+        return int(self.sampled[self.similarity >= similarity].sum())
 
 
 @dataclass(frozen=True)
 class Expectation:
     """Documents that a query meets on average, with a threshold on similarity.
 
-    candidates: documents to fetch and verify. similar: neighbours at or over the threshold. missed:
-    similar ones that are not candidates. wasted: candidates below the threshold.
+    candidates: documents to fetch and verify.
+    similar: neighbours at or over the threshold.
+    missed: similar ones that are not candidates.
+    wasted: candidates below the threshold.
     """
 
     candidates: float
@@ -70,24 +77,24 @@ class Expectation:
 
     @property
     def recall(self) -> float | None:
-        """Share of similar neighbours that is found, or None if there are none."""
+        """The fraction of similar neighbours that is found, or None if there are none."""
         return 1.0 - self.missed / self.similar if self.similar > 0 else None
 
 
 def neighbours_in(sample: Sample) -> Neighbours:
     """Estimate the neighbours of a document. Raises UsageError for fewer than two texts."""
-    drawn, others = sample.sampled, sample.documents - 1
-    if drawn < 2:
-        raise UsageError(f"a sample of {drawn} texts has no pairs: give two or more")
+    sampled, neighbours = sample.sampled, sample.documents - 1
+    if sampled < 2:
+        raise UsageError(f"a sample of {sampled} texts has no pairs: give two or more")
     # Each pair is a neighbour to both.
-    rare, pairs = sample.rare
-    expected = 2.0 * pairs / drawn * others / (drawn - 1)
-    similarity = np.concatenate([rare, sample.similarity])
-    expected = np.concatenate([expected, 1.0 / (sample.chances * drawn)])
-    seen = np.concatenate([2 * pairs, np.ones(sample.row.size, np.int64)])
+    distant = sample.distant
+    expected_distant = 2.0 * distant.pairs / sampled * neighbours / (sampled - 1)
+    similarity = np.concatenate([distant.similarity, sample.similarity])
+    expected = np.concatenate([expected_distant, 1.0 / (sample.chances * sampled)])
+    counts = np.concatenate([2 * distant.pairs, np.ones(sample.row.size, np.int64)])
     # All neighbours together are one less than the documents.
-    expected[0] = max(0.0, others - expected[1:].sum())
-    return Neighbours(similarity, expected, seen, sample.documents)
+    expected[0] = max(0.0, neighbours - expected[1:].sum())
+    return Neighbours(similarity, expected, counts, sample.documents)
 
 
 def unrelated(documents: float) -> Neighbours:
@@ -101,20 +108,28 @@ def expectation(
 ) -> Expectation:
     """Predict the candidates of a query by the bands of a scheme."""
     met = neighbours.expected * meeting(neighbours.similarity, banded, swaps)
-    near = neighbours.similarity >= threshold
-    similar = float(neighbours.expected[near].sum())
-    found, candidates = float(met[near].sum()), float(met.sum())
-    return Expectation(candidates, similar, max(0.0, similar - found), candidates - found)
+    over_threshold = neighbours.similarity >= threshold
+    similar = float(neighbours.expected[over_threshold].sum())
+    similar_candidates, candidates = float(met[over_threshold].sum()), float(met.sum())
+    return Expectation(
+        candidates,
+        similar,
+        missed=max(0.0, similar - similar_candidates),
+        wasted=candidates - similar_candidates,
+    )
 
 
 @dataclass(frozen=True)
 class Choice:
     """Bands and rows that reach the recall, with their cost.
 
-    tokens: of a document, those of segments and single values included. bytes: of a document,
-    estimated. terms: of a query by bands at the threshold, with the default recall.
+    sketch: has these bands and rows.
+    tokens: of a document, those of segments and single values included.
+    terms: of a query by bands at the threshold, with the default recall.
+    bytes: of a document, estimated.
     recall_at_threshold: chance that such a query meets a document exactly at the threshold.
-    expected: by such a query. chosen: True for the choice of `banding.choose_banding`.
+    expected: by such a query.
+    chosen: True for the choice of `banding.choose_banding`.
     """
 
     sketch: Banded
@@ -134,24 +149,25 @@ def choices(
     Everything else of the scheme stays. Raises UsageError if no number of rows reaches the recall.
     """
     banded = scheme.banded
-    _, best = banding.choose_banding(threshold, recall, banded.permutations)
-    found = []
-    for rows in range(1, best + 1):
+    _, chosen_rows = banding.choose_banding(threshold, recall, banded.permutations)
+    reaching = list[Choice]()
+    for rows in range(1, chosen_rows + 1):
         bands = banding.bands_needed(threshold, recall, rows, SWAPS)
         if bands is None or bands * rows > banded.permutations or bands > MAX_TOKENS:
             continue
-        made = replace(banded, bands=bands, rows=rows)  # type: ignore[call-arg]
-        sketches = scheme.replaced(made).sketches
-        swaps = made.swaps(Limits(threshold=threshold))
-        found.append(
+        sketch = replace(banded, bands=bands, rows=rows)  # type: ignore[call-arg]
+        sketches = scheme.replaced(sketch).sketches
+        swaps = sketch.swaps(Limits(threshold=threshold))
+        reaching.append(
             Choice(
-                made,
-                sum(each.tokens for each in sketches),
-                bands * banding.probes(rows, swaps),
-                _BYTES_OF_THE_FIELD + sum(each.tokens * each.token_bytes for each in sketches),
-                banding.expected_recall(threshold, bands, rows, 1, swaps),
-                expectation(neighbours, threshold, made, swaps),
-                rows == best,
+                sketch,
+                tokens=sum(each.tokens for each in sketches),
+                terms=bands * banding.probes(rows, swaps),
+                bytes=_BYTES_OF_THE_FIELD
+                + sum(each.tokens * each.token_bytes for each in sketches),
+                recall_at_threshold=banding.expected_recall(threshold, bands, rows, 1, swaps),
+                expected=expectation(neighbours, threshold, sketch, swaps),
+                chosen=rows == chosen_rows,
             )
         )
-    return found
+    return reaching

@@ -29,8 +29,6 @@ from esdedup.text.words import spell
 
 _BATCH = 500
 """Texts that are split at once."""
-
-
 COUNTERS = 1 << 20
 """Words that are counted at the same time, in about 200 MB."""
 
@@ -68,7 +66,12 @@ class Weighing:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A table of weights, the number of documents, and the number of words that were counted."""
+    """A table of weights, and what it was computed from.
+
+    weights: of words.
+    documents: number of documents with words.
+    words: number of different words that were counted.
+    """
 
     weights: Weights
     documents: int
@@ -133,7 +136,7 @@ def features(words: Sequence[str], size: int, shingling: Shingling) -> set[str]:
     if size == 1:
         return {*words}
     between = "" if shingling.unit == "char" else " "
-    return {between.join(words[at : at + size]) for at in range(len(words) - size + 1)}
+    return {between.join(words[start : start + size]) for start in range(len(words) - size + 1)}
 
 
 def weigh(texts: Iterable[str], scheme: Scheme, weighing: Weighing) -> Weighed:
@@ -165,10 +168,11 @@ def weights(texts: Iterable[str], *, scheme: Scheme | None = None, **options: An
 
     The weight of a word is its inverse document frequency, `ln((1 + texts) / (1 + texts with it))`.
 
-    texts: read once. scheme: how texts become words, `Scheme()` by default. options: most, the
-    number of words, the most frequent ones; least, the texts that must have a word; features, the
-    number of words of a feature, by default that of the scheme's first SimHash; counters, the
-    number of words that are counted at the same time.
+    texts: read once.
+    scheme: how texts become words, `Scheme()` by default.
+    options: most, the number of words, the most frequent ones; least, the texts that must have a
+        word; features, the number of words of a feature, by default that of the scheme's first
+        SimHash; counters, the number of words that are counted at the same time.
     Raises UsageError for wrong arguments, and for too few texts.
     """
     check_list("texts", texts)
@@ -185,6 +189,7 @@ def texts_of(store: Store, meta: IndexMeta) -> Iterator[str]:
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts. Raises UsageError for one that is no text."""
     for text in texts:
         check_type("text", text, "str")
         yield text

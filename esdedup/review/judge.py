@@ -12,9 +12,9 @@ from esdedup.analysis.judging import (
     Interval,
     Pool,
     changing,
-    counted,
+    drawn_at_random,
     estimates,
-    more_wanted,
+    judgements_needed,
 )
 from esdedup.analysis.sampling import draw
 from esdedup.exceptions import UsageError
@@ -139,7 +139,7 @@ class Judge:
         judgements = review.index.judgements()
         grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
         wanted = sorted({*grid, now, *filter(None, [other])})
-        found = estimates(pool, counted(pool, judgements), wanted)
+        found = estimates(pool, drawn_at_random(pool, judgements), wanted)
         at = {each.threshold: each for each in found}
         here = at[round(now, 6)]
         sides = [] if other is None else changing(pool, judgements, now, other)
@@ -205,7 +205,7 @@ def _advice(here: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
     ]
     advice = []
     for name, interval, count, rest, where in named:
-        if not (more := more_wanted(interval, count)):
+        if not (more := judgements_needed(interval, count)):
             continue
         pairs = f"pairs of similarity {where}"
         if not rest:

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from esdedup.analysis.judging import Pool, counted, estimates
+from esdedup.analysis.judging import Pool, drawn_at_random, estimates
 from esdedup.analysis.sampling import FLOOR, Sample, draw
 from esdedup.analysis.tuning import expectation, neighbours_in
 from esdedup.exceptions import UsageError
@@ -80,10 +80,10 @@ def test_pairs_over_the_threshold_are_those_of_the_groups(store: Store) -> None:
     sample = draw(store, META, 40)
     pool = Pool.of(sample, groups)
     near = [pair for pair in pool.pairs if pair.similarity >= 0.5]
-    assert pool.found is not None
+    assert pool.duplicates is not None
     # The sample alone has fewer of them.
     few = sum(pair.similarity >= 0.5 for pair in sample.pairs)
-    assert len(near) == pool.found.size > few
+    assert len(near) == pool.duplicates.size > few
     row_of = {id: row for row, id in enumerate(groups.ids)}
     for pair in near:
         left, right = (row_of[id] for id in pair[:2])
@@ -153,5 +153,5 @@ def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Sto
         neighbours_in(draw(store, META, 10))
     pool = Pool.of(draw(store, META))
     assert (pool.pairs, pool.sample.documents, pool.sample.sampled) == ((), 0, 0)
-    (nothing,) = estimates(pool, counted(pool, Judgements()), [0.8])
+    (nothing,) = estimates(pool, drawn_at_random(pool, Judgements()), [0.8])
     assert (nothing.precision, nothing.recall, nothing.removed.value) == (None, None, 0.0)

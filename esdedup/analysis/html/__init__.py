@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from esdedup.text.characters import visible
 
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def page(name: str, **values: Any) -> str:
-    """Return the page of a template of this folder, with the styles of `base.html`."""
-    style = _own().joinpath("style.css").read_text("utf-8")
+def page(name: str, values: Mapping[str, object]) -> str:
+    """Return the page of a template of this folder, with the styles of `base.html`.
+
+    values: of the names in the template.
+    """
+    style = _templates().joinpath("style.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     template = environment().get_template(f"{name}.html")
     # The policy allows this one style, by its digest.
@@ -30,7 +34,7 @@ def page(name: str, **values: Any) -> str:
 
 def head() -> bytes:
     """Return how every page begins, by which it is recognised."""
-    return _own().joinpath("base.html").read_bytes().partition(b"{{")[0]
+    return _templates().joinpath("base.html").read_bytes().partition(b"{{")[0]
 
 
 @functools.cache
@@ -43,8 +47,11 @@ def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> En
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def read(name: str) -> str | None:
-        found = (each.joinpath(name) for each in (files(package).joinpath(folder), _own()))
-        return next((each.read_text("utf-8") for each in found if each.is_file()), None)
+        for templates in (files(package).joinpath(folder), _templates()):
+            file = templates.joinpath(name)
+            if file.is_file():
+                return file.read_text("utf-8")
+        return None
 
     return Environment(
         loader=FunctionLoader(read),
@@ -56,5 +63,5 @@ def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> En
     )
 
 
-def _own() -> Traversable:
+def _templates() -> Traversable:
     return files("esdedup.analysis.html")

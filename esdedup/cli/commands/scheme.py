@@ -178,7 +178,7 @@ def scheme_command(
                 "sampled": drawn.sampled,
                 "without_text": drawn.without_text,
                 "truncated": drawn.truncated,
-                "neighbours_at_threshold": neighbours.seen_from(threshold),
+                "neighbours_at_threshold": neighbours.sampled_from(threshold),
             }
         print_json(to_json(answer))
     elif drawn is None:
@@ -232,7 +232,7 @@ def _show_sample(
         f" {drawn.sampled:,}",
     )
     message(
-        f"The sample of {drawn.sampled:,} documents shows {neighbours.seen_from(threshold):,}"
+        f"The sample of {drawn.sampled:,} documents shows {neighbours.sampled_from(threshold):,}"
         f" neighbours at or over {threshold:g}: few give a poor estimate"
     )
 

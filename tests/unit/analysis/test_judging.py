@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.analysis.judging import NEAR, Interval, Pool, changing, counted, estimates, more_wanted
-from esdedup.analysis.sampling import Sample, SampledPair, meeting
+from esdedup.analysis.judging import (
+    NEAR,
+    Interval,
+    JudgedPairs,
+    Pool,
+    changing,
+    drawn_at_random,
+    estimates,
+    judgements_needed,
+)
+from esdedup.analysis.sampling import DistantPairs, Sample, SampledPair, meeting
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
@@ -18,7 +27,7 @@ from esdedup.text.normalise import Normalisation
 
 FLOOR = 0.3
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-NOTHING = np.zeros(0), np.zeros(0)
+NOTHING = JudgedPairs(np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +74,19 @@ class Population:
         sample = sample_of(self.documents, sampled, row, self.similarity[pair], chance[pair])
         return Pool(sample, tuple(once))
 
-    def judged(self, pairs: Sequence[SampledPair]) -> tuple[F64, F64]:
+    def judged(self, pairs: Sequence[SampledPair]) -> JudgedPairs:
         """True judgements of pairs."""
         both = zip(self.left.tolist(), self.right.tolist(), strict=True)
         truth = dict(zip(both, self.duplicate.tolist(), strict=True))
         known = [truth[int(pair.left), int(pair.right)] for pair in pairs]
-        return np.array([pair.similarity for pair in pairs]), np.array(known)
+        return JudgedPairs(np.array([pair.similarity for pair in pairs]), np.array(known))
 
 
 def sample_of(documents: int, sampled: int, row: I64, similarity: F64, chances: F64) -> Sample:
     chance = 1.0 if sampled == documents else 0.6
     columns = row, similarity, chances, np.ones(row.size)
-    rare = np.zeros(1), np.zeros(1, np.int64)
-    return Sample(documents, sampled, 0, 0, FLOOR, chance, *columns, (), rare)
+    distant = DistantPairs(np.zeros(1), np.zeros(1, np.int64))
+    return Sample(documents, sampled, 0, 0, FLOOR, chance, *columns, (), distant)
 
 
 def population(rng: np.random.Generator, documents: int) -> Population:
@@ -123,7 +132,7 @@ def test_half_of_the_judgements_are_near_the_threshold(seed: int, threshold: flo
 
 def test_judgements_count_if_their_pair_was_drawn() -> None:
     pair = SampledPair("a", "b", 0.85, 0.0)
-    pool = Pool(sample_of(100, 10, np.zeros(0, np.int64), *NOTHING), (pair,))
+    pool = Pool(sample_of(100, 10, np.zeros(0, np.int64), np.zeros(0), np.zeros(0)), (pair,))
     judged = (
         judgement(pair),
         judgement(pair._replace(right="c"), "different"),
@@ -131,7 +140,7 @@ def test_judgements_count_if_their_pair_was_drawn() -> None:
         judgement(pair._replace(right="e"), drawn=False),
         judgement(pair._replace(right="f", similarity=FLOOR - 0.01)),
     )
-    assert counted(pool, Judgements(judged))[1].tolist() == [1.0, 0.0]
+    assert drawn_at_random(pool, Judgements(judged)).duplicate.tolist() == [1.0, 0.0]
 
 
 def test_without_judgements_nothing_is_claimed() -> None:
@@ -152,8 +161,9 @@ def test_an_index_that_is_judged_whole_has_no_error() -> None:
     rng = np.random.default_rng(1)
     some = population(rng, 300)
     pool = some.pool(rng, 300, exact=True)
-    similarity, duplicate = some.judged(pool.pairs)
-    for each in estimates(pool, (similarity, duplicate), THRESHOLDS):
+    judged = some.judged(pool.pairs)
+    similarity, duplicate = judged.similarity, judged.duplicate
+    for each in estimates(pool, judged, THRESHOLDS):
         above = similarity >= each.threshold
         recall = duplicate[above].sum() / duplicate.sum()
         assert each.precision == pytest.approx((duplicate[above].mean(),) * 3)
@@ -170,7 +180,7 @@ def test_precision_is_about_the_duplicates_of_groups() -> None:
         SampledPair("a", str(at), each, float(at)) for at, each in enumerate(found.tolist())
     )
     pool = Pool(sample, pairs, 0.8, found)
-    judged = found[:100], (np.arange(100) % 2).astype(np.float64)
+    judged = JudgedPairs(found[:100], (np.arange(100) % 2).astype(np.float64))
     (found_at,) = estimates(pool, judged, [0.8])
     assert found_at.precision is not None
     assert found_at.precision.value == pytest.approx(0.5, abs=0.02)
@@ -192,7 +202,7 @@ def test_estimates_are_shares_and_fall_with_the_threshold(
         for interval in (each.precision, each.recall):
             if interval is not None:
                 assert 0.0 <= interval.low <= interval.value <= interval.high <= 1.0
-        assert each.above + each.below == judged[0].size
+        assert each.above + each.below == judged.similarity.size
         assert 0.0 <= each.removed.low <= each.removed.value <= each.removed.high
     removed = [each.removed.value for each in found]
     assert removed == sorted(removed, reverse=True)
@@ -230,6 +240,6 @@ def test_pairs_that_change_sides_are_those_between_both_thresholds() -> None:
 
 
 def test_further_judgements_grow_with_the_square_of_the_width() -> None:
-    assert more_wanted(None, 0) == 20
-    assert more_wanted(Interval(0.5, 0.375, 0.625), 100) == 530
-    assert more_wanted(Interval(0.97, 0.95, 0.99), 100) == 0
+    assert judgements_needed(None, 0) == 20
+    assert judgements_needed(Interval(0.5, 0.375, 0.625), 100) == 530
+    assert judgements_needed(Interval(0.97, 0.95, 0.99), 100) == 0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.analysis.sampling import meeting, similar_pairs
+from esdedup.analysis.sampling import meeting, pairs_of_sets
 from esdedup.analysis.tuning import Neighbours, choices, expectation, unrelated
 from esdedup.sketch.banding import choose_banding, expected_recall
 from esdedup.sketch.kinds.minhash import MinHash
@@ -27,7 +27,7 @@ def check_pairs(rows: list[list[int]]) -> None:
     counts = np.array([len(row) for row in rows], np.int64)
     hashes = np.array([element for row in rows for element in row], np.uint64)
     found = {}
-    for blocks in similar_pairs(distinct(Ragged(hashes, offsets_of(counts)))):
+    for blocks in pairs_of_sets(distinct(Ragged(hashes, offsets_of(counts)))):
         for left, right, value in zip(*(each.tolist() for each in blocks), strict=True):
             assert (left, right) not in found
             found[left, right] = value
