@@ -12,22 +12,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esdedup.arguments import accepts, check_list, check_type, from_settings
-from esdedup.clean.corpus import plan_of
+from esdedup.clean.near_duplicates import plan_of
+from esdedup.compare.columns import Columns, columns_of
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
-from esdedup.compare.scan import Part, ScanColumns, WorkFolder, sketched
-from esdedup.compare.strings import Numbers, Strings, natural_order
+from esdedup.compare.source import sketched
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.models import Document
 from esdedup.records.documents import id_at
+from esdedup.runs.run import Run
+from esdedup.runs.shares import Part, Shares
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
 from esdedup.tabular import require_pyarrow
 from esdedup.text.arrays import I64
+from esdedup.text.strings import Numbers, Strings, natural_order
 
 _BINS = 10
 _TAKEN = "iloc", "lazy", "take", "to_list", "tolist"
@@ -57,7 +60,7 @@ class Deduplicated:
 
     records: Any
     groups: Groups
-    _columns: ScanColumns = field(repr=False)
+    _columns: Columns = field(repr=False)
     _plan: Plan = field(repr=False)
     _least: float | None = None
 
@@ -176,9 +179,9 @@ def pairs(
     limits = from_settings(Limits, options, limits, "pairs")
     grouping = Grouping(limits=limits)
     plan = replace(plan_of(grouping, scheme, names_of(text)), keep=KeepRule())
-    with WorkFolder.temporary() as folder:
-        columns = _scanned(records, text, id, plan, folder)
-        return pairs_among(columns, plan, limits, folder.path, lambda *_: None)
+    with Run.temporary() as run:
+        columns = _scanned(records, text, id, plan, run)
+        return pairs_among(columns, plan, limits, run.folder, lambda *_: None)
 
 
 @accepts(Grouping)
@@ -197,9 +200,9 @@ def group(
     """
     grouping = from_settings(Grouping, options, grouping)
     plan = plan_of(grouping, scheme, names_of(text))
-    with WorkFolder.temporary() as folder:
-        columns = _scanned(records, text, id, plan, folder)
-        return groups_among(columns, plan, grouping, folder.path, lambda *_: None)
+    with Run.temporary() as run:
+        columns = _scanned(records, text, id, plan, run)
+        return groups_among(columns, plan, grouping, run.folder, lambda *_: None)
 
 
 class _Parsed(NamedTuple):
@@ -210,9 +213,7 @@ class _Parsed(NamedTuple):
     keys: Strings
 
 
-def _scanned(
-    records: Any, text: TextFields, id: str | None, plan: Plan, folder: WorkFolder
-) -> ScanColumns:
+def _scanned(records: Any, text: TextFields, id: str | None, plan: Plan, run: Run) -> Columns:
     """Return the texts and tokens of records. Those of a stream are kept in the folder."""
     if not _is_stream(records):
         return _columns(_parsed(records, text, id, plan)[1], plan)
@@ -225,8 +226,9 @@ def _scanned(
             yield sketched(Strings.of(ids or []), texts, plan, keys)
             start += len(texts)
 
-    folder.write_shares(parts())
-    return folder.columns(replace(plan, numbered=id is None))
+    shares = Shares(run)
+    shares.write_all(parts())
+    return columns_of(shares, replace(plan, numbered=id is None))
 
 
 def _is_stream(records: Any) -> bool:
@@ -319,7 +321,7 @@ def _id(source: Mapping[str, Any], field: str, row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
-def _columns(parsed: _Parsed, plan: Plan) -> ScanColumns:
+def _columns(parsed: _Parsed, plan: Plan) -> Columns:
     """Return the documents in their order of precedence; of those of one id the last one stays."""
     texts, ids, keys = parsed
     rows = np.arange(len(texts))
@@ -331,7 +333,7 @@ def _columns(parsed: _Parsed, plan: Plan) -> ScanColumns:
     unordered = plan.keep.unordered(part.keys, lambda some: _names(ids, some))
     part, texts = part.picked(order), [texts[row] for row in order.tolist()]
     of: Sequence[str] = Numbers(order) if ids is None else [ids[row] for row in order.tolist()]
-    return replace(ScanColumns.of(part, texts), ids=of, unordered=unordered)
+    return replace(Columns.of(part, texts), ids=of, unordered=unordered)
 
 
 def _names(ids: Sequence[str] | None, rows: I64) -> list[str]:
@@ -339,6 +341,6 @@ def _names(ids: Sequence[str] | None, rows: I64) -> list[str]:
     return [str(row) if ids is None else ids[row] for row in rows.tolist()]
 
 
-def _groups(columns: ScanColumns, plan: Plan, grouping: Grouping) -> Groups:
-    with WorkFolder.temporary() as folder:
-        return groups_among(columns, plan, grouping, folder.path, lambda *_: None)
+def _groups(columns: Columns, plan: Plan, grouping: Grouping) -> Groups:
+    with Run.temporary() as run:
+        return groups_among(columns, plan, grouping, run.folder, lambda *_: None)

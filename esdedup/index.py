@@ -17,7 +17,6 @@ from esdedup.analysis.report import Report, report
 from esdedup.analysis.weighing import Weighing, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
-from esdedup.compare.scan import OnStep, WorkFolder
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
@@ -31,6 +30,7 @@ from esdedup.records.files import BadRecord, Chunk, Record, chunked
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, undo
+from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
@@ -629,20 +629,20 @@ def indices(
 
 
 @contextmanager
-def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
+def _working(path: str | Path | None) -> Iterator[Run | None]:
     check_type("work", path, "str | Path | None")
     if path is None:
         yield None
         return
-    with WorkFolder.at(Path(path)) as folder:
+    with Run.at(Path(path)) as run:
         try:
-            yield folder
+            yield run
         except UsageError:
             # The same call can't finish this work.
-            if folder.claimed:
-                folder.remove()
+            if run.claimed:
+                run.clear()
             raise
-        folder.remove()
+        run.clear()
 
 
 def _records(

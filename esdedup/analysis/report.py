@@ -22,7 +22,7 @@ from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
 from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
 from esdedup.analysis.to_json import object_of
-from esdedup.compare.scan import texts_in
+from esdedup.compare.source import texts_in
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics

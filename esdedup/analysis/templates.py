@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esdedup.compare.scan import texts_in
+from esdedup.compare.source import texts_in
 from esdedup.groups.groups import Groups
 from esdedup.groups.templates import FEWEST, paired, pattern_of
 from esdedup.sketch.scheme import Scheme

@@ -9,45 +9,125 @@ et al., "Language models are few-shot learners", NeurIPS 2020, appendix C).
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from esdedup.compare.scan import FolderTexts, OnStep
-from esdedup.compare.strings import Strings
 from esdedup.ingest.parallel import in_order
+from esdedup.runs.run import OnStep
+from esdedup.runs.shares import StoredTexts
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, ranges, run_starts
 from esdedup.text.highlight import placed
 from esdedup.text.shingles import shingle
+from esdedup.text.strings import Strings
 
 _LEAST_WORDS = 8
 _STRETCH = 2
 """Words of a stretch of a document for each word of the item."""
-_COMMON, _FEW = 1_000, 100
-"""A shingle is no evidence if more documents hold it than the second number, and than their number
-divided by the first."""
-_BYTES_AT_ONCE, _HITS_AT_ONCE = 1 << 20, 1 << 20
 _Texts = Callable[[], list[str]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Which shingles are evidence, and how much is compared at once.
+
+    few, common: a shingle is no evidence if more documents hold it than `few`, and than their
+    number divided by `common`.
+    bytes: of texts at once.
+    hits: shingles of texts that items have, at once.
+    """
+
+    few: int = 100
+    common: int = 1_000
+    bytes: int = 1 << 20
+    hits: int = 1 << 20
+
+
+EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True)
+class Containment:
+    """How documents contain items.
+
+    scheme: how texts become shingles.
+    fraction: least part of an item's words that a document has.
+    among: number of documents of which those that are compared are candidates; 0 if these are all.
+    """
+
+    scheme: Scheme
+    fraction: float
+    among: int = 0
+    evidence: Evidence = field(default_factory=lambda: EVIDENCE)
+
+
+class Span(NamedTuple):
+    """An item in a text.
+
+    row: of the text. item: its number. fraction: of the item's words that the text has.
+    start, end: the first character, and the end, in the text.
+    """
+
+    row: int
+    item: int
+    fraction: float
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Items in documents, as arrays of shape (n,), by document.
+
+    document: numbers of documents.
+    item: numbers of the items that they contain.
+    fraction: of the item's words that the document has.
+    start: the first character in the document's text.
+    end: the end in the document's text.
+    """
+
+    document: I64
+    item: I64
+    fraction: F64
+    start: I64
+    end: I64
+
+    @staticmethod
+    def of(spans: list[Span]) -> "Spans":
+        """Return spans whose rows are documents."""
+
+        def numbers(name: str) -> I64:
+            return np.array([getattr(span, name) for span in spans], np.int64)
+
+        fraction = np.array([span.fraction for span in spans], np.float64)
+        return Spans(numbers("row"), numbers("item"), fraction, numbers("start"), numbers("end"))
 
 
 @dataclass(frozen=True)
 class _Items:
     """The documents to find, in 32 bytes of memory for each shingle.
 
-    hashes: of the m shingles that are evidence, ascending. places: of these among all shingles, by
-    item. owners: their items. Each of shape (m,). lengths: words of n items, shape (n,).
+    hashes: of the m shingles that are evidence, ascending, shape (m,).
+    places: of these among all shingles, by item, shape (m,).
+    owners: their items, shape (m,).
+    lengths: words of n items, shape (n,).
     """
 
-    scheme: Scheme
-    share: float
+    containment: Containment
     hashes: U64
     places: I64
     owners: I64
     lengths: I64
+
+    @property
+    def size(self) -> int:
+        """The number of words of a shingle."""
+        return self.containment.scheme.shingling.size
 
     @cached_property
     def words(self) -> F64:
@@ -60,149 +140,204 @@ class _Items:
 
     def added(self, places: I64, owners: I64) -> I64:
         """Return the words from each of some shingles, ascending, to the next one of its item."""
-        added = np.full(places.size, self.scheme.shingling.size)
+        added = np.full(places.size, self.size)
         near = np.minimum(np.diff(places), added[1:])
         added[:-1] = np.where(owners[1:] == owners[:-1], near, added[1:])
         return added
 
     @cached_property
-    def _known(self) -> Mask:
-        known = np.zeros(1 << 20, np.bool_)
-        known[self.hashes >> np.uint64(44)] = True
-        return known
+    def _may_exist(self) -> Mask:
+        """Mark the upper 20 bits that some hash has."""
+        may_exist = np.zeros(1 << 20, np.bool_)
+        may_exist[self.hashes >> np.uint64(44)] = True
+        return may_exist
 
-    def hits(self, shingles: Ragged) -> tuple[I64, I64, I64, I64]:
-        """Return the shingles of texts that items have: positions, rows, and ranges of equals."""
+    def hits(self, shingles: Ragged) -> "_Hits":
+        """Return the shingles of texts that items have."""
         # The upper bits rule out most without a search.
-        at = np.flatnonzero(self._known[shingles.hashes >> np.uint64(44)])
-        first = np.searchsorted(self.hashes, shingles.hashes[at])
-        end = np.searchsorted(self.hashes, shingles.hashes[at], "right")
-        at, first, end = (each[first < end] for each in (at, first, end))
-        return at, np.searchsorted(shingles.offsets, at, "right") - 1, first, end
+        position = np.flatnonzero(self._may_exist[shingles.hashes >> np.uint64(44)])
+        hashes = shingles.hashes[position]
+        first = np.searchsorted(self.hashes, hashes)
+        end = np.searchsorted(self.hashes, hashes, "right")
+        exists = first < end
+        position, first, end = position[exists], first[exists], end[exists]
+        row = np.searchsorted(shingles.offsets, position, "right") - 1
+        return _Hits(position, row, first, end)
 
 
-def find_held(
-    texts: FolderTexts,
-    first: int,
-    scheme: Scheme,
-    share: float,
-    workers: int,
-    step: OnStep,
-    among: int = 0,
-) -> tuple[F64, dict[str, int]]:
-    """Return which documents hold a share of the words of one of the first ones, and counts.
+@dataclass(frozen=True)
+class _Hits:
+    """Shingles of texts that items have, each of shape (hits,).
 
-    Of each pair the document, the one it holds, the share, and the first character and the end in
-    the document's text: shape (5, pairs). workers: number of processes. among: the number of
-    documents of which these are candidates; by default these are all.
+    position: among the shingles of all texts, ascending.
+    row: of the text.
+    first, end: the range of equal shingles of items.
     """
-    total = texts.order.size
 
-    def read(start: int, end: int, work: Callable[[_Texts], Any], title: str) -> Iterator[Any]:
+    position: I64
+    row: I64
+    first: I64
+    end: I64
+
+
+def find_contained(
+    texts: StoredTexts, first: int, containment: Containment, workers: int, step: OnStep
+) -> tuple[Spans, dict[str, int]]:
+    """Return which documents contain one of the first ones, and counts.
+
+    first: number of the first documents, the items. workers: number of processes.
+    """
+    scheme, total = containment.scheme, texts.order.size
+
+    def read(start: int, end: int, work: Callable[[_Texts], T], title: str) -> Iterator[T]:
         rows = np.arange(start, end)
-        some = [rows[each] for each in blocks(texts.sizes(rows), _BYTES_AT_ONCE)]
-        with closing(in_order(workers, work, map(texts, some))) as parts:
-            for each, part in zip(some, parts, strict=True):
-                yield part
-                step(title, int(each.max(initial=0)) + 1, total)
+        blocks_of_rows = [
+            rows[block] for block in blocks(texts.sizes(rows), containment.evidence.bytes)
+        ]
+        with closing(in_order(workers, work, map(texts, blocks_of_rows))) as answers:
+            for block, answer in zip(blocks_of_rows, answers, strict=True):
+                yield answer
+                step(title, int(block.max(initial=0)) + 1, total)
 
-    every = Ragged.joined([*read(0, first, partial(_shingles, scheme), "Hashing")])
-    order = np.argsort(every.hashes, kind="stable")
-    owners = np.repeat(np.arange(first), every.counts)[order]
-    lengths = every.counts + scheme.shingling.size - 1
-    items = _Items(scheme, share, every.hashes[order], order, owners, lengths)
-    holders = np.zeros(order.size, np.int64)
-    for held in read(first, total, partial(_held, items), "Counting"):
-        np.add.at(holders, held, 1)
-    common = holders > max(_FEW, max(among, total - first) // _COMMON)
+    shingles = Ragged.joined([*read(0, first, partial(_shingles, scheme), "Hashing")])
+    order = np.argsort(shingles.hashes, kind="stable")
+    owners = np.repeat(np.arange(first), shingles.counts)[order]
+    lengths = shingles.counts + scheme.shingling.size - 1
+    items = _Items(containment, shingles.hashes[order], order, owners, lengths)
+    documents_with = np.zeros(order.size, np.int64)
+    for numbers in read(first, total, partial(_distinct_hits, items), "Counting"):
+        np.add.at(documents_with, numbers, 1)
+    evidence = containment.evidence
+    most = max(evidence.few, max(containment.among, total - first) // evidence.common)
+    is_common = documents_with > most
     # The first of equal shingles has their number.
-    rare = ~common[np.searchsorted(items.hashes, items.hashes)]
-    rest = replace(items, hashes=items.hashes[rare], places=order[rare], owners=owners[rare])
-    pairs, start = list[tuple[float, ...]](), first
-    for documents, found in read(first, total, partial(_inside, rest), "Finding"):
-        pairs += [(start + row, *each) for row, *each in found]
+    is_rare = ~is_common[np.searchsorted(items.hashes, items.hashes)]
+    rare = replace(
+        items, hashes=items.hashes[is_rare], places=order[is_rare], owners=owners[is_rare]
+    )
+    spans, start = list[Span](), first
+    for documents, found_spans in read(first, total, partial(_spans_in, rare), "Finding"):
+        spans += [span._replace(row=start + span.row) for span in found_spans]
         start += documents
-    table = np.array(pairs, np.float64).reshape(-1, 5).T
+    table = Spans.of(spans)
     return table, {
         "items": first,
-        "found": np.unique(table[1]).size,
-        "ignored": first - int(np.isfinite(rest.words).sum()),
+        "found": np.unique(table.item).size,
+        "ignored": first - int(np.isfinite(rare.words).sum()),
         "shingles": int(run_starts(items.hashes).sum()),
-        "common": int(common.sum()),
+        "common": int(is_common.sum()),
         "memory": 32 * order.size,
     }
 
 
-def without_held(texts: FolderTexts, held: F64) -> tuple[I64, Strings]:
-    """Cut the items that documents hold from their texts. held: as `find_held` returns it.
+def without_contained(texts: StoredTexts, spans: Spans) -> tuple[I64, Strings]:
+    """Cut the items that documents contain from their texts.
 
-    Return the documents that have more than that, ascending, and the rest of their texts.
+    Return the documents that have more than that, ascending, and what is left of their texts.
     """
-    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for document, _, _, start, end in held[:, np.lexsort(held[[3, 0]])].astype(np.int64).T.tolist():
-        spans[document].append((start, end))
-    documents, rests = np.array([*spans], np.int64), list[str]()
-    for some in blocks(texts.sizes(documents), _BYTES_AT_ONCE):
-        for document, text in zip(documents[some].tolist(), texts(documents[some])(), strict=True):
-            at, parts = 0, list[str]()
-            for start, end in spans[document]:
-                parts.append(text[at:start])
-                at = max(at, end)
-            rests.append("".join([*parts, text[at:]]))
-    more = np.array([not rest.isspace() and rest != "" for rest in rests], np.bool_)
-    return documents[more], Strings.of(rests).picked(np.flatnonzero(more))
+    spans_of: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    order = np.lexsort((spans.start, spans.document))
+    columns = spans.document[order], spans.start[order], spans.end[order]
+    for document, start, end in np.stack(columns, axis=1).tolist():
+        spans_of[document].append((start, end))
+    documents = np.array([*spans_of], np.int64)
+    remainders = list[str]()
+    for block in blocks(texts.sizes(documents), EVIDENCE.bytes):
+        numbers = documents[block]
+        for document, text in zip(numbers.tolist(), texts(numbers)(), strict=True):
+            remainders.append(_without(text, spans_of[document]))
+    has_more = [not remainder.isspace() and remainder != "" for remainder in remainders]
+    rows = np.flatnonzero(np.array(has_more, np.bool_))
+    return documents[rows], Strings.of(remainders).picked(rows)
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return a text without spans, which may overlap. spans: by start."""
+    position, pieces = 0, list[str]()
+    for start, end in spans:
+        pieces.append(text[position:start])
+        position = max(position, end)
+    return "".join([*pieces, text[position:]])
 
 
 def _shingles(scheme: Scheme, texts: _Texts) -> Ragged:
     return shingle(hashed_words(texts(), scheme)[1], scheme.shingling.size)
 
 
-def _held(items: _Items, texts: _Texts) -> I64:
-    """Return the first of equal shingles once for each text that holds them."""
-    _, rows, first, _ = items.hits(_shingles(items.scheme, texts))
+def _distinct_hits(items: _Items, texts: _Texts) -> I64:
+    """Return the first of equal shingles once for each text that has them."""
+    hits = items.hits(_shingles(items.containment.scheme, texts))
     count = items.hashes.size
-    return np.unique(rows * count + first) % max(1, count)
+    return np.unique(hits.row * count + hits.first) % max(1, count)
 
 
-def _inside(items: _Items, texts: _Texts) -> tuple[int, list[tuple[float, ...]]]:
-    """Return the number of texts, and of each pair what `find_held` does."""
-    given, shingles, scheme = texts(), _shingles(items.scheme, texts), items.scheme
-    at, rows, first, end = items.hits(shingles)
-    pairs, last, size = list[tuple[float, ...]](), -1, scheme.shingling.size
-    for block in blocks(np.bincount(rows, end - first, len(given)), _HITS_AT_ONCE):
-        some = slice(*np.searchsorted(rows, [block.start, block.stop]).tolist())
-        counts = end[some] - first[some]
-        held, position = ranges(first[some], counts), np.repeat(at[some], counts)
-        keys = np.repeat(rows[some], counts) * max(1, items.words.size) + items.owners[held]
+def _spans_in(items: _Items, texts: _Texts) -> tuple[int, list[Span]]:
+    """Return the number of texts, and the items in them."""
+    containment = items.containment
+    scheme, size = containment.scheme, items.size
+    strings = texts()
+    shingles = _shingles(scheme, lambda: strings)
+    hits = items.hits(shingles)
+    spans = list[Span]()
+    placed_row, begins, ends = -1, np.empty(0, np.int64), np.empty(0, np.int64)
+    number_of_items = max(1, items.words.size)
+    hits_of_rows = np.bincount(hits.row, hits.end - hits.first, len(strings))
+    for block in blocks(hits_of_rows, containment.evidence.hits):
+        chosen = slice(*np.searchsorted(hits.row, [block.start, block.stop]).tolist())
+        counts = hits.end[chosen] - hits.first[chosen]
+        shingle_of_item = ranges(hits.first[chosen], counts)
+        position = np.repeat(hits.position[chosen], counts)
+        row_of_hit = np.repeat(hits.row[chosen], counts)
+        keys = row_of_hit * number_of_items + items.owners[shingle_of_item]
         order = np.argsort(keys, kind="stable")
-        keys, starts, hits = np.unique(keys[order], return_index=True, return_counts=True)
-        of_rows, of_items = np.divmod(keys, max(1, items.words.size))
-        for pair in np.flatnonzero(hits * size / items.words[of_items] >= items.share).tolist():
-            row, item = int(of_rows[pair]), int(of_items[pair])
-            of = order[starts[pair] : starts[pair] + hits[pair]]
-            share, low, high = _best(items, item, position[of] - shingles.offsets[row], held[of])
-            if share >= items.share:
-                if row != last:
-                    how = scheme.normalisation, scheme.shingling, scheme.seed
-                    last, (_, begins, ends) = row, placed(given[row], *how)
-                pairs.append((row, item, share, begins[low], ends[high + size - 1]))
-    return len(given), pairs
+        keys, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
+        rows, numbers = np.divmod(keys, number_of_items)
+        is_enough = sizes * size / items.words[numbers] >= containment.fraction
+        for pair in np.flatnonzero(is_enough).tolist():
+            row, item = int(rows[pair]), int(numbers[pair])
+            of_pair = order[starts[pair] : starts[pair] + sizes[pair]]
+            positions = position[of_pair] - shingles.offsets[row]
+            stretch = _best_stretch(items, item, positions, shingle_of_item[of_pair])
+            if stretch.fraction < containment.fraction:
+                continue
+            if row != placed_row:
+                placed_row = row
+                _, begins, ends = placed(
+                    strings[row], scheme.normalisation, scheme.shingling, scheme.seed
+                )
+            start, end = int(begins[stretch.first]), int(ends[stretch.last + size - 1])
+            spans.append(Span(row, item, stretch.fraction, start, end))
+    return len(strings), spans
 
 
-def _best(items: _Items, item: int, at: I64, held: I64) -> tuple[float, int, int]:
-    """Return the largest share of an item in a stretch of a text, and its first and last shingle.
+class _Stretch(NamedTuple):
+    """A part of a text. fraction: of an item. first, last: its shingles."""
 
-    at: of shingles of the text, ascending. held: the shingles of the item that these are.
+    fraction: float
+    first: int
+    last: int
+
+
+def _best_stretch(items: _Items, item: int, positions: I64, shingles: I64) -> _Stretch:
+    """Return the stretch of a text that has the largest fraction of an item.
+
+    positions: of shingles of the text, ascending. shingles: the shingles of the item that these
+    are.
     """
-    size, words = items.scheme.shingling.size, items.words[item]
-    ends = np.searchsorted(at, at + _STRETCH * items.lengths[item] - size, "right")
-    most, best = (ends - np.arange(at.size)) * size / words, (0.0, 0, 0)
-    for start in np.flatnonzero(most >= items.share).tolist():
-        some = held[start : ends[start]]
+    size, words = items.size, items.words[item]
+    room = _STRETCH * items.lengths[item]
+    ends = np.searchsorted(positions, positions + room - size, "right")
+    most = (ends - np.arange(positions.size)) * size / words
+    best = (0.0, 0, 0)
+    for start in np.flatnonzero(most >= items.containment.fraction).tolist():
+        in_stretch = shingles[start : ends[start]]
         # A single shingle is no evidence.
-        if np.any(items.hashes[some] != items.hashes[some[0]]):
-            places = np.unique(items.places[some])
-            share = float(items.added(places, places * 0).sum() / words)
+        if np.any(items.hashes[in_stretch] != items.hashes[in_stretch[0]]):
+            places = np.unique(items.places[in_stretch])
+            one_item = np.zeros(places.size, np.int64)
+            fraction = float(items.added(places, one_item).sum() / words)
+            first, last = int(positions[start]), int(positions[ends[start] - 1])
             # Of equal ones the shortest stretch, and of these the first.
-            best = max(best, (share, int(at[start] - at[ends[start] - 1]), -int(at[start])))
-    return best[0], -best[2], -best[2] - best[1]
+            best = max(best, (fraction, first - last, -first))
+    fraction, negative_length, negative_first = best
+    return _Stretch(fraction, -negative_first, -negative_first - negative_length)

@@ -5,192 +5,166 @@ the duplicates among all; then each task writes its files again. What a task put
 counts once its `state.json` is there, so that a task can be killed and repeated.
 """
 
+from __future__ import annotations
+
 import itertools
-import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.compare.scan import WorkFolder, difference
+from esdedup.clean.near_duplicates import RECORDS, SKETCHED
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
-from esdedup.records.locations import (
-    content_of,
-    copy,
-    folder_of,
-    is_address,
-    listed,
-    look_up,
-    remove,
-    written,
-)
-from esdedup.stores.sqlite.database import held_alone
+from esdedup.records.locations import look_up
+from esdedup.runs.run import Run
+from esdedup.runs.shares import share_name, texts_name
 
 Stage = Literal["sketch", "group", "write"]
 _TASK = re.compile(r"(\d{1,6})/(\d{1,6})")
-_STATE, _JOB, _DONE, _FAILED = "state.json", "job.json", "done.json", "failed"
-_LOCK = "lock"
-_LONGEST_WAIT = 15.0
+_STATE, _DONE, _FAILED = "state.json", "done.json", "failed"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How often a task looks for the others. first, longest: seconds between two looks."""
+
+    first: float = 0.1
+    longest: float = 15.0
+
+
+WAITING = Waiting()
 
 
 @dataclass(frozen=True)
 class Task:
-    """A share of a run. number: from 1. of: the number of tasks. place: the folder of all tasks."""
+    """A share of a run.
+
+    number: from 1.
+    count: the number of tasks.
+    run: the folder of all tasks.
+    """
 
     number: int
-    of: int
-    place: str
+    count: int
+    run: Run
 
     @staticmethod
-    def named(text: str, place: str) -> "Task":
+    def named(text: str, place: str) -> Task:
         """Return the task that a text such as "3/1000" names. Raises UsageError."""
-        found = _TASK.fullmatch(text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise UsageError(f"--task {text}: use a number of a task and of all, such as 3/1000")
-        return Task(int(found[1]), int(found[2]), place.rstrip("/"))
+        match = _TASK.fullmatch(text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(f"`task` {text}: use a number of a task and of all, such as 3/1000")
+        return Task(int(match[1]), int(match[2]), Run(place))
 
-    @contextmanager
-    def alone(self, name: str = _LOCK, seconds: float = 60) -> Iterator[None]:
-        """Keep other processes waiting, on this machine or a shared path, before StoreUnavailable.
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock the folder of all tasks, waiting up to a minute."""
+        return self.run.lock("run this task again after that", seconds=60)
 
-        Stores of objects have no locks, and need none: each upload is whole.
-        """
-        if is_address(self.place):
-            yield
-            return
-        with held_alone(Path(self._at(name)), "run this task again after that", seconds):
-            yield
+    def lock_task(self) -> AbstractContextManager[None]:
+        """Lock this task, so that no other process does it."""
+        return self.run.lock("run this task again after that", f"lock-{self.number}")
 
     def claim(self, job: Mapping[str, Any]) -> None:
         """Claim the folder for a run. Raises UsageError if it belongs to one that differs."""
-        job = json.loads(json.dumps({**job, "tasks": self.of}))
-        if look_up(f"{self.place}/{_JOB}", refresh=True) is None:
-            self._put(_JOB, json.dumps(job).encode())
-        if differing := difference(json.loads(self._got(_JOB)), job):
-            raise UsageError(
-                f"{self.place} belongs to a run with {differing}: finish that, remove the folder,"
-                " or name another one (--work)"
-            )
+        self.run.claim({**job, "tasks": self.count})
 
     def ranges(self, files: Sequence[str]) -> list[slice]:
         """Return the range of the files of each task. All have about as many bytes."""
-        found = map(look_up, files)
-        ends = np.cumsum([1 + (each.size or 0 if each else 0) for each in found])
-        bounds = [each * int(ends[-1]) // self.of for each in range(self.of + 1)]
-        at = np.searchsorted(ends, bounds, "right").tolist()
-        return [slice(*each) for each in itertools.pairwise(at)]
+        located = map(look_up, files)
+        ends = np.cumsum([1 + (file.size or 0 if file else 0) for file in located])
+        total = int(ends[-1])
+        bounds = [task * total // self.count for task in range(self.count + 1)]
+        positions = np.searchsorted(ends, bounds, "right").tolist()
+        return [slice(start, end) for start, end in itertools.pairwise(positions)]
 
-    def lacks(self, stage: Stage) -> list[int]:
+    def missing(self, stage: Stage) -> list[int]:
         """Return the tasks that have not finished a stage."""
-        tasks, found = [1] if stage == "group" else range(1, self.of + 1), self._names()
-        return [each for each in tasks if f"{stage}-{each}/{_STATE}" not in found]
+        tasks = [1] if stage == "group" else range(1, self.count + 1)
+        names = self.run.names()
+        return [task for task in tasks if f"{stage}-{task}/{_STATE}" not in names]
 
     def wait(self, stage: Stage, say: Callable[[str], None] | None) -> None:
         """Wait until all tasks have finished a stage. Raises StoreError if one fails.
 
         say: called with a sentence about those that have not; None to raise StoreError instead.
         """
-        pause = 0.1
-        if lacking := self.lacks(stage):
-            some = ", ".join(map(str, lacking[:20])) + ", ..." * (len(lacking) > 20)
+        pause = WAITING.first
+        if missing := self.missing(stage):
+            numbers = ", ".join(map(str, missing[:20])) + ", ..." * (len(missing) > 20)
             if say is None:
                 raise StoreError(
-                    f"the stage {stage!r} is not finished: run it, then this, for {len(lacking):,}"
-                    f" of {self.of:,} tasks: {some}"
+                    f"the stage {stage!r} is not finished: run it, then this, for {len(missing):,}"
+                    f" of {self.count:,} tasks: {numbers}"
                 )
-            say(f"Task {self.number} of {self.of} waits for the stage {stage!r} of {some}")
-        while lacking:
+            say(f"Task {self.number} of {self.count} waits for the stage {stage!r} of {numbers}")
+        while missing:
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_WAIT)
+            pause = min(2 * pause, WAITING.longest)
             # One that failed before, and is repeated at the same time as this, has begun by then.
-            failed = self._names() if pause == _LONGEST_WAIT else ()
-            for each in lacking:
-                if (name := f"{stage}-{each}/{_FAILED}") in failed:
-                    why = self._got(name).decode()
-                    raise StoreError(f"task {each} failed ({why}): repeat it, then this")
-            lacking = self.lacks(stage)
+            if pause == WAITING.longest:
+                self._raise_if_failed(stage, missing)
+            missing = self.missing(stage)
+
+    def _raise_if_failed(self, stage: Stage, tasks: Sequence[int]) -> None:
+        names = self.run.names()
+        for task in tasks:
+            if (name := f"{stage}-{task}/{_FAILED}") in names:
+                reason = self.run.read(name).decode()
+                raise StoreError(f"task {task} failed ({reason}): repeat it, then this")
 
     @contextmanager
     def reporting(self, stage: Stage) -> Iterator[None]:
         """Report to the tasks that wait for a stage if it fails here, until it is repeated."""
         mark = f"{stage}-{self.number}/{_FAILED}"
-        remove(self._at(mark), missing_ok=True)
+        self.run.remove(mark)
         try:
             yield
         except BaseException as error:
             with suppress(EsdedupError):
-                self._put(mark, (str(error) or "it was interrupted").encode())
+                self.run.write(mark, (str(error) or "it was interrupted").encode())
             raise
 
-    def put(self, stage: Stage, files: Iterable[Path], state: Mapping[str, Any] | None) -> None:
+    def put(self, stage: Stage, files: Iterable[Path], state: object) -> None:
         """Put files into the folder of all tasks, then the state, with which the stage is done."""
         for file in files:
-            copy(str(file), self._at(f"{stage}-{self.number}/{file.name}"))
-        self._put(f"{stage}-{self.number}/{_STATE}", json.dumps(state).encode())
+            self.run.put(file, f"{stage}-{self.number}/{file.name}")
+        self.run.save_value(f"{stage}-{self.number}/{_STATE}", state)
 
-    def gather(self, folder: WorkFolder) -> None:
-        """Get the sketches of all tasks into one folder, as if one process had made them."""
-        names, shares, counts = self._names(), 0, list[int]()
-        with folder.writing("records") as out:
-            for task in range(1, self.of + 1):
-                read = f"sketch-{task}"
-                counts += json.loads(self._got(f"{read}/{_STATE}"))["counts"]
-                out.write(self._got(f"{read}/records"))
-                before = shares
-                while f"{read}/share-{shares - before + 1:04d}.npz" in names:
+    def gather(self, run: Run) -> None:
+        """Fetch the sketches of all tasks into one run, as if one process had computed them."""
+        names, shares, counts = self.run.names(), 0, list[int]()
+        with run.writing(RECORDS) as records:
+            for task in range(1, self.count + 1):
+                folder = f"sketch-{task}"
+                counts += self.run.value_of(f"{folder}/{_STATE}")["counts"]
+                records.write(self.run.read(f"{folder}/{RECORDS}"))
+                for number in itertools.count(1):
+                    if f"{folder}/{share_name(number)}" not in names:
+                        break
                     shares += 1
-                    for name in ("share-{:04d}.npz", "texts-{:04d}"):
-                        own = f"{read}/{name.format(shares - before)}"
-                        self._get(own, folder.path / name.format(shares))
-        folder.save_state({"counts": counts})
+                    for name_of in (share_name, texts_name):
+                        target = run.folder / name_of(shares)
+                        self.run.fetch(f"{folder}/{name_of(number)}", target)
+        run.save_value(SKETCHED, {"counts": counts})
 
-    def fetch(self, names: Iterable[str], folder: Path) -> None:
-        """Get some files of the first task, and its state."""
-        for name in (*names, _STATE):
-            self._get(f"group-1/{name}", folder / name)
+    def fetch(self, name: str, to: Path) -> None:
+        """Fetch a file of the first task, which has grouped all documents."""
+        self.run.fetch(f"group-1/{name}", to)
+
+    def state_of_groups(self) -> Any:
+        """Return the state of the stage "group"."""
+        return self.run.value_of(f"group-1/{_STATE}")
 
     def is_done(self) -> bool:
         """Return whether all tasks have finished all stages."""
-        return look_up(f"{self.place}/{_DONE}", refresh=True) is not None
+        return self.run.has(_DONE)
 
     def finish(self) -> None:
         """Mark the run as complete, so that a repeated task knows it, and remove all else."""
-        self._put(_DONE, b"{}")
-        for name in sorted({name.partition("/")[0] for name in self._names()} - {_JOB, _DONE}):
-            remove(f"{self.place}/{name}", missing_ok=True)
-
-    def _names(self) -> set[str]:
-        """Return the files in the folder."""
-        if not is_address(self.place):
-            # Another task may remove a folder at the same time.
-            every = ((folder, each) for folder, _, files in os.walk(self.place) for each in files)
-            return {Path(*each).relative_to(self.place).as_posix() for each in every}
-        return {each.removeprefix(f"{self.place}/") for each in listed(self.place, True)}
-
-    def _at(self, name: str) -> str:
-        """Return the path of a file, in a folder that is there."""
-        path = f"{self.place}/{name}"
-        if not is_address(path):
-            Path(folder_of(path)).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return path
-
-    def _put(self, name: str, content: bytes) -> None:
-        with written(self._at(name)) as out:
-            out.write(content)
-
-    def _got(self, name: str) -> bytes:
-        return content_of(f"{self.place}/{name}")
-
-    def _get(self, name: str, to: Path) -> None:
-        """Copy a file; one on this machine is linked."""
-        path = f"{self.place}/{name}"
-        if is_address(path):
-            copy(path, str(to))
-        else:
-            to.symlink_to(Path(path).absolute())
+        self.run.save_value(_DONE, {})
+        self.run.remove_others({_DONE})

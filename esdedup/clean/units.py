@@ -13,14 +13,14 @@ from typing import Literal
 
 import numpy as np
 
-from esdedup.clean.shards import Shards
+from esdedup.clean.outputs import CleanFiles, RetainedRecords
 from esdedup.models import Counts
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record
 from esdedup.records.files import BadRecord, Record, chunks_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
-from esdedup.text.arrays import I64, Mask, SeenValues
+from esdedup.text.arrays import SeenValues
 from esdedup.text.characters import is_unicode
 from esdedup.text.words import tokenise
 
@@ -32,9 +32,14 @@ _BETWEEN = {"paragraph": re.compile(r"(\r?\n(?:[^\S\n]*\n)+)"), "line": re.compi
 class UnitReport(Counts):
     """Counts of the units that a run removes.
 
-    documents: of the files. changed: those that lost a unit, and stay. dropped: those that lost
-    all. failed: records that are no documents. units, different, removed: paragraphs or lines with
-    words. characters: of the removed ones.
+    documents: of the files.
+    changed: those that lost a unit, and stay.
+    dropped: those that lost all.
+    failed: records that are no documents.
+    units: paragraphs or lines with words.
+    different: of these, those that differ from each other.
+    removed: units that came before.
+    characters: of the removed units.
     """
 
     documents: int = 0
@@ -62,57 +67,65 @@ class RepeatedUnits:
 
         None among the texts is a record that is no document.
         """
-        parts = [self._between.split(text or "") for text in texts]
-        units = [unit for each in parts for unit in each[::2]]
+        # Units and the separators after them, by turns.
+        pieces_of_texts = [self._between.split(text or "") for text in texts]
+        units = [unit for pieces in pieces_of_texts for unit in pieces[::2]]
         squeezed = [" ".join(unit.split()) for unit in units]
         normalised, digests = normalised_digests(squeezed, self._scheme.normalisation)
         words = tokenise(normalised, self._scheme.shingling, self._scheme.seed).counts
         counted = np.flatnonzero(words >= max(1, self._min_words))
-        repeated, before = np.zeros(len(units), np.bool_), self._seen.size
+        is_repeated, different = np.zeros(len(units), np.bool_), self._seen.size
         keys = np.array(read_digests(digests[row] for row in counted.tolist()), "S16")
-        repeated[counted] = self._seen.add(keys)
-        gone, found = iter(repeated.tolist()), list[str | None]()
-        for text, each in zip(texts, parts, strict=True):
+        is_repeated[counted] = self._seen.add(keys)
+        next_is_repeated = iter(is_repeated.tolist())
+        shortened = list[str | None]()
+        for text, pieces in zip(texts, pieces_of_texts, strict=True):
             # A unit is removed with the separator after it.
-            pieces = itertools.zip_longest(each[::2], each[1::2], fillvalue="")
-            kept = "".join(unit + after for unit, after in pieces if not next(gone))
-            found.append(kept if kept == text or kept.strip() else None)
+            pairs = itertools.zip_longest(pieces[::2], pieces[1::2], fillvalue="")
+            rest = "".join(
+                unit + separator for unit, separator in pairs if not next(next_is_repeated)
+            )
+            shortened.append(rest if rest == text or rest.strip() else None)
         failed = texts.count(None)
         self.report += UnitReport(
             documents=len(texts) - failed,
-            changed=sum(new not in (None, old) for old, new in zip(texts, found, strict=True)),
-            dropped=found.count(None) - failed,
+            changed=sum(new not in (None, old) for old, new in zip(texts, shortened, strict=True)),
+            dropped=shortened.count(None) - failed,
             failed=failed,
             units=int(np.count_nonzero(words)),
-            different=self._seen.size - before,
-            removed=int(np.count_nonzero(repeated)),
-            characters=sum(len(units[row]) for row in np.flatnonzero(repeated).tolist()),
+            different=self._seen.size - different,
+            removed=int(np.count_nonzero(is_repeated)),
+            characters=sum(len(units[row]) for row in np.flatnonzero(is_repeated).tolist()),
         )
-        return found
+        return shortened
 
 
-def shares_without_repeated(
-    repeated: RepeatedUnits, shards: Shards, dead_letter: DeadLetter
-) -> Iterator[tuple[I64, Mask, str, dict[int, str]]]:
-    """Yield of each file what `KeptRecords` has after its path.
+def retained_without_repeated(
+    repeated: RepeatedUnits, files: CleanFiles, dead_letter: DeadLetter
+) -> Iterator[RetainedRecords]:
+    """Yield the records that stay of each file, with their new texts.
 
     Raises InputError if a file can't be read.
     """
-    text_field = shards.text_fields[0]
-    for path in shards.files:
-        lines, kept, changed = list[int](), list[bool](), dict[int, str]()
-        for chunk in chunks_in(path, shards.format, None, shards.encoding):
+    text_field = files.text_fields[0]
+    for path in files.files:
+        lines, is_retained, changed = list[int](), list[bool](), dict[int, str]()
+        for chunk in chunks_in(path, files.format, None, files.encoding):
             records = [*chunk.records()]
-            texts = [_text_of(each, text_field) for each in records]
-            for each, text, new in zip(records, texts, repeated.without(texts), strict=True):
-                lines.append(each.line)
-                kept.append(new is not None)
+            texts = [_text_of(record, text_field) for record in records]
+            shortened = repeated.without(texts)
+            for record, text, new in zip(records, texts, shortened, strict=True):
+                lines.append(record.line)
+                is_retained.append(new is not None)
                 if new is not None and new != text:
-                    changed[each.line] = new
+                    changed[record.line] = new
                 if text is None:
                     reason = f"the field {text_field!r} is missing, or not text"
-                    dead_letter(each if isinstance(each, BadRecord) else bad_record(each, reason))
-        yield np.array(lines, np.int64), np.array(kept, np.bool_), text_field, changed
+                    if isinstance(record, Record):
+                        record = bad_record(record, reason)
+                    dead_letter(record)
+        numbers = np.array(lines, np.int64)
+        yield RetainedRecords(numbers, np.array(is_retained, np.bool_), changed)
 
 
 def _text_of(record: Record | BadRecord, field: str) -> str | None:

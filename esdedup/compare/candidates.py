@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from esdedup.compare.columns import Columns
 from esdedup.compare.plan import Plan
-from esdedup.compare.scan import ScanColumns
 from esdedup.search import buckets
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
@@ -100,7 +100,7 @@ class CandidatePairs(NamedTuple):
 
 
 def candidates_of(
-    plan: Plan, columns: ScanColumns, compared: I64, limits: Limits, folder: Path
+    plan: Plan, columns: Columns, compared: I64, limits: Limits, folder: Path
 ) -> CandidatePairs:
     """Return the candidates among some rows.
 
@@ -145,7 +145,7 @@ def candidates_of(
     return CandidatePairs(blocks_of_bands(), capped, recall)
 
 
-def _tokens_of(columns: ScanColumns, rows: I64, scheme: Scheme) -> Ragged:
+def _tokens_of(columns: Columns, rows: I64, scheme: Scheme) -> Ragged:
     """Return the tokens of rows whose number varies, from their texts. scheme: of one sketch."""
     (own,) = scheme.sketches
     starts = range(0, max(1, rows.size), _TEXTS_AT_ONCE)

@@ -4,41 +4,24 @@ Texts and tokens are kept in the files of a work folder, and not in memory.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
+from esdedup.compare.columns import Columns, columns_of
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
-from esdedup.compare.scan import OnStep, Part, ScanColumns, WorkFolder, sketched
-from esdedup.compare.strings import Strings
-from esdedup.ingest.parallel import in_order
-from esdedup.models import Document, natural
+from esdedup.compare.source import FileSource, ReadChunk
+from esdedup.models import natural
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.documents import RepeatedIds, items_of
-from esdedup.records.files import BadRecord, Chunk
+from esdedup.records.documents import RepeatedIds
+from esdedup.records.files import Chunk
+from esdedup.runs.run import OnStep, Run
+from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64
-
-
-class ReadChunk(NamedTuple):
-    """A chunk of records, as it was read.
-
-    part: the documents. bad: the other records. lines: of all n records, as `Record.line`, negative
-    for those that are no documents, shape (n,). files: the names of their files, each with its
-    number of records.
-    """
-
-    part: Part
-    bad: list[BadRecord]
-    lines: I64
-    files: list[tuple[str, int]]
 
 
 class FileDocuments(NamedTuple):
@@ -47,7 +30,7 @@ class FileDocuments(NamedTuple):
     read, failed: numbers of records, and of those left out. repeated: the ids that came before.
     """
 
-    columns: ScanColumns
+    columns: Columns
     read: int
     failed: int
     repeated: RepeatedIds
@@ -59,36 +42,12 @@ class FileDocuments(NamedTuple):
         return self.columns.texts_of(np.array(rows, np.int64))()
 
 
-def read_into(
-    folder: WorkFolder,
-    plan: Plan,
-    chunks: Iterable[Chunk],
-    dead_letter: DeadLetter,
-    on_chunk: Callable[[ReadChunk], object],
-    *,
-    id_field: str | None = None,
-    workers: int = 1,
-) -> None:
-    """Write the documents of chunks to the shares of a folder. workers: number of processes."""
-
-    def parts() -> Iterator[Part]:
-        yield sketched(Strings.of([]), [], plan)
-        with closing(in_order(workers, partial(read_chunk, plan, id_field), chunks)) as found:
-            for read in found:
-                for record in read.bad:
-                    dead_letter(record)
-                yield read.part
-                on_chunk(read)
-
-    folder.write_shares(parts())
-
-
 def pairs_in_files(
     chunks: Iterable[Chunk],
     meta: IndexMeta,
     dead_letter: DeadLetter,
     limits: Limits,
-    folder: WorkFolder,
+    run: Run,
     *,
     id_field: str | None = None,
     workers: int = 1,
@@ -97,7 +56,7 @@ def pairs_in_files(
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Return the pairs that an index of the same files has, and the documents.
 
-    meta: the scheme, and the field of the text. folder: empty; texts are read from it afterwards.
+    meta: the scheme, and the field of the text. run: a new one; texts are read from it afterwards.
     workers: number of processes. on_read: called with the number of records so far. Raises
     UsageError if the scheme lacks the tokens.
     """
@@ -106,27 +65,15 @@ def pairs_in_files(
     plan = Plan(replace(meta, scheme=scheme), chosen, sketching=scheme)
     read, failed, repeated = 0, 0, RepeatedIds()
 
-    def on_chunk(each: ReadChunk) -> None:
+    def on_chunk(chunk: ReadChunk) -> None:
         nonlocal read, failed
-        read, failed = read + each.lines.size, failed + len(each.bad)
-        repeated.add([*each.part.ids])
+        read, failed = read + chunk.lines.size, failed + len(chunk.bad)
+        repeated.add([*chunk.part.ids])
         on_read(read)
 
-    read_into(folder, plan, chunks, dead_letter, on_chunk, id_field=id_field, workers=workers)
-    columns = folder.columns(plan)
-    found = pairs_among(columns, plan, limits, folder.path, on_step, workers)
-    return found, FileDocuments(columns, read, failed, repeated)
-
-
-def read_chunk(plan: Plan, id_field: str | None, chunk: Chunk) -> ReadChunk:
-    """Return the documents of a chunk with their tokens."""
-    fields = plan.meta.text_fields
-    records = [*chunk.records()]
-    items, bad = items_of(records, plan.meta, id_field, stored=not plan.numbered)
-    keys = plan.keep.keys((Document(each.id, each.record.source) for each in items), fields)
-    ids, texts = Strings.of(item.id for item in items), [item.text for item in items]
-    rejected = {(each.file, each.line) for each in bad}
-    lines = [-each.line if (each.file, each.line) in rejected else each.line for each in records]
-    files = [(name, len([*some])) for name, some in groupby(each.file for each in records)]
-    part = sketched(ids, texts, plan, keys)
-    return ReadChunk(part, bad, np.array(lines, np.int64), files)
+    shares = Shares(run)
+    source = FileSource(plan, chunks, dead_letter, id_field, workers)
+    shares.write_all(source.parts(on_chunk))
+    columns = columns_of(shares, plan)
+    pairs = pairs_among(columns, plan, limits, run.folder, on_step, workers)
+    return pairs, FileDocuments(columns, read, failed, repeated)

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esdedup.compare.candidates import candidates_of, classes_of
+from esdedup.compare.columns import Columns
 from esdedup.compare.plan import Basis, Plan, plan_for
-from esdedup.compare.scan import OnStep, ScanColumns, WorkFolder
+from esdedup.compare.source import read_store
 from esdedup.compare.verify import nearness_of
 from esdedup.models import Metric, Pair
+from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import Limits
 from esdedup.stores.base import Store
@@ -110,13 +112,13 @@ def similar_pairs(
     """
     step = on_step or (lambda *_: None)
     plan = plan_for(meta, limits)
-    with WorkFolder.temporary() as folder:
-        columns = folder.read(store, plan, {}, step)
-        return pairs_among(columns, plan, limits, folder.path, step)
+    with Run.temporary() as run:
+        columns = read_store(store, plan, run, {}, step)
+        return pairs_among(columns, plan, limits, run.folder, step)
 
 
 def pairs_among(
-    columns: ScanColumns,
+    columns: Columns,
     plan: Plan,
     limits: Limits,
     folder: Path,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from esdedup.compare.candidates import Block, prints_of
+from esdedup.compare.columns import Columns
 from esdedup.compare.plan import Plan
-from esdedup.compare.scan import FolderTexts, ScanColumns, TextsOf
 from esdedup.compare.union_find import join, singletons
 from esdedup.ingest.parallel import in_order
+from esdedup.runs.shares import StoredTexts, TextsOf
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words, shingle_sets
@@ -131,7 +132,7 @@ class ByTexts:
     def _held_at_once(self, left: I64, right: I64) -> Iterator[slice]:
         """Yield slices of pairs, sorted by right, whose texts fit into memory if they are read."""
         sizes = np.zeros(left.size, np.int64)
-        if isinstance(self._texts_of, FolderTexts):
+        if isinstance(self._texts_of, StoredTexts):
             numbers, one, other = _renumbered(left, right)
             of = self._texts_of.sizes(self._compared[numbers])
             if of.sum() > self._memory // _OF_TEXTS:
@@ -141,8 +142,8 @@ class ByTexts:
     def _held(self, rows: I64) -> TextsOf:
         """Return a function that returns the texts of positions among rows, ascending."""
         texts_of = self._texts_of
-        if isinstance(texts_of, FolderTexts):
-            return texts_of.held(rows)
+        if isinstance(texts_of, StoredTexts):
+            return texts_of.in_memory(rows)
         return lambda at: texts_of(rows[at])
 
     def _taken(self, verified: tuple[F64, int, int]) -> F64:
@@ -185,7 +186,7 @@ def _fitting(left: I64, right: I64, most: int) -> int:
 
 
 def nearness_of(
-    plan: Plan, columns: ScanColumns, compared: I64, limits: Limits
+    plan: Plan, columns: Columns, compared: I64, limits: Limits
 ) -> ByFingerprints | ByTexts:
     """Return the nearness of pairs of positions among the compared rows."""
     if plan.metric == "hamming":

@@ -17,15 +17,16 @@ import numpy as np
 
 from esdedup.arguments import check_fields, setting
 from esdedup.compare.candidates import CandidatePairs, candidates_of
+from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
 from esdedup.compare.plan import Basis, Plan, plan_for
-from esdedup.compare.scan import JUDGEMENTS, OnStep, ScanColumns, WorkFolder, sketched, texts_in
-from esdedup.compare.strings import Strings
+from esdedup.compare.source import JUDGEMENTS, read_store, sketched, texts_in
 from esdedup.compare.union_find import follow, singletons
 from esdedup.compare.verify import nearness_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
+from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import ACTING, Limits
@@ -35,6 +36,7 @@ from esdedup.stores.judgements import Judgements, judged_elsewhere, read_judgeme
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
+from esdedup.text.strings import Strings
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
@@ -251,7 +253,7 @@ def find_groups(
     store: Store,
     meta: IndexMeta,
     grouping: Grouping,
-    work: WorkFolder | None = None,
+    work: Run | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
     """Return the groups of all documents with tokens, as `Index.groups`.
@@ -269,15 +271,15 @@ def find_groups(
     judgements = read_judgements(store, meta)
     plan = replace(plan, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
-    with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
-        columns = folder.read(store, plan, parameters, step)
-        found = groups_among(columns, plan, grouping, folder.path, step, judgements)
+    with Run.temporary() if work is None else nullcontext(work) as run:
+        columns = read_store(store, plan, run, parameters, step)
+        found = groups_among(columns, plan, grouping, run.folder, step, judgements)
         elsewhere = judged_elsewhere(store)
         return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
 
 
 def groups_among(
-    columns: ScanColumns,
+    columns: Columns,
     plan: Plan,
     grouping: Grouping,
     folder: Path,
@@ -324,7 +326,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     chosen = None if grouping.exact else scheme.chosen(grouping.limits)
     texts = texts_in(store, meta.text_fields)(names)
     part = sketched(Strings.of(names), texts, Plan(meta, chosen, sketching=scheme))
-    columns = ScanColumns.of(part, texts)
+    columns = Columns.of(part, texts)
     job = _GroupRun(Plan(meta, chosen), grouping, columns, judgements, lambda *_: None)
     right, left = np.tril_indices(job.classes.filled, -1)
     every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
@@ -368,7 +370,7 @@ class _GroupRun:
         self,
         plan: Plan,
         grouping: Grouping,
-        columns: ScanColumns,
+        columns: Columns,
         judgements: Judgements,
         step: OnStep,
         folder: Path | None = None,

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esdedup.compare.scan import OnStep
 from esdedup.exceptions import StoreError
 from esdedup.groups.groups import Groups
 from esdedup.models import Change, Held, tokens_in
 from esdedup.records.documents import MARKS
+from esdedup.runs.run import OnStep
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.json_text import REMOVED

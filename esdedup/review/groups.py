@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from esdedup.analysis.report import in_words, measure_of, summaries
 from esdedup.analysis.templates import in_group, warning_of
-from esdedup.compare.scan import texts_in
+from esdedup.compare.source import texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates

@@ -23,10 +23,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from esdedup import exceptions
 from esdedup.arguments import accepts, from_settings
-from esdedup.clean.corpus import CorpusReport, Removed, plan_of
-from esdedup.clean.shards import Shards, digest_of, is_one_file
-from esdedup.compare.file_pairs import read_chunk
+from esdedup.clean.near_duplicates import plan_of
+from esdedup.clean.outputs import CleanFiles, RetainedRecords, digest_of, is_one_file
+from esdedup.clean.removals import DuplicatesTable
+from esdedup.clean.report import CleanReport
 from esdedup.compare.plan import Plan
+from esdedup.compare.source import read_chunk
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.records.dead_letters import DeadLetter
@@ -50,41 +52,37 @@ _OF_A_TASK = re.compile(r"^esdedup\.exceptions\.(\w+): (.+)$", re.MULTILINE)
 class _Tasks:
     """How the tasks of a job read and write files."""
 
-    shards: Shards
+    files: CleanFiles
     plan: Plan
-
-    @property
-    def files(self) -> Sequence[str]:
-        """All files, of which those to compare with are first."""
-        return [*self.shards.others, *self.shards.files]
 
     def numbers(self, spark: SparkSession, start: int = 0) -> DataFrame:
         """Return the numbers of the files from `start`, as `file`, each in a task of its own."""
-        numbers = spark.range(start, len(self.files), 1, len(self.files) - start)
+        end = len(self.files.inputs)
+        numbers = spark.range(start, end, 1, end - start)
         return numbers.withColumnRenamed("id", "file")
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
-        id_field, texts = self.shards.id_field, self.plan.meta.text_fields
+        files, id_field, texts = self.files, self.files.id_field, self.plan.meta.text_fields
         columns = [*texts, id_field or "id", *self.plan.keep.paths([])]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
-                first = bytes([number >= len(self.shards.others)])
-                how = self.shards.format, None, self.shards.encoding, columns
-                for chunk in chunks_in(self.files[number], *how):
-                    found = read_chunk(self.plan, id_field, chunk)
-                    yield from sketched_records(found, self.plan, number, first)
+                first = bytes([number >= len(files.against)])
+                path = files.inputs[number]
+                for chunk in chunks_in(path, files.format, None, files.encoding, columns):
+                    read = read_chunk(self.plan, id_field, chunk)
+                    yield from sketched_records(read, self.plan, number, first)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Write files, and yield their numbers. batches: file, and signed lines of its records."""
         for batch in batches:
             numbers = batch.column("file").to_pylist()
-            for file, given in zip(numbers, batch.column("lines"), strict=True):
-                lines = np.array(given.values if given.is_valid else [], np.int64)
+            for file, signed in zip(numbers, batch.column("lines"), strict=True):
+                lines = np.array(signed.values if signed.is_valid else [], np.int64)
                 lines = lines[np.argsort(np.abs(lines))]
-                share = (np.abs(lines), lines > 0)
-                for _ in self.shards.write([share], file - len(self.shards.others)):
+                records = RetainedRecords(np.abs(lines), lines > 0)
+                for _ in self.files.write([records], file - len(self.files.against)):
                     yield batch.select(["file"])
 
 
@@ -104,7 +102,7 @@ def dedup_files(
     dead_letter: DeadLetter = lambda record: None,
     grouping: Grouping | None = None,
     **options: Any,
-) -> CorpusReport:
+) -> CleanReport:
     """Write files again without duplicates, each under its name in the folder `out`.
 
     The documents that are removed are in `out`/_removed.parquet. The same call again resumes one
@@ -129,13 +127,14 @@ def dedup_files(
     if out is not None and is_one_file(out):
         raise UsageError(f"{out}: Spark writes a file for each file: name a folder")
     inputs, others = [*map(_absolute, inputs)], [*map(_absolute, against)]
-    files, others = files_named(inputs, format)[0], files_named(others, format)[0] if others else []
+    others = files_named(others, format)[0] if others else []
+    paths = files_named(inputs, format)[0]
     out = out if out is None else _absolute(out).rstrip("/")
-    shards = Shards(inputs, files, others, out, format, encoding, texts, id_field)
-    tasks, name = _Tasks(shards, plan), None
+    files = CleanFiles(inputs, paths, others, out, format, encoding, texts, id_field)
+    tasks, name = _Tasks(files, plan), None
     if out is not None:
         folder, _, last = out.rpartition("/")
-        job = [grouping.to_json(), plan.meta.scheme.id, others, shards.job]
+        job = [grouping.to_json(), plan.meta.scheme.id, others, files.job]
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
         if not is_remote(spark):
@@ -143,7 +142,7 @@ def dedup_files(
             on_hadoop(spark, "exists", _address(out))
     with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
         if out is not None and tables.saved("shards") is None:
-            shards.check_absent()
+            files.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
         documents, is_own = in_precedence(read, plan.keep, tables), F.col("file") >= len(others)
         ((first,),) = documents.table.where(is_own).agg(F.min("number")).collect()
@@ -155,21 +154,21 @@ def dedup_files(
         removed = members.where(F.col("number") >= first)
         if out is not None:
             own = tasks.numbers(spark, len(others)).join(by_file, "file", "left")
-            own = own.select("file", "lines").repartition(len(files))
+            own = own.select("file", "lines").repartition(len(paths))
             mapped(own, tasks.write, "file bigint").collect()
-            shards.copy_about()
+            files.copy_about()
             listed = removed.select("number", "head", *measured(plan))
-            listed = _listed(listed, documents, tasks.files)
+            listed = _listed(listed, documents, files.inputs)
             listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
         bad = documents.whole.where("bad is not null").select("file", "line", "bad")
         for file, line, written in bad.sort("file", "line").toLocalIterator():
             reason, raw = json.loads(written)
-            dead_letter(BadRecord(name_of(tasks.files[file]), line, raw, reason))
+            dead_letter(BadRecord(name_of(files.inputs[file]), line, raw, reason))
         sums = [F.sum(F.col(each) * is_own.cast("int")).alias(each) for each in by_file.columns[3:]]
         (total,) = by_file.agg(F.sum("failed").alias("failed"), *sums).collect()
         counts: dict[str, Any] = {name: value or 0 for name, value in total.asDict().items()}
         earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
-        return CorpusReport(
+        return CleanReport(
             documents=counts["kept"] + counts["removed"],
             **counts,
             against=removed.join(earlier, "head").count(),
@@ -193,7 +192,7 @@ def _figures() -> list[Column]:
 
 
 def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> DataFrame:
-    """Return the columns of `Removed`. removed: number, head, similarity or distance."""
+    """Return the columns of `DuplicatesTable`. removed: number, head, similarity or distance."""
     names = [*enumerate(map(name_of, files))]
     named = removed.sparkSession.createDataFrame(names, ["file", "name"])
     named = documents.table.join(named, "file")
@@ -204,7 +203,7 @@ def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> D
     for name, kind in (("similarity", "double"), ("distance", "bigint")):
         value = F.col(name) if name in removed.columns else F.lit(None)
         removed = removed.withColumn(name, value.cast(kind))
-    return removed.sort("at", "line").select(*Removed.columns)
+    return removed.sort("at", "line").select(*DuplicatesTable.columns)
 
 
 def _absolute(path: str) -> str:

@@ -19,7 +19,6 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.window import Window
 
-from esdedup.compare.file_pairs import ReadChunk, read_chunk
 from esdedup.compare.keep_rule import (
     ABSENT,
     EXAMPLES,
@@ -30,13 +29,14 @@ from esdedup.compare.keep_rule import (
     text_of_key,
 )
 from esdedup.compare.plan import Plan
-from esdedup.compare.strings import Strings
+from esdedup.compare.source import ReadChunk, read_chunk
 from esdedup.exceptions import UsageError
 from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.sketch.sketch import NO_TEXT, written_digests
 from esdedup.sketch.sketch import sketch as sketched
 from esdedup.spark.tables import Batches, JobTables, mapped
+from esdedup.text.strings import Strings
 
 SKETCHED = pa.schema(
     {

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from esdedup.clean.contained import Evidence
 from esdedup.records.rewrite import rewrite
 from tests.helpers.commands import run_command, words, write_lines
 
@@ -92,9 +93,8 @@ def test_what_holds_an_item_is_as_by_brute_force(
     pages = [f"{left}, {items[n].upper()}\n{right}" for n, left, right in around if n < len(items)]
     pages += others
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("esdedup.clean.contained._FEW", most)
-        patched.setattr("esdedup.clean.contained._BYTES_AT_ONCE", 60)
-        patched.setattr("esdedup.clean.contained._HITS_AT_ONCE", 10)
+        evidence = Evidence(few=most, bytes=60, hits=10)
+        patched.setattr("esdedup.clean.contained.EVIDENCE", evidence)
         rows, report = removed_of(items, pages, str(share))
     found = {
         (each["id"], each["original_id"]): (each["contained"], each["start"], each["end"])
@@ -108,7 +108,7 @@ def test_what_holds_an_item_is_as_by_brute_force(
     assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
     # Masked, a page that has more than items stays.
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("esdedup.clean.contained._FEW", most)
+        patched.setattr("esdedup.clean.contained.EVIDENCE", Evidence(few=most))
         masked, report = removed_of(items, pages, str(share), "--mask")
     assert masked == rows
     rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
@@ -205,7 +205,7 @@ def test_texts_are_masked_in_every_format() -> None:
         assert (refused.status, said in refused.err) == (1, True), refused.err
 
 
-@pytest.mark.parametrize("where", ["corpus.find_held", "shards.rewrite"])
+@pytest.mark.parametrize("where", ["near_duplicates.find_contained", "outputs.rewrite"])
 @pytest.mark.parametrize("mask", [[], ["--mask"]])
 def test_a_run_that_is_killed_resumes(
     where: str, mask: list[str], monkeypatch: pytest.MonkeyPatch
@@ -221,7 +221,7 @@ def test_a_run_that_is_killed_resumes(
     assert {whole["removed"], whole["contained"].get("masked", 0)} == {9, 0}
 
     def killed(*arguments: Any, **options: Any) -> None:
-        if "held" in where or arguments[0][0].path.endswith("1.jsonl"):
+        if "find" in where or arguments[0][0].path.endswith("1.jsonl"):
             raise KeyboardInterrupt
         rewrite(*arguments, **options)
 
@@ -232,7 +232,7 @@ def test_a_run_that_is_killed_resumes(
         other = run_command(*command, "0.5", "-o", "out")
         assert (other.status, "unfinished run with another contained" in other.err) == (2, True)
     # What was read is not read again.
-    monkeypatch.setattr("esdedup.clean.corpus.read_into", None)
+    monkeypatch.setattr("esdedup.runs.shares.Shares.write_all", None)
     assert run_command(*command, "0.8", "-o", "out").json[0] == {**whole, "output": "out"}
     for file in ("0.jsonl", "1.jsonl", "2.jsonl", "_removed.jsonl.zst"):
         assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from esdedup.clean.kept import KeptSketches
-from esdedup.clean.shards import Shards
+from esdedup.clean.kept_sketches import KeptSketches
+from esdedup.clean.outputs import CleanFiles
+from esdedup.runs.shares import Sizes
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import Ran, run_command, words, write_lines
@@ -41,7 +42,7 @@ def dedup(month: int, *options: str, out: str = "out") -> Ran:
 def test_each_month_is_compared_with_all_before(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.compare.scan.DOCUMENTS_A_SHARE", 40)
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=40))
     months(4)
     before: list[str] = []
     for month in range(4):
@@ -153,7 +154,7 @@ def test_a_killed_run_resumes_at_each_side_of_the_list(
     assert (runs[1]["counts"][0], sum(runs[1]["counts"])) == (kept, done.json[0]["kept"])
     # Another run came between: the decisions are out of date.
     with monkeypatch.context() as patched:
-        patched.setattr(Shards, "copy_about", lambda _: killed(None))  # type: ignore[arg-type]
+        patched.setattr(CleanFiles, "copy_about", lambda _: killed(None))  # type: ignore[arg-type]
         step = "before"
         write_lines(Path("2.jsonl"), [{"text": words(9_000)}])
         late = ["dedup", "2.jsonl", "-o", "out2", "--against", str(KEPT), "--update"]

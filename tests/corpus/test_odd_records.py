@@ -17,8 +17,8 @@ import zstandard
 
 import esdedup
 from esdedup.compare.file_pairs import pairs_in_files
-from esdedup.compare.scan import WorkFolder
 from esdedup.records.files import chunks_in
+from esdedup.runs.run import Run
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import run_command
 
@@ -71,7 +71,7 @@ def of_index(path: str) -> Found:
 def of_pairs(path: str) -> Found:
     limits = esdedup.Limits(threshold=0.8)
     meta = IndexMeta(esdedup.Scheme().for_texts(limits))
-    with WorkFolder.temporary() as work:
+    with Run.temporary() as work:
         return ids_of(pairs_in_files(chunks_in(path), meta, lambda _: None, limits, work)[0])
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.clean.tasks import Task
+from esdedup.clean.tasks import Task, Waiting
+from esdedup.runs.run import Run
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.processes import at_once, await_true, start_command
@@ -99,7 +100,7 @@ def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None
     assert (early.status, "1 of 8 tasks: 1" in early.err) == (1, True)
     assert not Path("out").exists()
     other = run_command(*command(3, "-t", "0.5"))
-    assert (other.status, "a run with another threshold" in other.err) == (2, True)
+    assert (other.status, "run with another threshold" in other.err) == (2, True)
     for task in (3, 7):
         assert run_command(*command(task, "--stage", "sketch")).status == 0
     assert run_command(*command(1, "--stage", "group")).status == 0
@@ -121,7 +122,7 @@ def fail(*_: Any) -> None:
 def test_tasks_do_not_wait_for_one_that_failed(
     whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.clean.tasks._LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("esdedup.clean.tasks.WAITING", Waiting(longest=0.1))
     for task in range(1, TASKS):
         assert run_command(*command(task, "--stage", "sketch")).status == 0
     with monkeypatch.context() as patch:
@@ -174,8 +175,8 @@ def test_a_change_of_the_files_is_refused(whole: dict[str, bytes]) -> None:
 
 def test_tasks_that_begin_at_once_claim_the_same_run() -> None:
     def claim(number: int) -> None:
-        task = Task(number, TASKS, "out.work")
-        with task.alone():
+        task = Task(number, TASKS, Run("out.work"))
+        with task.lock():
             task.claim({"files": [f"{n}.jsonl" for n in range(2_000)]})
 
     works = [partial(claim, number) for number in range(1, TASKS + 1)]
@@ -185,7 +186,7 @@ def test_tasks_that_begin_at_once_claim_the_same_run() -> None:
 
 
 def test_a_task_does_not_run_twice_at_once(whole: dict[str, bytes]) -> None:
-    with Task(2, TASKS, "out.work").alone("lock-2"):
+    with Task(2, TASKS, Run("out.work")).lock_task():
         twice = run_command(*command(2, "--stage", "sketch"))
     assert (twice.status, "another run is using" in twice.err) == (1, True)
     assert run_command(*command(2, "--stage", "sketch")).status == 0

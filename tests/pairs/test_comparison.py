@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.compare.strings import Strings, natural_order
 from esdedup.models import natural
 from esdedup.stores.changes import update
+from esdedup.text.strings import Strings, natural_order
 from tests.helpers.commands import run_command, words
 from tests.helpers.places import Place
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.compare.keep_rule import KeepRule
-from esdedup.compare.scan import WorkFolder
 from esdedup.groups.groups import Grouping, find_groups
+from esdedup.runs.run import Run
 from esdedup.stores.location import IndexLocation
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 
-FILES = ["job.json", "share-0001.npz", "texts-0001"]
+FILES = ["job.json", "share-0001.npz", "shares.json", "texts-0001"]
 GROUP = ("group", "--db", "a.db", "--work", "work")
 
 
@@ -31,7 +31,7 @@ def folder(folder: Path) -> Path:
 
 def stopped(path: Path) -> Path:
     """The folder of a run that was stopped, with all of its files."""
-    with esdedup.open("a.db") as index, WorkFolder.at(path) as work:
+    with esdedup.open("a.db") as index, Run.at(path) as work:
         find_groups(index.store, index.meta, Grouping(), work=work)
     return path
 
@@ -63,7 +63,7 @@ def test_a_resumed_run_reads_the_documents_that_came_meanwhile(folder: Path, met
 
     grouping = Grouping(method=method, keep=KeepRule.parse("longest"))
     with esdedup.open("a.db") as index:
-        with WorkFolder.at(folder / "work") as work:
+        with Run.at(folder / "work") as work:
             find_groups(index.store, index.meta, grouping, work=work)
         index.add([{"id": "new", "text": f"{words(0, 12)} and"}])
         index.delete(["d11"])
@@ -104,7 +104,7 @@ def test_links_and_files_of_others_stay(folder: Path, begun: bool) -> None:
 
 def test_runs_do_not_meet_in_a_folder(folder: Path) -> None:
     work = folder / "work"
-    with WorkFolder.at(work):
+    with Run.at(work):
         ran = run_command(*GROUP)
     assert (ran.status, "another run is using" in ran.err) == (1, True), ran
     stopped(work)
@@ -157,7 +157,7 @@ def test_names_of_files_do_not_lead_elsewhere(folder: Path, index: str) -> None:
 
 def test_a_folder_that_goes_away_is_an_error(folder: Path) -> None:
     work = folder / "work"
-    with esdedup.open("a.db") as index, WorkFolder.at(work) as opened:
+    with esdedup.open("a.db") as index, Run.at(work) as opened:
         shutil.rmtree(work)
         with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
             find_groups(index.store, index.meta, Grouping(), work=opened)

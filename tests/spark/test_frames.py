@@ -17,8 +17,8 @@ import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
 from esdedup.compare.file_pairs import pairs_in_files
-from esdedup.compare.scan import WorkFolder
 from esdedup.records.files import chunks_in
+from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
 from esdedup.stores.mapping import IndexMeta
 
@@ -50,7 +50,7 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
     def refuse(bad: object) -> None:
         raise AssertionError(bad)
 
-    with WorkFolder.temporary() as folder:
+    with Run.temporary() as folder:
         return pairs_in_files(chunks_in(str(file)), meta, refuse, limits, folder, workers=1)[0]
 
 

@@ -13,14 +13,13 @@ from typer import Exit
 from esdedup import Grouping, Index, UsageError
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting, settings_of
-from esdedup.clean.corpus import find_in_index
+from esdedup.clean.items_in_index import Items, find_in_index
 from esdedup.cli import output
 from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files, show_report
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters
 from esdedup.cli.options import Target, as_json, refuse, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.result_files import write_table
-from esdedup.compare.scan import WorkFolder
 from esdedup.exceptions import EsdedupError
 from esdedup.groups.groups import Groups, joined_though_unlike
 from esdedup.models import Failure
@@ -28,6 +27,8 @@ from esdedup.records.streams import name_of
 from esdedup.removal.log import IN_THE_PAST, Action, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport, changed_by
+from esdedup.runs.run import Run
+from esdedup.runs.shares import Shares
 
 _FAILURES_SHOWN = 5
 _OF_ITEMS = {
@@ -174,18 +175,20 @@ def _held(
     corpus.check_removed(is_new=True)
     outputs = {"--removed": [corpus.removed], "--log": [None if log is None else str(log)]}
     letters = dead_letters(of.dead_letter, index.location.index, files, outputs)
-    with letters, WorkFolder.temporary() as folder, output.Progress() as progress:
+    with letters, Run.temporary() as run, output.Progress() as progress:
         chunks = of.chunks(files, text_fields, lambda _: None, [])
-        items = [*map(name_of, files)], chunks, text_fields, letters, of.id_field
-        found, report, groups = find_in_index(
-            folder, index, corpus.contained, *items, progress.step
+        items = Items([*map(name_of, files)], chunks, text_fields, of.id_field, letters)
+        removals, report, groups = find_in_index(
+            Shares(run), index, corpus.contained, items, progress.step
         )
         if corpus.removed is not None:
-            write_table(corpus.removed, found)
+            write_table(corpus.removed, removals.table())
     show_report(report, None, as_json, {})
     words = (report.contained or {})["guarantee"]
-    run = f"fewer than {words} words in a row of an" if words else "parts of a truncated or stopped"
-    message(f"Documents that share {run} item may be missing")
+    cause = (
+        f"fewer than {words} words in a row of an" if words else "parts of a truncated or stopped"
+    )
+    message(f"Documents that share {cause} item may be missing")
     if report.failed:
         message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
     return groups, report.failed

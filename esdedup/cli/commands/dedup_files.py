@@ -13,33 +13,44 @@ from typer import Exit
 
 from esdedup import Grouping, Index, Scheme, UsageError, open
 from esdedup.arguments import setting, settings_of, size
-from esdedup.clean.corpus import (
-    CorpusReport,
-    Removed,
+from esdedup.clean.contained import Containment
+from esdedup.clean.kept_sketches import SKETCHES, KeptSketches
+from esdedup.clean.near_duplicates import (
+    RECORDS,
+    REPORT,
+    SKETCHED,
+    CleanJob,
+    StoredRecords,
     chunks_of,
-    find_removed,
+    decide,
     plan_of,
-    report_of,
-    save_shares,
-    saved_shares,
     sketch_into,
 )
-from esdedup.clean.kept import SKETCHES, KeptSketches
-from esdedup.clean.shards import Shards, digest_of, is_one_file
+from esdedup.clean.outputs import (
+    CleanFiles,
+    RetainedRecords,
+    is_one_file,
+    load_retained,
+    save_retained,
+)
+from esdedup.clean.removals import Removals
+from esdedup.clean.report import CleanReport, report_from_json
 from esdedup.clean.tasks import Stage, Task
-from esdedup.clean.units import RepeatedUnits, Unit, UnitReport, shares_without_repeated
+from esdedup.clean.units import RepeatedUnits, Unit, UnitReport, retained_without_repeated
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import check_result, write_table
 from esdedup.compare.plan import Plan
-from esdedup.compare.scan import OnStep, WorkFolder
+from esdedup.compare.source import FileSource
 from esdedup.exceptions import EsdedupError, InputError
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import copy, is_address, look_up
 from esdedup.records.streams import STDIN, name_of
 from esdedup.records.targets import check_outside, check_table, check_targets
+from esdedup.runs.run import OnStep, Run
+from esdedup.runs.shares import Shares, StoredShare
 
 LISTED = "/_removed.jsonl.zst"
 """The list of the removed documents, in the folder of the output."""
@@ -124,7 +135,7 @@ def dedup_files(
     scheme, text_field = of.wanted(grouping.limits.distance)
     text_fields = text_field or ["text"]
     how: dict[str, Any] = {n: getattr(of, n) for n in ("format", "encoding", "id_field")}
-    shards_of = partial(Shards, arguments, files, out=out, text_fields=text_fields, **how)
+    files_of = partial(CleanFiles, arguments, files, output=out, text_fields=text_fields, **how)
     if corpus.stage and corpus.task is None:
         raise UsageError("--stage requires --task")
     if corpus.task is not None:
@@ -134,14 +145,14 @@ def dedup_files(
     outputs = {"--removed": [corpus.removed], "--output": [out]}
     with dead_letters(of.dead_letter, name, files, outputs) as letters, ExitStack() as opened:
         more: dict[str, Any] = {"output": out}
-        report: CorpusReport | UnitReport | None
+        report: CleanReport | UnitReport | None
         if corpus.unit is not None:
             refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
             options.refuse(
                 [*refused, "contained", "mask", "id_field", "exact", "threshold"],
                 "can't be combined with --unit",
             )
-            report = _without_units(shards_of(others=[]), of, corpus, letters)
+            report = _without_units(files_of(against=[]), of, corpus, letters)
             more["memory"] = 16 * report.different
         elif corpus.engine == "spark":
             from esdedup.spark import dedup_files as on_spark
@@ -171,7 +182,7 @@ def dedup_files(
                 scheme = scheme.only(scheme.banded.wide(1))
             elif corpus.mask:
                 raise UsageError("--mask requires --contained")
-            plan, shards = plan_of(grouping, scheme, text_fields), shards_of(others=others)
+            plan, shards = plan_of(grouping, scheme, text_fields), files_of(against=others)
             # By their names, kept sketches and unfinished runs are those of this rule.
             grouping = grouping.of(plan.sketch)
             written: dict[str, Sequence[str | None]] = {"--output": shards.targets}
@@ -181,12 +192,12 @@ def dedup_files(
                 if path is not None:
                     check_outside(option, str(path), [str(path)], arguments, of.format)
             if corpus.mask:
-                shards.check_changeable("--mask")
-            run = _Run(shards, of, corpus, grouping, plan, letters, indices)
-            report = _without_documents(run, sketches, opened)
+                shards.check_changeable("mask")
+            job = _Job(shards, of, corpus, grouping, plan, letters, indices)
+            report = _without_documents(job, sketches, opened)
     if report is None:
         return
-    if isinstance(report, CorpusReport):
+    if isinstance(report, CleanReport):
         output.warn_after(report.recall, report.capped, grouping.limits)
     show_report(report, out, as_json, more)
     if report.failed:
@@ -196,13 +207,13 @@ def dedup_files(
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A run that writes files again without the documents that duplicate others.
+class _Job:
+    """A job that writes files again without the documents that duplicate others.
 
     indices: those that the files are compared with. kept: the sketches of former runs.
     """
 
-    shards: Shards
+    shards: CleanFiles
     of: FileOptions
     corpus: CorpusOptions
     grouping: Grouping
@@ -219,13 +230,13 @@ class _Run:
         if self.corpus.removed is not None:
             job["removed"] = self.corpus.removed
         if self.kept is not None:
-            job[f"state of {self.kept.place}"] = digest_of(self.kept.runs)
+            job[f"state of {self.kept.place}"] = self.kept.state
         return {**job, **self.shards.job}
 
     @property
     def inputs(self) -> list[str]:
         """The files that are read, of which the first ones are only compared with."""
-        return self.shards.others + self.shards.files
+        return self.shards.inputs
 
     @cached_property
     def workers(self) -> int:
@@ -244,47 +255,60 @@ class _Run:
     @property
     def listed(self) -> str | None:
         """The file for the list of the removed documents."""
-        out = self.shards.out
+        out = self.shards.output
         if self.corpus.removed is not None or out is None or out == STDIN:
             return self.corpus.removed
         return out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
 
-    def sketch(self, into: WorkFolder, progress: output.Progress, own: slice = _ALL) -> None:
-        """Write the sketches of the documents into a folder. own: the inputs to read."""
-        mine = {*self.inputs[own]}
+    def sketch(self, shares: Shares, progress: output.Progress, own: slice = _ALL) -> None:
+        """Write the sketches of the documents to the shares of a run. own: the inputs to read."""
+        inputs = {*self.inputs[own]}
         text_fields, keys = self.plan.meta.text_fields, self.grouping.keep.paths([])
-        chunks = [chunks_of(each, text_fields[0]) for each in self.indices]
-        for whole in filter(None, (self.shards.others, self.shards.files)):
-            some = [each for each in whole if each in mine]
-            chunks.append(self.of.chunks(some, text_fields, progress.advance, keys, whole=whole))
-        how: dict[str, Any] = {"id_field": self.of.id_field, "workers": self.workers}
+        chunks = [chunks_of(index, text_fields[0]) for index in self.indices]
+        for whole in filter(None, (self.shards.against, self.shards.files)):
+            paths = [path for path in whole if path in inputs]
+            chunks.append(self.of.chunks(paths, text_fields, progress.advance, keys, whole=whole))
+        names, before = self.names[own], StoredRecords()
         if self.kept is not None:
-            how["earlier"] = self.kept.records
-            own = slice(len(self.kept.names), None)
-        every = into, self.plan, self.names[own], chain.from_iterable(chunks), self.letters
-        sketch_into(*every, on_read=progress.show, **how)
+            names, before = self.names[len(self.kept.names) :], self.kept.records
+        documents = chain.from_iterable(chunks)
+        source = FileSource(self.plan, documents, self.letters, self.of.id_field, self.workers)
+        sketch_into(shares, source, names, progress.show, before)
 
-    def find(self, folder: WorkFolder, progress: output.Progress) -> tuple[Removed, CorpusReport]:
-        """Find the duplicates among the documents of a folder."""
-        how = {name: getattr(self.corpus, name) for name in ("contained", "mask", "max_memory")}
-        how |= {"workers": self.workers, "step": progress.step}
-        every = folder, self.plan, self.grouping, self.names
-        found, report = find_removed(*every, len(self.names) - len(self.shards.files), **how)
+    def find(self, shares: Shares, progress: output.Progress) -> tuple[Removals, CleanReport]:
+        """Find the duplicates among the documents of a run."""
+        corpus, containment = self.corpus, None
+        if corpus.contained is not None:
+            containment = Containment(self.plan.meta.scheme, corpus.contained)
+        earlier = len(self.names) - len(self.shards.files)
+        job = CleanJob(
+            self.plan,
+            self.names,
+            earlier,
+            self.grouping,
+            containment,
+            corpus.mask,
+            self.workers,
+            corpus.max_memory,
+        )
+        removals, report = decide(shares, job, progress.step)
         # Before any file is written.
         message(report.unordered.warning(self.plan.keep))
-        return found, report
+        return removals, report
 
-    def write(self, shares: Iterable[Any], total: int, step: OnStep, first: int = 0) -> None:
+    def write(
+        self, files: Iterable[RetainedRecords], total: int, step: OnStep, first: int = 0
+    ) -> None:
         """Write the files from number `first` on again. total: number of their records."""
         done = 0
-        for records in self.shards.write(shares, first):
+        for records in self.shards.write(files, first):
             done += records
             step("Writing", done, total)
 
-    def add(self, found: Removed, folder: WorkFolder) -> None:
+    def add(self, removals: Removals) -> None:
         """Add the documents that stay to the kept sketches, or to the index."""
         if self.kept is not None:
-            added, name = self.kept.add(found, folder), self.kept.place
+            added, name = self.kept.add(removals), self.kept.place
         else:
             (index,), name = self.indices, self.indices[0].store.where
             files = [each for each in dict.fromkeys(self.shards.targets) if look_up(each)]
@@ -296,43 +320,44 @@ class _Run:
         message(f"{count(added, 'document')} added to {name}")
 
 
-def _without_documents(run: _Run, sketches: list[str], opened: ExitStack) -> CorpusReport | None:
+def _without_documents(job: _Job, sketches: list[str], opened: ExitStack) -> CleanReport | None:
     """Write files again without the documents that duplicate others; None for one task of many."""
-    corpus, shards = run.corpus, run.shards
-    if corpus.update and len(run.indices) + len(sketches) != 1:
+    corpus, shards = job.corpus, job.shards
+    if corpus.update and len(job.indices) + len(sketches) != 1:
         raise UsageError("--update requires one index, or one folder of sketches, in --against")
     if len(sketches) > 1:
         raise UsageError(f"--against {sketches[1]}: name one folder of sketches")
     if corpus.task is not None:
-        if run.indices or sketches:
+        if job.indices or sketches:
             raise UsageError("--against: --task compares with files only")
-        return _one_task(run)
+        return _one_task(job)
     if sketches:
-        made = {name: run.job[name] for name in ("scheme", "keep", "exact")}
+        made = {name: job.job[name] for name in ("scheme", "keep", "exact")}
         made["text field"] = [*shards.text_fields]
-        kept = KeptSketches.at(sketches[0], made, run.job, corpus.update)
-        run = replace(run, kept=opened.enter_context(kept))
-    with _working(shards, corpus, run.job, "Sketching", total_bytes(run.inputs)) as working:
-        folder, progress = working
-        folder.before = {} if run.kept is None else run.kept.shares(progress.step)
-        run.sketch(folder, progress)
-        found, report = run.find(folder, progress)
-        if shards.out is None:
+        kept = KeptSketches.at(sketches[0], made, job.job, corpus.update)
+        job = replace(job, kept=opened.enter_context(kept))
+    with _working(shards, corpus, job.job, "Sketching", total_bytes(job.inputs)) as working:
+        run, progress = working
+        earlier = list[StoredShare]() if job.kept is None else job.kept.shares(progress.step)
+        shares = Shares(run, earlier)
+        job.sketch(shares, progress)
+        removals, report = job.find(shares, progress)
+        if shards.output is None:
             return report
-        total = int(found.corpus.counts[found.corpus.earlier :].sum())
-        run.write(found.shares(shards.text_fields[0]), total, progress.step)
+        ends = removals.corpus.ends
+        job.write(removals.retained_records(), ends[-1] - ends[0], progress.step)
         shards.copy_about()
-        if run.listed is not None:
-            write_table(run.listed, found)
+        if job.listed is not None:
+            write_table(job.listed, removals.table())
         if corpus.update:
-            run.add(found, folder)
+            job.add(removals)
     return report
 
 
-def _one_task(run: _Run) -> CorpusReport | None:
+def _one_task(job: _Job) -> CleanReport | None:
     """Do one task of many, or one stage of it; the last of all returns the report."""
-    shards, corpus, stage = run.shards, run.corpus, run.corpus.stage
-    out = shards.out
+    shards, corpus, stage = job.shards, job.corpus, job.corpus.stage
+    out = shards.output
     assert out is not None
     task = Task.named(corpus.task or "", corpus.work or f"{out.rstrip('/')}.work")
     if is_one_file(out):
@@ -344,68 +369,73 @@ def _one_task(run: _Run) -> CorpusReport | None:
         corpus.check_removed(is_new=True)
     except UsageError:
         # Others may write already, or have done so.
-        if task.lacks("group") and not task.is_done():
+        if task.missing("group") and not task.is_done():
             raise
     # Another process may do the same task.
-    with task.alone(f"lock-{task.number}", 0):
-        with task.alone():
-            task.claim(run.job)
-            is_done, is_left = task.is_done(), task.number in task.lacks("write")
+    with task.lock_task():
+        with task.lock():
+            task.claim(job.job)
+            is_done, is_left = task.is_done(), task.number in task.missing("write")
         if is_done and look_up(out) is None:
-            raise UsageError(f"the run is complete, but {out} is gone: remove {task.place}")
+            raise UsageError(f"the run is complete, but {out} is gone: remove {task.run.place}")
         # Once all tasks have written, another one may remove what this one needs.
         if is_left and not is_done:
-            _do_stages(run, task)
+            _do_stages(job, task)
             if stage in ("sketch", "group"):
                 return None
-        with task.alone():
-            return _complete(run, task) if task.is_done() or not task.lacks("write") else None
+        with task.lock():
+            is_complete = task.is_done() or not task.missing("write")
+            return _complete(job, task) if is_complete else None
 
 
-def _do_stages(run: _Run, task: Task) -> None:
+def _do_stages(job: _Job, task: Task) -> None:
     """Do one stage of a task, or all, waiting for those of the other tasks."""
-    stage, ranges, text_field = run.corpus.stage, task.ranges(run.inputs), run.shards.text_fields[0]
-    own, others = ranges[task.number - 1], len(run.shards.others)
+    stage, ranges = job.corpus.stage, task.ranges(job.inputs)
+    own, others = ranges[task.number - 1], len(job.shards.against)
     say = message if stage is None else None
-    with output.Progress("Sketching", total_bytes(run.inputs[own])) as progress:
-        if stage in (None, "sketch") and task.number in task.lacks("sketch"):
-            with task.reporting("sketch"), WorkFolder.temporary() as folder:
-                run.sketch(folder, progress, own)
-                task.put("sketch", folder.files(), folder.state())
+    with output.Progress("Sketching", total_bytes(job.inputs[own])) as progress:
+        if stage in (None, "sketch") and task.number in task.missing("sketch"):
+            with task.reporting("sketch"), Run.temporary() as run:
+                shares = Shares(run)
+                job.sketch(shares, progress, own)
+                files = [*shares.files(), run.folder / RECORDS]
+                task.put("sketch", files, run.value_of(SKETCHED))
         if stage == "group" or (stage is None and task.number == 1):
-            with task.reporting("group"), WorkFolder.temporary() as folder:
+            with task.reporting("group"), Run.temporary() as run:
                 task.wait("sketch", say)
-                if task.lacks("group"):
-                    task.gather(folder)
-                    found, _ = run.find(folder, progress)
-                    files = [folder.path / PurePath(run.listed or "").name]
-                    write_table(str(files[0]), found)
-                    shares = chain([None] * others, found.shares(text_field))
-                    for each in ranges:
-                        files.append(folder.path / f"write-{len(files)}")
-                        some = islice(shares, each.stop - each.start)
-                        save_shares(files[-1], filter(None, some))
-                    task.put("group", files, folder.state())
+                if task.missing("group"):
+                    task.gather(run)
+                    removals, _ = job.find(Shares(run), progress)
+                    files = [run.folder / PurePath(job.listed or "").name]
+                    write_table(str(files[0]), removals.table())
+                    # Files that are only compared with are not written.
+                    retained = chain([None] * others, removals.retained_records())
+                    for inputs in ranges:
+                        files.append(run.folder / f"write-{len(files)}")
+                        of_task = islice(retained, inputs.stop - inputs.start)
+                        save_retained(files[-1], filter(None, of_task))
+                    task.put("group", files, run.value_of(REPORT))
         if stage in (None, "write"):
             task.wait("group", say)
-            with WorkFolder.temporary() as folder:
-                task.fetch([name := f"write-{task.number}"], folder.path)
-                saved = saved_shares(folder.path / name, text_field)
-            total = sum(lines.size for lines, *_ in saved)
-            run.write(saved, total, progress.step, max(0, own.start - others))
+            with Run.temporary() as run:
+                file = run.folder / "write"
+                task.fetch(f"write-{task.number}", file)
+                saved = load_retained(file)
+            total = sum(records.lines.size for records in saved)
+            job.write(saved, total, progress.step, max(0, own.start - others))
             task.put("write", [], {})
 
 
-def _complete(run: _Run, task: Task) -> CorpusReport | None:
+def _complete(job: _Job, task: Task) -> CleanReport | None:
     """Write the list once all tasks have written, and return the report."""
-    assert run.listed is not None
-    table, report = PurePath(run.listed).name, None
+    assert job.listed is not None
+    table, report = PurePath(job.listed).name, None
     try:
-        with WorkFolder.temporary() as folder:
-            task.fetch([table], folder.path)
-            run.shards.copy_about()
-            copy(str(folder.path / table), run.listed)
-            report = report_of(folder.state() or {})
+        with Run.temporary() as run:
+            task.fetch(table, run.folder / table)
+            job.shards.copy_about()
+            copy(str(run.folder / table), job.listed)
+            report = report_from_json(task.state_of_groups())
     except EsdedupError:
         # At an address, two tasks may be the last one.
         if not task.is_done():
@@ -416,20 +446,20 @@ def _complete(run: _Run, task: Task) -> CorpusReport | None:
 
 
 def _without_units(
-    shards: Shards, of: FileOptions, corpus: CorpusOptions, letters: DeadLetterFile
+    shards: CleanFiles, of: FileOptions, corpus: CorpusOptions, letters: DeadLetterFile
 ) -> UnitReport:
     """Write files again without the paragraphs or lines that came before."""
-    shards.check_changeable("--unit")
+    shards.check_changeable("unit")
     # Checks the name of the field.
     of.chunks(shards.files, shards.text_fields, lambda _: None)
     assert corpus.unit is not None
     repeated = RepeatedUnits(corpus.unit, corpus.min_words)
     job = {"unit": [corpus.unit, corpus.min_words], **shards.job}
-    with _working(shards, corpus, job, "Writing", None) as (folder, progress):
+    with _working(shards, corpus, job, "Writing", None) as (run, progress):
         # After a kill, all files are read again, and the missing ones written.
-        folder.save_state({"report": None})
-        shares = shares_without_repeated(repeated, shards, letters)
-        for _ in shares if shards.out is None else shards.write(shares):
+        run.save_value(REPORT, None)
+        files = retained_without_repeated(repeated, shards, letters)
+        for _ in files if shards.output is None else shards.write(files):
             progress.show(repeated.report.documents)
         shards.copy_about()
     return repeated.report
@@ -462,35 +492,35 @@ def _against(
 
 @contextmanager
 def _working(
-    shards: Shards, corpus: CorpusOptions, job: dict[str, Any], title: str, total: int | None
-) -> Iterator[tuple[WorkFolder, output.Progress]]:
+    shards: CleanFiles, corpus: CorpusOptions, job: dict[str, Any], title: str, total: int | None
+) -> Iterator[tuple[Run, output.Progress]]:
     """Open the folder of a run that is new, or was killed; remove it when the run is complete.
 
     The folder of a run to standard output, or without output, is not kept.
     """
-    out = shards.out or STDIN
+    out = shards.output or STDIN
     # The folder for an address is on this machine.
     name = corpus.work or f"{PurePath(out).name if is_address(out) else out.rstrip('/')}.work"
     is_kept = corpus.work is not None or out != STDIN
-    place = WorkFolder.at(Path(name)) if is_kept else WorkFolder.temporary()
-    with place as folder, output.Progress(title, total) as progress:
-        has_results = "report" in (folder.state() or {})
+    opened = Run.at(Path(name)) if is_kept else Run.temporary()
+    with opened as run, output.Progress(title, total) as progress:
+        has_results = run.has(REPORT)
         corpus.check_removed(is_new=not has_results)
         if not has_results:
             shards.check_absent()
         try:
-            folder.claim(job, 0, again=not has_results)
-            yield folder, progress
+            run.claim(job, replace=not has_results)
+            yield run, progress
         except (UsageError, InputError):
             # The same command can't complete this.
-            if folder.claimed and "report" not in (folder.state() or {}):
-                folder.remove()
+            if run.claimed and not run.has(REPORT):
+                run.clear()
             raise
-        folder.remove()
+        run.clear()
 
 
 def show_report(
-    report: CorpusReport | UnitReport, out: str | None, as_json: bool, more: dict[str, Any]
+    report: CleanReport | UnitReport, out: str | None, as_json: bool, more: dict[str, Any]
 ) -> None:
     """Print a report: its counts, and of documents the largest groups and some removed ones."""
     title = f"{count(report.removed, 'duplicate')} of {count(report.documents, 'document')}"

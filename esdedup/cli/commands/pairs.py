@@ -15,8 +15,9 @@ from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.compare.file_pairs import pairs_in_files
-from esdedup.compare.scan import WorkFolder, texts_in
+from esdedup.compare.source import texts_in
 from esdedup.records.dead_letters import DeadLetterFile
+from esdedup.runs.run import Run
 from esdedup.stores.mapping import IndexMeta
 
 TextsOf = Callable[[list[str]], list[str]]
@@ -89,14 +90,14 @@ def _in_files(
     scheme, text_field = of.wanted(limits.distance)
     scheme = scheme or Scheme.of_texts(limits)
     meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
-    with dead_letter as letters, WorkFolder.temporary() as folder:
+    with dead_letter as letters, Run.temporary() as run:
         with output.Progress("Sketching", total_bytes(files)) as progress:
             found, read = pairs_in_files(
                 of.chunks(files, meta.text_fields, progress.advance, columns=()),
                 meta,
                 letters,
                 limits,
-                folder,
+                run,
                 id_field=of.id_field,
                 workers=of.processes(files),
                 on_read=progress.show,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from esdedup.compare.instants import instant_of
 from esdedup.compare.keep_rule import KeepRule, rows_of, sort_keys
-from esdedup.compare.strings import Strings, natural_order
 from esdedup.models import Document, natural
+from esdedup.text.strings import Strings, natural_order
 
 IDS = st.lists(st.text("a01\0é2-", min_size=1, max_size=5), unique=True, min_size=1, max_size=9)
 VALUES = st.one_of(

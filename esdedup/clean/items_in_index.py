@@ -1,0 +1,170 @@
+"""Find the documents of an index that contain items, such as those of a benchmark.
+
+The index is not read: passages of the items recall the documents to compare.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from esdedup.clean.contained import Containment
+from esdedup.clean.near_duplicates import CleanJob, decide, sketch_into
+from esdedup.clean.removals import Removals
+from esdedup.clean.report import CleanReport
+from esdedup.compare.columns import columns_of
+from esdedup.compare.plan import Plan
+from esdedup.compare.source import FileSource
+from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping, Groups
+from esdedup.index import Index
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.documents import items_of
+from esdedup.records.files import Chunk, Record
+from esdedup.runs.run import OnStep
+from esdedup.runs.shares import Shares
+from esdedup.search.buckets import Capped
+from esdedup.search.similar import sharing
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
+from esdedup.stores.fields import text_at
+from esdedup.stores.judgements import read_judgements
+from esdedup.stores.mapping import IndexMeta
+
+
+@dataclass(frozen=True)
+class Items:
+    """The records of files that documents may contain.
+
+    names: of the files.
+    chunks: the records.
+    text_fields: of the records.
+    id_field: of the records, or None.
+    dead_letter: called with each record that is no item.
+    """
+
+    names: Sequence[str]
+    chunks: Iterable[Chunk]
+    text_fields: Sequence[str]
+    id_field: str | None
+    dead_letter: DeadLetter
+
+
+def find_in_index(
+    shares: Shares, index: Index, fraction: float, items: Items, step: OnStep
+) -> tuple[Removals, CleanReport, Groups]:
+    """Find the documents of an index that contain an item. In the groups, each follows its item.
+
+    fraction: least part of an item's words that a document has. Counts of the report are also
+    candidates: the documents compared; items of which tokens were `stopped`, or candidates
+    `truncated`; and guarantee: by how many words of an item in a row documents are always found, 0
+    if items are stopped or truncated. Raises UsageError for an index without passages.
+    """
+    store, sketch = index.store, _passages_of(index)
+    # Shorter passages are looked up too.
+    grouping = Grouping(Limits(sketch.name, cover=fraction, words=1))
+    documents = store.statistics(index.meta).sketched
+    scheme = index.meta_of(grouping.limits).scheme.only(sketch)
+    meta = IndexMeta(scheme, tuple(items.text_fields))
+    plan = Plan(meta, sketch, sketching=scheme, numbered=True)
+    candidates = _Candidates(index, grouping.limits, plan, items)
+    names = [*items.names, store.where]
+    source = FileSource(plan, candidates.chunks(), items.dead_letter, items.id_field)
+    sketch_into(shares, source, names, lambda _: None)
+    containment = Containment(scheme, fraction, among=documents)
+    job = CleanJob(plan, names, len(items.names), grouping, containment)
+    removals, report = decide(shares, job, step)
+    losses = candidates.losses
+    counts = {
+        **(report.contained or {}),
+        "candidates": len(candidates.ids),
+        **losses,
+        "guarantee": 0 if any(losses.values()) else sketch.passage,
+    }
+    report = replace(
+        report,
+        documents=documents,
+        kept=documents - report.removed,
+        recall=None,
+        bytes_kept=None,
+        words_kept=None,
+        contained=counts,
+    )
+    return removals, report, _groups_of(removals, index, grouping, plan)
+
+
+def _passages_of(index: Index) -> Sketch:
+    """Return the sketch of passages of an index. Raises UsageError if it has none."""
+    sketch = next((sketch for sketch in index.scheme.sketches if sketch.metric == "cover"), None)
+    if sketch is None:
+        raise UsageError(
+            f"`contained` requires passages: index the documents of {index.store.where} with"
+            f" `passages`; in a cluster, run `esdedup switch -i {index.location.index} --passages`"
+        )
+    return sketch
+
+
+class _Candidates:
+    """The documents of an index that share passages with items.
+
+    ids: of those so far.
+    losses: numbers of items of which tokens were stopped, or candidates truncated.
+    """
+
+    def __init__(self, index: Index, limits: Limits, plan: Plan, items: Items) -> None:
+        self._index, self._limits, self._plan, self._items = index, limits, plan, items
+        self.ids = set[str]()
+        self.losses = Counter(stopped=0, truncated=0)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the items, and then the documents."""
+        texts = list[str]()
+        for chunk in self._items.chunks:
+            records = [*chunk.records()]
+            items, _ = items_of(records, self._plan.meta, self._items.id_field, stored=False)
+            texts.extend(item.text for item in items)
+            yield Chunk(partial(list, records))
+        store, meta = self._index.store, self._index.meta_of(self._limits)
+        for queries, answers in sharing(store, meta, texts, self._limits):
+            self.losses["stopped"] += sum(query.stopped > 0 for query in queries)
+            self.losses["truncated"] += sum(answer.truncated for answer in answers)
+            sources = {
+                document.id: document.source
+                for answer in answers
+                for document in answer.documents
+                if document.id not in self.ids
+            }
+            first_line = len(self.ids) + 1
+            self.ids.update(sources)
+            field = self._items.text_fields[0]
+            records = [
+                Record(store.where, line, {field: text_at(source, meta.text_fields)}, id)
+                for line, (id, source) in enumerate(sources.items(), first_line)
+            ]
+            yield Chunk(partial(list, records))
+
+
+def _groups_of(removals: Removals, index: Index, grouping: Grouping, plan: Plan) -> Groups:
+    """Return groups in which each document follows the item that it contains most of."""
+    shares, closest = removals.corpus.shares, removals.closest
+    numbers = np.arange(removals.corpus.rows.size)
+    originals = numbers.copy()
+    originals[closest.document] = closest.original
+    values = np.full(numbers.size, np.nan)
+    values[closest.document] = closest.value
+    digests = columns_of(shares, plan).digests
+    judgements = read_judgements(index.store, index.meta_of(grouping.limits))
+    return Groups(
+        grouping,
+        shares.ids_of(numbers),
+        digests,
+        originals,
+        values,
+        Capped(),
+        None,
+        plan.basis,
+        judgements=judgements,
+        outside=True,
+    )

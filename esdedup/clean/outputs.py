@@ -1,0 +1,263 @@
+"""Write files again without the documents that duplicate others: one file for each, or one of all.
+
+Each file is written as a whole, or not at all. A run that is killed resumes with the first file
+that is missing.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from operator import itemgetter
+from pathlib import Path, PurePath
+
+import numpy as np
+import xxhash
+
+from esdedup.exceptions import InputError, UsageError
+from esdedup.records.files import Format, format_of
+from esdedup.records.locations import (
+    content_of,
+    folder_of,
+    identity,
+    is_address,
+    look_up,
+    stamp,
+    written,
+)
+from esdedup.records.paths import ABOUT
+from esdedup.records.rewrite import KeptRecords, rewrite
+from esdedup.records.streams import STDIN, name_of
+from esdedup.records.targets import check_outside
+from esdedup.runs.run import LISTED_FILES
+from esdedup.text.arrays import I64, Mask
+
+
+@dataclass(frozen=True)
+class RetainedRecords:
+    """The records of a file that stay.
+
+    lines: `Record.line` of all n records, ascending, shape (n,).
+    is_retained: True for those that stay, shape (n,).
+    changed: the new texts of some records that stay, by line.
+    """
+
+    lines: I64
+    is_retained: Mask
+    changed: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CleanFiles:
+    """The files that arguments name, and how they are written again.
+
+    arguments: files, folders and patterns, as they were named.
+    files: the files to write again.
+    against: files that are only compared with.
+    output: a folder, a file, "-" for standard output, or None to write nothing.
+    format: of all files, or None to read it from their names.
+    encoding: of all files, or None to detect it.
+    text_fields: of the records.
+    id_field: of the records, or None.
+
+    Raises UsageError for a file that is one of both, and for an output that is one file which can't
+    hold the records of all.
+    """
+
+    arguments: Sequence[str]
+    files: list[str]
+    against: list[str]
+    output: str | None
+    format: Format | None
+    encoding: str | None
+    text_fields: Sequence[str]
+    id_field: str | None
+
+    def __post_init__(self) -> None:
+        if STDIN in [*self.files, *self.against]:
+            raise UsageError("standard input can't be read twice: name a file")
+        if self.against:
+            identities = {identity(path) for path in self.against}
+            in_both = sorted(path for path in self.files if identity(path) in identities)
+            if in_both:
+                raise UsageError(f"{in_both[0]}: it is named in `against` too")
+        if self.output is not None:
+            check_outside("`output`", self.output, self.targets, self.arguments, self.format)
+        assert len(self.targets) <= len(self.stamps)  # Both are computed before files are read.
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files that are read, of which the first ones are only compared with."""
+        return self.against + self.files
+
+    @cached_property
+    def stamps(self) -> dict[str, str]:
+        """Text by path that changes with each file."""
+        return {path: stamp(path) for path in self.inputs}
+
+    @cached_property
+    def targets(self) -> list[str]:
+        """The file to write for each file."""
+        output = self.output
+        if output is None:
+            return []
+        if is_one_file(output):
+            formats = {self.format or format_of(path) for path in self.files}
+            if self.format is None and output != STDIN:
+                formats.add(format_of(output))
+            if self.format == "file" or len(formats) > 1:
+                names = " and ".join(sorted(formats))
+                raise UsageError(f"`output` {output}: name a folder; one file can't hold {names}")
+            return [output] * len(self.files)
+        names_of_files = [name_of(path) if is_address(path) else path for path in self.files]
+        folder = self._common_folder(names_of_files)
+        output = output.rstrip("/") or output
+        relative = (PurePath(os.path.relpath(name, folder)) for name in names_of_files)
+        return [f"{output}/{path.as_posix()}" for path in relative]
+
+    def _common_folder(self, names: Sequence[str]) -> str:
+        """Return the folder that all files are in: the only argument, or the deepest one."""
+        if len(self.arguments) == 1 and _is_folder(self.arguments[0]):
+            return self.arguments[0]
+        return os.path.commonpath([str(Path(name).absolute().parent) for name in names])
+
+    @property
+    def job(self) -> dict[str, object]:
+        """The parameters that a run resumes by."""
+        return {
+            "format": self.format,
+            "encoding": self.encoding,
+            "text fields": self.text_fields,
+            "id field": self.id_field,
+            "output": self.output,
+            **{f"state of {path}": stamp for path, stamp in self.stamps.items()},
+            LISTED_FILES: digest_of(self.files),
+        }
+
+    def check_absent(self) -> None:
+        """Raise UsageError if the file or folder to write exists. An empty folder may."""
+        output = self.output
+        if output is None or output == STDIN:
+            return
+        located = look_up(output)
+        if located is None:
+            return
+        is_local_folder = located.is_folder and not is_address(output)
+        if is_local_folder and all(path.name.startswith(".") for path in Path(output).iterdir()):
+            return
+        raise UsageError(f"{output} exists: name another `output`, or remove it")
+
+    def check_changeable(self, setting: str) -> None:
+        """Raise UsageError if texts of the files can't be changed, as a setting requires."""
+        if len(self.text_fields) > 1:
+            raise UsageError(f"`{setting}` requires one `text_field`")
+        if self.output == STDIN or len({*self.targets}) < len(self.targets):
+            raise UsageError(f"`{setting}` requires a folder to write to")
+        for path in self.files:
+            if (kind := self.format or format_of(path)) in ("csv", "tsv"):
+                raise UsageError(
+                    f"{path}: `{setting}` requires JSON lines, text or tables, not {kind}"
+                )
+
+    def write(self, files: Iterable[RetainedRecords], first: int = 0) -> Iterator[int]:
+        """Write the files that are missing, and yield the number of records of each.
+
+        files: the records that stay of the files from number `first` on. Raises InputError if a
+        file has changed since it was read.
+        """
+        rewritten = zip(self.targets[first:], self.files[first:], files, strict=False)
+        for target, group in itertools.groupby(rewritten, itemgetter(0)):
+            sources = [self._kept_records(path, records) for _, path, records in group]
+            # After a power cut, files that were not synced may be there and empty.
+            if target == STDIN or self.format == "file" or look_up(target) is None:
+                if target != STDIN and not is_address(target):
+                    Path(target).parent.mkdir(parents=True, exist_ok=True)
+                check = partial(self._check_unchanged, sources)
+                check()
+                rewrite(sources, target, self.format, self.encoding, check)
+            yield sum(source.starts.size for source in sources)
+        if self.format == "file" and hasattr(os, "sync"):
+            os.sync()
+
+    def _kept_records(self, path: str, records: RetainedRecords) -> KeptRecords:
+        lines, is_retained, text_field = records.lines, records.is_retained, self.text_fields[0]
+        return KeptRecords(path, lines, is_retained, text_field, records.changed)
+
+    def _check_unchanged(self, sources: Sequence[KeptRecords]) -> None:
+        for source in sources:
+            if stamp(source.path) != self.stamps[source.path]:
+                raise InputError(
+                    f"{source.path} has changed since it was read: run this again with a new"
+                    " `output`"
+                )
+
+    def copy_about(self) -> None:
+        """Copy what `datasets.Dataset.save_to_disk` writes beside files: the new ones load."""
+        folders = {
+            (folder_of(file), folder_of(target))
+            for file, target in zip(self.files, self.targets, strict=False)
+            if file.endswith(".arrow")
+        }
+        # A dictionary of datasets has a folder for each.
+        folders |= {(folder_of(folder), folder_of(target)) for folder, target in folders}
+        output = folder_of(f"{self.output}/any") + "/"
+        for folder, target in folders:
+            if f"{target}/".startswith(output):
+                for name in ABOUT:
+                    self._copy_description(f"{folder}/{name}", f"{target}/{name}")
+
+    def _copy_description(self, described: str, target: str) -> None:
+        """Copy a file that describes a dataset, if it is there."""
+        if look_up(described) is None:
+            return
+        content = content_of(described)
+        if described.endswith("/state.json"):
+            # The library keeps results of functions under this name.
+            state = json.loads(content)
+            state["_fingerprint"] = digest_of([state, [*map(stamp, self.targets)]])
+            content = json.dumps(state, indent=2).encode()
+        with written(target, described) as copied:
+            copied.write(content)
+
+
+def save_retained(file: Path, retained: Iterable[RetainedRecords]) -> None:
+    """Save the records of files that stay, in 8 bytes a record."""
+    files = [*retained]
+    changed = json.dumps([[*records.changed.items()] for records in files]).encode()
+    signed = [np.where(records.is_retained, records.lines, -records.lines) for records in files]
+    with file.open("wb") as out:
+        np.savez(out, np.frombuffer(changed, np.uint8), *signed)
+
+
+def load_retained(file: Path) -> list[RetainedRecords]:
+    """Return what `save_retained` has saved."""
+    with np.load(file) as saved:
+        changed, *signed = saved.values()
+    texts_by_line = json.loads(changed.tobytes())
+    return [
+        RetainedRecords(np.abs(lines), lines > 0, dict(texts))
+        for lines, texts in zip(signed, texts_by_line, strict=True)
+    ]
+
+
+def is_one_file(output: str) -> bool:
+    """Return whether an output is a file or standard output, and not a folder."""
+    if output == STDIN:
+        return True
+    try:
+        format_of(output)
+    except UsageError:
+        return False
+    return not _is_folder(output)
+
+
+def _is_folder(path: str) -> bool:
+    located = look_up(path)
+    return located is not None and located.is_folder
+
+
+def digest_of(value: object) -> str:
+    """Return a short name of a value of JSON."""
+    return xxhash.xxh3_64_hexdigest(json.dumps(value).encode())

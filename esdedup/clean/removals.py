@@ -1,0 +1,238 @@
+"""The documents that a job on files removes, and the tables that list them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from esdedup.clean.outputs import RetainedRecords
+from esdedup.runs.shares import Shares
+from esdedup.stores.memory_mapped import mapped
+from esdedup.tabular import Tabular
+from esdedup.text.arrays import F64, I64, Mask, offsets_of
+from esdedup.text.strings import Strings
+
+_ROWS_AT_ONCE = 1 << 18
+Value = Literal["similarity", "distance", "contained"]
+"""What is measured of a document and its original: the name of its column."""
+
+
+class Place(NamedTuple):
+    """Where a document is: the name of its file, the line, and its id."""
+
+    file: str
+    line: int
+    id: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The records of files, in the order read.
+
+    shares: of the documents.
+    names: of the files.
+    earlier: number of first files, which are only compared with.
+    counts: number of records of each file, shape (files,).
+    lines: of all n records, as `Record.line`, negative for those that are no documents, shape (n,).
+    """
+
+    shares: Shares
+    names: Sequence[str]
+    earlier: int
+    counts: I64
+    lines: I64
+
+    @cached_property
+    def rows(self) -> I64:
+        """The records that are documents, ascending, shape (documents,)."""
+        return mapped(self.shares.run.folder, [np.flatnonzero(self.lines > 0)])
+
+    @property
+    def first(self) -> int:
+        """The number of the first document of the later files."""
+        return int(np.searchsorted(self.rows, self.counts[: self.earlier].sum()))
+
+    @property
+    def failed(self) -> int:
+        """The number of records that are no documents."""
+        return self.lines.size - self.rows.size
+
+    @property
+    def ends(self) -> list[int]:
+        """The number of records before each later file, and of all."""
+        ends: list[int] = offsets_of(self.counts)[self.earlier :].tolist()
+        return ends
+
+    def places(self, documents: I64) -> list[Place]:
+        """Return where documents are."""
+        records = self.rows[documents]
+        files = np.searchsorted(offsets_of(self.counts), records, "right") - 1
+        names = [self.names[file] for file in files.tolist()]
+        lines, ids = self.lines[records].tolist(), self.shares.ids_of(documents)
+        return [*map(Place, names, lines, ids)]
+
+
+@dataclass(frozen=True)
+class MaskedTexts:
+    """Documents that stay without the items that they contained.
+
+    documents: their numbers, ascending.
+    texts: what is left of their texts.
+    """
+
+    documents: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    texts: Strings = field(default_factory=lambda: Strings.of([]))
+
+
+@dataclass(frozen=True)
+class Removals:
+    """Documents that duplicate or contain others, a row for each pair, by document.
+
+    corpus: that the documents are of.
+    measured: what `value` is. A document that is "contained" may have several rows.
+    document: numbers of documents, shape (n,).
+    original: the number of the document that each one duplicates, or contains, shape (n,).
+    value: similarity or distance, or the contained fraction of the original, shape (n,).
+    start, end: first character and end of the contained original in the text, shape (n,).
+    masked: documents that stay all the same.
+    """
+
+    corpus: Corpus
+    measured: Value
+    document: I64
+    original: I64
+    value: F64
+    start: I64
+    end: I64
+    masked: MaskedTexts = field(default_factory=MaskedTexts)
+
+    @staticmethod
+    def of_duplicates(
+        corpus: Corpus, by_distance: bool, document: I64, original: I64, value: F64
+    ) -> Removals:
+        """Return the documents that duplicate an original each."""
+        measured: Value = "distance" if by_distance else "similarity"
+        nowhere = np.zeros(0, np.int64)
+        return Removals(corpus, measured, document, original, value, nowhere, nowhere)
+
+    def __len__(self) -> int:
+        return self.document.size
+
+    def picked(self, rows: I64) -> Removals:
+        """Return some rows."""
+        start, end = (self.start[rows], self.end[rows]) if self.start.size else (self.start,) * 2
+        return Removals(
+            self.corpus,
+            self.measured,
+            self.document[rows],
+            self.original[rows],
+            self.value[rows],
+            start,
+            end,
+            self.masked,
+        )
+
+    @cached_property
+    def closest(self) -> Removals:
+        """One row for each document: the original it contains most of, the last of equals."""
+        if self.measured != "contained":
+            return self
+        order = np.lexsort((self.value, self.document))
+        document = self.document[order]
+        is_last = np.append(document[1:] != document[:-1], True)[: document.size]
+        return self.picked(order[is_last])
+
+    @cached_property
+    def removed(self) -> Mask:
+        """Mark the documents that do not stay, shape (documents of the corpus,)."""
+        removed = np.zeros(self.corpus.rows.size, np.bool_)
+        removed[self.document] = True
+        removed[self.masked.documents] = False
+        return removed
+
+    @property
+    def retained(self) -> Mask:
+        """Mark the later documents that stay, shape (documents of the corpus,)."""
+        retained = ~self.removed
+        retained[: self.corpus.first] = False
+        return retained
+
+    def retained_records(self) -> Iterator[RetainedRecords]:
+        """Yield the records that stay of each later file."""
+        corpus = self.corpus
+        lines, is_retained = corpus.lines, corpus.lines > 0
+        is_retained[corpus.rows[self.removed]] = False
+        masked_records = corpus.rows[self.masked.documents]
+        for start, end in itertools.pairwise(corpus.ends):
+            in_file = range(*np.searchsorted(masked_records, [start, end]).tolist())
+            changed = {int(lines[masked_records[n]]): self.masked.texts[n] for n in in_file}
+            yield RetainedRecords(np.abs(lines[start:end]), is_retained[start:end], changed)
+
+    def table(self) -> Tabular:
+        """Return the table that lists the rows."""
+        return ContainedTable(self) if self.measured == "contained" else DuplicatesTable(self)
+
+    def blocks(self) -> Iterator[Removals]:
+        """Yield the rows in blocks, whose places fit into memory."""
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            yield self.picked(np.arange(start, min(start + _ROWS_AT_ONCE, len(self))))
+
+    def places(self) -> Iterator[tuple[Place, Place]]:
+        """Return where the document and the original of each row are."""
+        documents = self.corpus.places(self.document)
+        return zip(documents, self.corpus.places(self.original), strict=True)
+
+
+_PLACES = {
+    "file": "string",
+    "line": "int64",
+    "id": "string",
+    "original_file": "string",
+    "original_line": "int64",
+    "original_id": "string",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class DuplicatesTable(Tabular):
+    """The documents that duplicate others, with where they and their originals are."""
+
+    removals: Removals
+    columns: ClassVar[dict[str, str]] = {**_PLACES, "similarity": "double", "distance": "int64"}
+
+    def __len__(self) -> int:
+        return len(self.removals)
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        by_distance = self.removals.measured == "distance"
+        for block in self.removals.blocks():
+            for (place, original), value in zip(block.places(), block.value.tolist(), strict=True):
+                similarity, distance = (None, int(value)) if by_distance else (value, None)
+                yield *place, *original, similarity, distance
+
+
+@dataclass(frozen=True, repr=False)
+class ContainedTable(Tabular):
+    """The documents that contain others, a row for each that one contains."""
+
+    removals: Removals
+    columns: ClassVar[dict[str, str]] = {
+        **_PLACES,
+        "contained": "double",
+        "start": "int64",
+        "end": "int64",
+    }
+
+    def __len__(self) -> int:
+        return len(self.removals)
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        for block in self.removals.blocks():
+            numbers = block.value.tolist(), block.start.tolist(), block.end.tolist()
+            for (place, original), *measured in zip(block.places(), *numbers, strict=True):
+                yield *place, *original, *measured

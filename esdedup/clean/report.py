@@ -1,0 +1,148 @@
+"""What a job on files reports: counts, the largest groups, and samples of what it removes."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from esdedup.clean.removals import Removals
+from esdedup.compare.columns import Columns
+from esdedup.compare.keep_rule import Unordered
+from esdedup.groups.groups import Groups
+from esdedup.search.buckets import Capped
+from esdedup.text.arrays import I64
+
+_LARGEST = 10
+_SAMPLES = 10
+_EXCERPT = 1_000
+"""Characters of a text in a sample."""
+
+
+@dataclass(frozen=True)
+class CleanReport:
+    """What was found among the later files.
+
+    documents: those that stay and those that are removed.
+    kept: number of documents that stay.
+    removed: number of documents that are removed.
+    against: of these, the duplicates of documents of the earlier files.
+    failed: records that are no documents.
+    groups: of two or more documents, also of the earlier files.
+    bytes_kept: of texts in UTF-8, as they were read; None of those that stay in an index.
+    bytes_removed: likewise.
+    words_kept: of the same texts, also None.
+    words_removed: likewise.
+    recall: as of `Groups`.
+    capped: as of `Groups`.
+    largest: the largest groups.
+    samples: duplicates over the range of similarity, each with the beginning of both texts.
+    contained: the counts of `find_contained`.
+    unordered: documents that the keep rule can't compare.
+    """
+
+    documents: int
+    kept: int
+    removed: int
+    against: int
+    failed: int
+    groups: int
+    bytes_kept: int | None
+    bytes_removed: int
+    words_kept: int | None
+    words_removed: int
+    recall: float | None
+    capped: Capped
+    largest: Sequence[dict[str, Any]] = ()
+    samples: Sequence[dict[str, Any]] = ()
+    contained: dict[str, int] | None = None
+    unordered: Unordered = Unordered()  # noqa: RUF009
+
+
+def report_to_json(report: CleanReport) -> dict[str, Any]:
+    """Return a JSON object of a report."""
+    return asdict(report)
+
+
+def report_from_json(report: Mapping[str, Any]) -> CleanReport:
+    """Return the report of a JSON object."""
+    capped, unordered = Capped(**report["capped"]), Unordered(**report["unordered"])
+    return CleanReport(**{**report, "capped": capped, "unordered": unordered})
+
+
+def report_of(
+    removals: Removals, columns: Columns, order: I64, groups: Groups | None
+) -> CleanReport:
+    """Return the report on what is removed. order: the document of each row of the columns."""
+    corpus, removed, closest = removals.corpus, removals.removed, removals.closest
+    (bytes_kept, bytes_removed), (words_kept, words_removed) = _sizes(removals).tolist()
+    return CleanReport(
+        documents=order.size - corpus.first,
+        kept=int(np.count_nonzero(removals.retained)),
+        removed=int(np.count_nonzero(removed)),
+        against=int(
+            np.count_nonzero(removed[closest.document] & (closest.original < corpus.first))
+        ),
+        failed=corpus.failed,
+        groups=0 if groups is None else len(groups),
+        bytes_kept=bytes_kept,
+        bytes_removed=bytes_removed,
+        words_kept=words_kept,
+        words_removed=words_removed,
+        recall=1.0 if groups is None else groups.recall,
+        capped=Capped() if groups is None else groups.capped,
+        unordered=columns.unordered,
+        largest=[] if groups is None else _largest(removals, groups),
+        samples=_samples(closest, columns, np.argsort(order)),
+    )
+
+
+def _sizes(removals: Removals) -> I64:
+    """Return the bytes, and the words, of what stays and of what is removed: shape (2, 2)."""
+    retained, removed = removals.retained, removals.removed
+    sizes, start = np.zeros((2, 2), np.int64), 0
+    for of_share in removals.corpus.shares.text_sizes():
+        share = slice(start, start + of_share.shape[1])
+        sizes += of_share @ np.stack([retained[share], removed[share]]).T
+        start = share.stop
+    return sizes
+
+
+def _largest(removals: Removals, groups: Groups) -> list[dict[str, Any]]:
+    """Return the representatives of the largest groups, with the number of their documents."""
+    largest = [*itertools.islice(groups, _LARGEST)]
+    representatives = np.array([int(group.representative) for group in largest], np.int64)
+    places = removals.corpus.places(representatives)
+    return [
+        {**place._asdict(), "documents": len(group.members) + 1}
+        for place, group in zip(places, largest, strict=True)
+    ]
+
+
+def _samples(closest: Removals, columns: Columns, row_of: I64) -> list[dict[str, Any]]:
+    """Return removals over the range of values. row_of: the row of each document."""
+    if not len(closest):
+        return []
+    by_value = closest.picked(np.argsort(closest.value, kind="stable"))
+    values = by_value.value
+    wanted = np.linspace(values[0], values[-1], _SAMPLES)
+    chosen = by_value.picked(np.unique(np.searchsorted(values, wanted)))
+    texts = columns.texts_of(row_of[chosen.document])()
+    original_texts = columns.texts_of(row_of[chosen.original])()
+    # The beginning of what a document contains.
+    starts = chosen.start.tolist() or [0] * len(chosen)
+    measured = chosen.measured
+    samples = []
+    for row, (place, original) in enumerate(chosen.places()):
+        value = float(chosen.value[row])
+        samples.append(
+            {
+                **place._asdict(),
+                **{f"original_{name}": part for name, part in original._asdict().items()},
+                measured: int(value) if measured == "distance" else value,
+                "text": texts[row][starts[row] :][:_EXCERPT],
+                "original_text": original_texts[row][:_EXCERPT],
+            }
+        )
+    return samples

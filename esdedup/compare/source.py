@@ -1,0 +1,290 @@
+"""Read documents into parts: from a store, from files, or from records."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esdedup.compare.columns import Columns, columns_of
+from esdedup.compare.plan import Plan
+from esdedup.ingest.parallel import in_order
+from esdedup.models import Document, Share, value_in
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.documents import items_of
+from esdedup.records.files import BadRecord, Chunk
+from esdedup.runs.run import OnStep, Run
+from esdedup.runs.shares import Part, Shares
+from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
+from esdedup.stores.base import Store
+from esdedup.stores.fields import text_at
+from esdedup.text.arrays import I64
+from esdedup.text.characters import count
+from esdedup.text.hashing import xxh3
+from esdedup.text.shingles import distinct
+from esdedup.text.strings import Strings
+
+JUDGEMENTS = "set of judgements"
+"""The parameter of a job that holds the digest of the judgements."""
+_SHARES = "shares.json"
+_HELD_AT_ONCE = 1_000
+_EXAMPLES = 5
+"""Documents that a message names."""
+
+log = logging.getLogger("esdedup")
+
+
+def sketched(
+    ids: Strings,
+    texts: Sequence[str],
+    plan: Plan,
+    keys: Strings = Strings.of_bytes(()),  # noqa: B008
+) -> Part:
+    """Return documents with the tokens of their texts. keys: of the keep rule, unless by words."""
+    by_words = plan.keep.by == "words"
+    sketches = sketch(texts, plan.compared.scheme, with_vocabulary=by_words)
+    if sketches.vocabulary is not None and sketches.words is not None:
+        keys = plan.keep.keys_by_words(sketches.vocabulary, sketches.words)
+    values = np.zeros((len(texts), 0), np.uint64)
+    if plan.sketch is not None and plan.width:
+        values = sketches.values[plan.sketch.name]
+    return Part(
+        ids,
+        digest_words(sketches.digests),
+        sketches.filled,
+        values.astype(plan.dtype),
+        Strings.of(texts),
+        keys,
+        sketches.words,
+    )
+
+
+class ReadChunk(NamedTuple):
+    """A chunk of records, as it was read.
+
+    part: the documents.
+    bad: the other records.
+    lines: of all n records, as `Record.line`, negative for those that are no documents, shape (n,).
+    files: the names of their files, each with its number of records.
+    """
+
+    part: Part
+    bad: list[BadRecord]
+    lines: I64
+    files: list[tuple[str, int]]
+
+
+def read_chunk(plan: Plan, id_field: str | None, chunk: Chunk) -> ReadChunk:
+    """Return the documents of a chunk with their tokens."""
+    fields = plan.meta.text_fields
+    records = [*chunk.records()]
+    items, bad = items_of(records, plan.meta, id_field, stored=not plan.numbered)
+    documents = (Document(item.id, item.record.source) for item in items)
+    keys = plan.keep.keys(documents, fields)
+    part = sketched(
+        Strings.of(item.id for item in items), [item.text for item in items], plan, keys
+    )
+    rejected = {(record.file, record.line) for record in bad}
+    lines = [
+        -record.line if (record.file, record.line) in rejected else record.line
+        for record in records
+    ]
+    by_file = groupby(record.file for record in records)
+    files = [(name, len([*names])) for name, names in by_file]
+    return ReadChunk(part, bad, np.array(lines, np.int64), files)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Documents of files, in the order of their records.
+
+    chunks: their records.
+    dead_letter: called with each record that is no document.
+    id_field: of the records; None for `id`, or a number.
+    workers: number of processes.
+    """
+
+    plan: Plan
+    chunks: Iterable[Chunk]
+    dead_letter: DeadLetter
+    id_field: str | None = None
+    workers: int = 1
+
+    def parts(self, on_chunk: Callable[[ReadChunk], object]) -> Iterator[Part]:
+        """Yield the documents, at least one part. on_chunk: called after each chunk."""
+        yield sketched(Strings.of([]), [], self.plan)
+        read = partial(read_chunk, self.plan, self.id_field)
+        with closing(in_order(self.workers, read, self.chunks)) as chunks:
+            for chunk in chunks:
+                for record in chunk.bad:
+                    self.dead_letter(record)
+                yield chunk.part
+                on_chunk(chunk)
+
+
+@dataclass(frozen=True)
+class StoreSource:
+    """Documents of a store, whose texts or stored tokens are read.
+
+    unreadable: ids of the documents that are left out, as their digest or tokens can't be read.
+    """
+
+    store: Store
+    plan: Plan
+    unreadable: dict[str, None] = field(default_factory=dict)
+
+    def parts(self, share: Share, on_read: Callable[[int], None]) -> Iterator[Part]:
+        """Yield the documents of a share. on_read: called with their number in each part."""
+        for batch in itertools.chain([[]], self.store.scan(self.plan.paths, self.plan.meta, share)):
+            yield self._part(batch)
+            on_read(len(batch))
+
+    def parts_of(self, ids: Strings) -> Iterator[Part]:
+        """Yield some documents by their ids."""
+        yield self._part([])
+        for start in range(0, len(ids), _HELD_AT_ONCE):
+            held = self.store.hold(ids[start : start + _HELD_AT_ONCE], self.plan.paths)
+            yield self._part([entry.document for entry in held])
+
+    def ids(self) -> Strings:
+        """Return the ids of all documents that the store has now."""
+        batches = itertools.chain([[]], self.store.scan([], self.plan.meta))
+        return Strings.joined([_ids(batch) for batch in batches])
+
+    def _part(self, batch: Sequence[Document]) -> Part:
+        if self.plan.sketching is None:
+            return self._with_stored_tokens(batch)
+        fields = self.plan.meta.text_fields
+        # The text of a document with tokens can have been removed since.
+        texts = [text_at(document.source, fields) or "" for document in batch]
+        return sketched(_ids(batch), texts, self.plan, self.plan.keep.keys(batch, fields))
+
+    def _with_stored_tokens(self, documents: Sequence[Document]) -> Part:
+        """Return documents with their stored tokens, without those that can't be read."""
+        plan = self.plan
+        digest_path, tokens_path, *_ = plan.paths
+        readable = np.array(
+            [is_digest(value_in(document.source, digest_path)) for document in documents], np.bool_
+        )
+        stored = [value_in(document.source, tokens_path) for document in documents]
+        # With digests alone, only texts without words have something to read.
+        filled = np.array([(value is None) == (plan.sketch is None) for value in stored], np.bool_)
+        values = np.zeros((len(documents), plan.width), plan.dtype)
+        if plan.sketch is not None and filled.any():
+            rows = np.flatnonzero(filled)
+            decoded, are_tokens = stored_values([stored[row] for row in rows], plan.sketch)
+            readable[rows[~are_tokens]] = False
+            values[rows[are_tokens]] = decoded
+        unreadable = np.flatnonzero(~readable).tolist()
+        self.unreadable.update(dict.fromkeys(documents[row].id for row in unreadable))
+        batch = [documents[row] for row in np.flatnonzero(readable).tolist()]
+        digests = digest_words([value_in(document.source, digest_path) for document in batch])
+        keys = self._keys(batch)
+        return Part(_ids(batch), digests, filled[readable], values[readable], keys=keys)
+
+    def _keys(self, batch: Sequence[Document]) -> Strings:
+        """Return the keys of documents whose texts are not sketched."""
+        keep, meta = self.plan.keep, self.plan.meta
+        if keep.by != "words":
+            return keep.keys(batch, meta.text_fields)
+        texts = [text_at(document.source, meta.text_fields) or "" for document in batch]
+        _, words = hashed_words(texts, meta.scheme)
+        return keep.keys_by_words(distinct(words).counts, words.counts)
+
+    def warn(self) -> None:
+        """Log how many documents can't be read, the first ids, and how to go on."""
+        if not self.unreadable:
+            return
+        examples = ", ".join(map(repr, itertools.islice(self.unreadable, _EXAMPLES)))
+        more = len(self.unreadable) - _EXAMPLES
+        log.warning(
+            "%s: the digest or tokens of %s can't be read, and count as none: %s. Another client"
+            " may have changed them: run `esdedup backfill` with `stale`, and index those documents"
+            " again of which only the tokens are wrong",
+            self.store.where,
+            count(len(self.unreadable), "document"),
+            f"{examples} and {more:,} more" if more > 0 else examples,
+        )
+
+
+def read_store(store: Store, plan: Plan, run: Run, job: Mapping[str, Any], step: OnStep) -> Columns:
+    """Return the columns of all documents of a store, reading the shares that are missing.
+
+    job: parameters of the run; only a run with the same ones resumes.
+
+    Documents whose tokens can't be read are left out, with a warning that names them. Raises
+    UsageError if the run's folder belongs to another run, or if the keep rule names a field that no
+    document has.
+    """
+    shares, source = Shares(run), StoreSource(store, plan)
+    documents = store.statistics(plan.meta).sketched
+    is_resumed = run.has(_SHARES)
+    run.claim({**_described(store, plan), **job})
+    needed = max(1, min(shares.sizes.shares, -(-documents // shares.sizes.documents)))
+    number_of_shares = int(run.once(_SHARES, lambda: needed))
+    documents_read = 0
+
+    def on_read(number: int) -> None:
+        nonlocal documents_read
+        documents_read += number
+        step(f"Reading {plan.basis.read}", min(documents_read, documents), documents)
+
+    for number in range(1, number_of_shares + 1):
+        if not shares.has(number):
+            shares.write(number, source.parts(Share(number, number_of_shares), on_read))
+    if is_resumed:
+        _add_arrivals(shares, source)
+    source.warn()
+    columns = replace(columns_of(shares, plan), unreadable=len(source.unreadable))
+    if plan.sketching is not None:
+        return columns
+    texts_by_id = texts_in(store, plan.meta.text_fields)
+    return replace(
+        columns,
+        texts_of=lambda rows: store.window.begin(
+            texts_by_id, [columns.ids[row] for row in rows.tolist()]
+        ),
+    )
+
+
+def _described(store: Store, plan: Plan) -> dict[str, Any]:
+    """Return the parameters of a job that reads a store."""
+    return {
+        "index": store.where,
+        "address": store.address,
+        "scheme": plan.meta.scheme.id,
+        "field": plan.meta.field,
+        "stop": [*plan.meta.stop],
+        "reading": str(plan.basis),
+    }
+
+
+def _add_arrivals(shares: Shares, source: StoreSource) -> None:
+    """Read the documents that came after their share was read, by an earlier run."""
+    stored = shares.all()
+    hashes = [np.empty(0, np.uint64), *(xxh3(share.ids(), 0) for share in stored)]
+    ids = source.ids()
+    arrivals = np.flatnonzero(~np.isin(xxh3(ids, 0), np.concatenate(hashes)))
+    if arrivals.size:
+        shares.write(len(stored) + 1, source.parts_of(ids.picked(arrivals)))
+
+
+def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
+    """Return the texts of a store's documents; an empty one if a document or its text is gone."""
+
+    def texts_of(ids: list[str]) -> list[str]:
+        sources = {document.id: document.source for document in store.get(ids, [*text_fields])}
+        return [text_at(sources.get(id, {}), text_fields) or "" for id in ids]
+
+    return texts_of
+
+
+def _ids(batch: Sequence[Document]) -> Strings:
+    return Strings.of([document.id for document in batch])

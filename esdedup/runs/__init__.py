@@ -1,0 +1,1 @@
+"""A folder that a job owns, and the documents that it stores there."""

@@ -1,0 +1,304 @@
+"""Documents that a run stores in shares, each of which is whole or missing.
+
+A resumed run reads only the missing shares. The arrays of a share are in one file, its texts in
+another: reading one again takes 2 microseconds, and fetching it from a server 23 and a request.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.records.locations import folder_of, open_file
+from esdedup.runs.run import Arrays, Run, load_arrays, reported
+from esdedup.text.arrays import I64, U64, Mask, offsets_of
+from esdedup.text.strings import Strings
+
+TextsOf = Callable[[I64], Callable[[], list[str]]]
+"""Return a function that reads the texts of rows, shape (m,), or waits for them; one that reads
+texts of a folder may be sent to another process."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is in memory, or in one file.
+
+    documents: of a share.
+    bytes: of the texts of a share, which is in memory until it is written.
+    shares: most shares of an index.
+    ahead: bytes of texts at an address that one request fetches.
+    """
+
+    documents: int = 100_000
+    bytes: int = 64 << 20
+    shares: int = 1024
+    ahead: int = 1 << 20
+
+
+SIZES = Sizes()
+"""The sizes of all runs."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some documents, as they were read.
+
+    ids: of n documents.
+    digests: of their texts, as `digest_words` returns them, shape (n, 2).
+    filled: True for a document with tokens, shape (n,).
+    values: band hashes, shape (n, bands), or words of fingerprints, shape (n, words).
+    texts: if they were read.
+    keys: of the keep rule, in bytes; none to order by ids alone.
+    words: numbers of words of the texts, shape (n,), if they were sketched.
+    """
+
+    ids: Strings
+    digests: U64
+    filled: Mask
+    values: NDArray[Any]
+    texts: Strings | None = None
+    keys: Strings = Strings.of_bytes(())  # noqa: RUF009
+    words: I64 | None = None
+
+    def picked(self, rows: I64) -> Part:
+        """Return some documents."""
+        return Part(
+            self.ids.picked(rows),
+            self.digests[rows],
+            self.filled[rows],
+            self.values[rows],
+            None if self.texts is None else self.texts.picked(rows),
+            self.keys.picked(rows) if len(self.keys) else self.keys,
+            None if self.words is None else self.words[rows],
+        )
+
+
+@dataclass(frozen=True)
+class StoredShare:
+    """The documents of one share.
+
+    file: its arrays, on this machine.
+    texts: the path or address of its texts.
+    name: of the folder or file, in errors.
+    mend: what to do if it is damaged.
+    sizes: of what is fetched at once.
+    """
+
+    file: Path
+    texts: str
+    name: str
+    mend: str
+    sizes: Sizes
+
+    @staticmethod
+    def of_earlier_run(file: Path, origin: str) -> StoredShare:
+        """Return a share of an earlier run. origin: where it is stored, beside its texts."""
+        texts = f"{folder_of(origin)}/{_texts_name(file)}"
+        return StoredShare(file, texts, origin, "it is damaged: restore a copy", SIZES)
+
+    def arrays(self, *names: str) -> Arrays:
+        """Return some of the arrays, by default all."""
+        with self._reporting_errors(), self.file.open("rb") as file:
+            return load_arrays(file, *names)
+
+    def strings(self, name: str, offsets: str) -> Strings:
+        """Return strings that are stored as two arrays."""
+        arrays = self.arrays(name, offsets)
+        return Strings(arrays[name], arrays[offsets])
+
+    def ids(self) -> Strings:
+        """Return the ids of the documents."""
+        return self.strings("ids", "id_offsets")
+
+    def part(self) -> Part:
+        """Return the documents, of a share whose texts are on this machine."""
+        arrays = self.arrays()
+        with self._reporting_errors():
+            raw = np.fromfile(self.texts, np.uint8)
+        return Part(
+            Strings(arrays["ids"], arrays["id_offsets"]),
+            arrays["digests"],
+            arrays["filled"],
+            arrays["values"].T,
+            Strings(raw, arrays["text_offsets"]),
+            Strings(arrays["keys"], arrays["key_offsets"]),
+            arrays["words"],
+        )
+
+    def read_texts(self, ranges: Iterable[tuple[int, int]]) -> bytes:
+        """Return some texts, joined. ranges: (position, bytes) of each, ascending."""
+        texts = list[bytes]()
+        with self._reporting_errors(), open_file(self.texts, self.sizes.ahead) as file:
+            for position, size in ranges:
+                file.seek(position)
+                text = file.read(size)
+                if len(text) < size:
+                    raise EOFError(f"{self.texts} ends too early")
+                texts.append(text)
+        return b"".join(texts)
+
+    def _reporting_errors(self) -> AbstractContextManager[None]:
+        return reported(self.name, self.mend)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of a run on this machine.
+
+    earlier: shares that precede its own.
+    """
+
+    run: Run
+    earlier: Sequence[StoredShare] = ()
+    sizes: Sizes = field(default_factory=lambda: SIZES)
+
+    def all(self) -> list[StoredShare]:
+        """Return the shares, in the order of their documents."""
+        return [*self.earlier, *self.own()]
+
+    def own(self) -> list[StoredShare]:
+        """Return the shares that the run itself has written."""
+        files = self.run.folder.glob("share-*.npz")
+        name, mend = f"work folder {self.run.place}", "a file is damaged: remove the folder"
+        return [
+            StoredShare(file, str(file.with_name(_texts_name(file))), name, mend, self.sizes)
+            for file in sorted(files, key=lambda file: int(file.stem[6:]))
+        ]
+
+    def files(self) -> list[Path]:
+        """Return the files of the run's own shares, arrays and texts."""
+        return [file for share in self.own() for file in (share.file, Path(share.texts))]
+
+    def has(self, number: int) -> bool:
+        """Return whether a share of this number, from 1, is written."""
+        return self.run.has(share_name(number))
+
+    def write_all(self, parts: Iterable[Part]) -> None:
+        """Write documents with texts, at least one part of them, to as many shares as needed."""
+        number, waiting, documents, size = 0, list[Part](), 0, 0
+        for part in parts:
+            waiting.append(part)
+            documents += part.filled.size
+            size += 0 if part.texts is None else part.texts.raw.size
+            if documents >= self.sizes.documents or size >= self.sizes.bytes:
+                number += 1
+                self.write(number, waiting)
+                waiting, documents, size = [], 0, 0
+        if waiting:
+            self.write(number + 1, waiting)
+
+    def write(self, number: int, parts: Iterable[Part]) -> None:
+        """Write the documents of a share, from 1, whole or not at all; at least one part."""
+        without_texts: list[Part] = []
+        no_numbers = np.empty(0, np.int64)
+        text_sizes = [no_numbers]
+        with self.run.writing(texts_name(number)) as out:
+            for part in parts:
+                if part.texts is not None:
+                    out.write(part.texts.raw.data)
+                    text_sizes.append(part.texts.counts)
+                without_texts.append(replace(part, texts=None))
+        ids = Strings.joined([part.ids for part in without_texts])
+        keys = Strings.joined([part.keys for part in without_texts])
+        words = [part.words for part in without_texts if part.words is not None]
+        arrays = {
+            "ids": ids.raw,
+            "id_offsets": ids.offsets,
+            "keys": keys.raw,
+            "key_offsets": keys.offsets,
+            "text_offsets": offsets_of(np.concatenate(text_sizes)),
+            "digests": np.concatenate([part.digests for part in without_texts]),
+            "filled": np.concatenate([part.filled for part in without_texts]),
+            "values": np.concatenate([part.values for part in without_texts]).T,
+            "words": np.concatenate([no_numbers, *words]),
+        }
+        self.run.save(share_name(number), arrays)
+
+    def ids_of(self, documents: I64) -> list[str]:
+        """Return the ids of documents by their numbers in the order read, shape (m,)."""
+        ids, start = [""] * documents.size, 0
+        for share in self.all():
+            share_ids = share.ids()
+            end = start + len(share_ids)
+            positions = np.flatnonzero((documents >= start) & (documents < end))
+            rows = documents[positions] - start
+            for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+                ids[position] = share_ids[row]
+            start = end
+        return ids
+
+    def text_sizes(self) -> Iterator[I64]:
+        """Yield the bytes and the words of the texts of each share, shape (2, n)."""
+        for share in self.all():
+            arrays = share.arrays("text_offsets", "words")
+            yield np.stack([np.diff(arrays["text_offsets"]), arrays["words"]])
+
+
+@dataclass(frozen=True)
+class StoredTexts:
+    """The texts of rows, which are read in the order in which shares store them.
+
+    order: for each row its document, in the order read, shape (n,).
+    ends: of the documents of all shares, shape (shares + 1,).
+    offsets: of the texts of each share, one share after another.
+    """
+
+    shares: Shares
+    order: I64
+    ends: I64
+    offsets: I64
+
+    def __call__(self, rows: I64) -> Callable[[], list[str]]:
+        """Return a function that returns the texts of rows, shape (m,)."""
+        return self.in_memory(rows)(np.arange(rows.size))
+
+    def sizes(self, rows: I64) -> I64:
+        """Return the bytes of the texts of rows, shape (m,)."""
+        places = self._places(rows)
+        return self.offsets[places + 1] - self.offsets[places]
+
+    def in_memory(self, rows: I64) -> TextsOf:
+        """Read texts into memory. The function has them by position among the rows."""
+        places = self._places(rows)
+        order = np.argsort(places)
+        places = places[order]
+        starts, sizes = self.offsets[places], self.sizes(rows[order])
+        texts = Strings(np.empty(int(sizes.sum()), np.uint8), offsets_of(sizes))
+        bounds = np.searchsorted(places, self.ends + np.arange(self.ends.size))
+        rows_of_shares = itertools.pairwise(bounds.tolist())
+        for share, (first, end) in zip(self.shares.all(), rows_of_shares, strict=True):
+            if first < end:
+                ranges = zip(starts[first:end].tolist(), sizes[first:end].tolist(), strict=True)
+                raw = np.frombuffer(share.read_texts(ranges), np.uint8)
+                texts.raw[slice(*texts.offsets[[first, end]])] = raw
+        position = np.empty_like(order)
+        position[order] = np.arange(order.size)
+        return lambda chosen: partial(list, texts.picked(position[chosen]))
+
+    def _places(self, rows: I64) -> I64:
+        """Return the positions of the texts in `offsets`."""
+        documents = self.order[rows]
+        return documents + np.searchsorted(self.ends, documents, "right") - 1
+
+
+def share_name(number: int) -> str:
+    """Return the name of the arrays of a share, from 1."""
+    return f"share-{number:04d}.npz"
+
+
+def texts_name(number: int) -> str:
+    """Return the name of the texts of a share."""
+    return f"texts-{number:04d}"
+
+
+def _texts_name(share: Path) -> str:
+    """Return the name of the texts beside the arrays of a share."""
+    return f"texts-{share.stem[6:]}"
