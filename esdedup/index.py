@@ -39,20 +39,11 @@ from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import BulkPolicy, changes, stored_meta
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.fields import parts_of, text_in, text_of, value_at
-from esdedup.stores.judgements import (
-    PREFIX,
-    Judgement,
-    Judgements,
-    Verdict,
-    choose_representative,
-    forget_judgements,
-    judge,
-    read_judgements,
-)
+from esdedup.stores.judgements import PREFIX, StoredJudgements, checked_id
 from esdedup.stores.location import IndexLocation
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
 from esdedup.stores.private_files import file_name
-from esdedup.stores.stop_list import stop_entries
+from esdedup.stores.stop_list import StopList
 from esdedup.text.jaccard import jaccard_with
 from esdedup.text.weights import Weights
 
@@ -193,7 +184,7 @@ class Index:
 
     def get(self, id: str) -> Document:
         """Return a document without its tokens. Raises StoreError if there is none."""
-        found = self.store.get([_id(id)])
+        found = self.store.get([checked_id(id)])
         if not found:
             raise StoreError(f"{self.store.where} has no document {id!r}")
         return found[0]
@@ -201,7 +192,7 @@ class Index:
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents with their tokens, and return the number that existed."""
         check_list("ids", ids)
-        deleted = changes.delete(self.store, [_id(id) for id in ids])
+        deleted = changes.delete(self.store, [checked_id(id) for id in ids])
         self.store.refresh()
         return deleted
 
@@ -257,7 +248,7 @@ class Index:
         try:
             source = self.get(id).source
             text, parts = text_of(source, names), parts_of(source, names)
-            return Query(text, _id(id), filters, parts=parts)
+            return Query(text, checked_id(id), filters, parts=parts)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 
@@ -341,7 +332,7 @@ class Index:
         documents.
         """
         meta = self.meta_of(groups.grouping.limits)
-        return regroup(self.store, meta, groups, [_id(each) for each in ids])
+        return regroup(self.store, meta, groups, [checked_id(each) for each in ids])
 
     def missed(self, groups: Groups) -> int:
         """Number of documents with readable tokens that groups don't hold."""
@@ -441,48 +432,17 @@ class Index:
         Raises IndexNotFound if it is missing, UsageError for an alias or a data stream.
         """
         self.store.drop()
-        beside = self.store.beside(PREFIX + self.store.index)
-        if beside.meta() is not None:
-            beside.drop()
+        self.judgements.drop()
 
-    def judge(
-        self,
-        left: str,
-        right: str,
-        verdict: Verdict,
-        similarity: float | None = None,
-        *,
-        drawn: bool = False,
-    ) -> Judgement:
-        """Keep a judgement on two documents, in place of an earlier one on them.
+    @property
+    def judgements(self) -> StoredJudgements:
+        """The judgements about pairs of documents, and the representatives of groups."""
+        return StoredJudgements(self.store, lambda: self.meta)
 
-        verdict: "different" keeps them in different groups, "duplicate" in one; "unsure" has no
-        effect. It holds while both have the text that they have now. similarity: exact Jaccard
-        similarity, kept with it. drawn: the pair was drawn at random (`analysis.judging`).
-
-        Raises UsageError for equal ids or another verdict, StoreError if a document has no text.
-        """
-        pair = _id(left), _id(right)
-        return judge(self.store, self.meta, [pair], verdict, similarity, drawn)[0]
-
-    def unjudge(self, left: str, right: str) -> None:
-        """Remove the judgement on two documents, if there is one."""
-        forget_judgements(self.store, [(_id(left), _id(right))])
-
-    def represent(self, id: str, instead_of: Sequence[str] = ()) -> None:
-        """Let a document represent its group from now on.
-
-        instead_of: ids of documents that were chosen before, and are not to any more.
-        """
-        choose_representative(self.store, _id(id), instead_of)
-
-    def unrepresent(self, id: str) -> None:
-        """Remove the choice of a document as a representative, if there is one."""
-        forget_judgements(self.store, [[_id(id)]])
-
-    def judgements(self) -> Judgements:
-        """Return all judgements about the index, and the representatives that were chosen."""
-        return read_judgements(self.store, self.meta)
+    @property
+    def stop_list(self) -> StopList:
+        """The tokens that searches leave out."""
+        return StopList(self.store, lambda: self.meta, self._outdate_meta)
 
     @accepts(Grouping)
     def report(
@@ -505,7 +465,8 @@ class Index:
 
         sketch: name of one whose fields are compared, and passages marked; by default the first.
         """
-        return explain(self.store, self.meta.of(sketch), _id(left), _id(right), sketch)
+        ids = checked_id(left), checked_id(right)
+        return explain(self.store, self.meta.of(sketch), *ids, sketch)
 
     @accepts(Weighing)
     def weights(self, *, scheme: Scheme | None = None, **options: Any) -> Weights:
@@ -532,17 +493,9 @@ class Index:
         meta = self.meta.of(next(iter(sketches), None))
         return hot_buckets(self.store, meta, count, over, sketches)
 
-    def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
-        """Replace the stop list of the index, and return the list as it is kept.
-
-        Programs that have the index open leave the tokens out of searches within 10 seconds. Raises
-        UsageError if one is not a token of the index's scheme.
-        """
+    def _outdate_meta(self) -> None:
+        """Read `meta` again when it is used next."""
         self._meta = None
-        kept = stop_entries(tokens, self.scheme)
-        self.store.renew(self.meta, replace(self.meta, stop=kept))
-        self._meta = None
-        return kept
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """Return the stored parameters, replaced by the requested ones."""
@@ -660,13 +613,6 @@ def _records(
         return Record("document", number, source, uuid.uuid4().hex if absent else None)
 
     return itertools.starmap(record, enumerate(documents, 1))
-
-
-def _id(id: object) -> str:
-    """Return an id as text: `add` accepts whole numbers too. Raises UsageError for others."""
-    if isinstance(id, bool) or not isinstance(id, (str, int)):
-        raise UsageError(f"id {id!r}: use text or a whole number")
-    return str(id)
 
 
 def _raise(record: BadRecord) -> None:

@@ -97,7 +97,7 @@ def by_esdedup(texts: Labelled, folder: Path) -> Iterator[Way]:
     few = asked(method="components", threshold=0.8, max_per_bucket=100)
     yield "esdedup, components, --max-per-bucket 100", "0.8", few
     hot = [each.token for each in index.hot_buckets(1_000, over=HOT).buckets]
-    index.stop(hot)
+    index.stop_list.replace(hot)
     for least in (0.8, 0.95):
         stopped = asked(method="components", threshold=least)
         yield f"esdedup, components, buckets over {HOT} stopped", f"{least}", stopped

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.review.found import FoundGroups
-from esdedup.stores.judgements import (
-    Judgement,
-    Verdict,
-    forget_judgements,
-    judge,
-    keep_judgements,
-    stored_judgements,
-)
+from esdedup.stores.judgements import Judgement, Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +44,11 @@ class Decisions:
         *,
         drawn: bool = False,
     ) -> Decision:
-        """Keep a verdict on some pairs of documents. Raises what `Index.judge` raises."""
-        store = self.index.store
+        """Keep a verdict on some pairs of documents. Raises what `StoredJudgements.judge` does."""
+        judgements = self.index.judgements
         with self._turn:
-            earlier = stored_judgements(store, pairs)
-            made = judge(store, self.index.meta, pairs, verdict, similarity, drawn)
+            earlier = judgements.stored_on(pairs)
+            made = judgements.judge_pairs(pairs, verdict, similarity, drawn=drawn)
             decision = Decision(tuple(made), tuple(earlier))
             self._made[decision.time] = decision
         self._note_change(earlier, made)
@@ -64,44 +57,46 @@ class Decisions:
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""
         with self._turn:
-            stored = self.index.judgements().pairs
+            stored = self.index.judgements.read().pairs
             known = {(each.left, each.right): each.judged for each in stored}
             newer = [
                 each for each in judgements if each.judged > known.get((each.left, each.right), "")
             ]
-            keep_judgements(self.index.store, newer)
+            self.index.judgements.write(newer)
         if newer:
             self.found.outdate("judgements were read from a file: find all groups again")
         return len(newer)
 
     def undo(self, time: str | None = None) -> None:
         """Undo the decision of a time, or the last one. Raises UsageError if there is none."""
-        store = self.index.store
+        stored = self.index.judgements
         with self._turn:
             last = self.of(time or next(reversed(self._made), None))
             if last is None:
                 raise UsageError("there is nothing to undo: it was undone, or made before")
             pairs = [(each.left, each.right) for each in last.made]
-            if {*stored_judgements(store, pairs)} != {*last.made}:
+            if {*stored.stored_on(pairs)} != {*last.made}:
                 del self._made[last.time]
                 one, other = pairs[0]
                 again = f"{one!r} and {other!r} were judged again by another client"
                 raise UsageError(f"{again}, so that nothing was undone: look at them again")
-            keep_judgements(store, last.earlier)
-            forget_judgements(store, {*pairs} - {(one.left, one.right) for one in last.earlier})
+            stored.write(last.earlier)
+            stored.remove_pairs({*pairs} - {(one.left, one.right) for one in last.earlier})
             del self._made[last.time]
         self._note_change(last.made, last.earlier)
 
     def represent(self, id: str, members: Sequence[str]) -> None:
         """Let a document represent its group. members: ids of all documents of the group."""
         with self._turn:
-            chosen = self.index.judgements().representatives
-            self.index.represent(id, [each for each in members if each in chosen and each != id])
+            chosen = self.index.judgements.read().representatives
+            self.index.judgements.represent(
+                id, [each for each in members if each in chosen and each != id]
+            )
         self.found.note(id, *members[:1])
 
     def unrepresent(self, id: str) -> None:
         """Remove the choice of a document as the representative of its group."""
-        self.index.unrepresent(id)
+        self.index.judgements.unrepresent(id)
         self.found.note_unchosen(id)
 
     def _note_change(self, before: Sequence[Judgement], after: Sequence[Judgement]) -> None:

@@ -35,7 +35,7 @@ class DocumentPages:
         index = self.review.index
         steps = {
             "documents": index.statistics().documents,
-            "judged": len(index.judgements().pairs),
+            "judged": len(index.judgements.read().pairs),
             "runs": len([*logs_of(self.review)]),
         }
         return self._page(given, steps=steps)
@@ -117,7 +117,7 @@ class DocumentPages:
             review.show,
             found.similarity,
             explained=found if found.passage else None,
-            judgement=index.judgements().between(left.id, right.id),
+            judgement=index.judgements.read().between(left.id, right.id),
             whole="whole" in given,
         )
         made, back = review.decisions.of(given.get("made")), {"left": left.id, "right": right.id}

@@ -67,7 +67,7 @@ class GroupPages:
             shown = alone(review.document(id), review.index.meta, review.show)
             return review.page("document.html", shown=shown, made=made, back=back)
         index, rows, head = review.index, members_of(groups, head_row), groups.ids[head_row]
-        judgements = index.judgements()
+        judgements = index.judgements.read()
         pages = -(-len(rows) // _MEMBERS)
         page = min(given.whole("page", 1, 1 << 30), pages)
         some = rows[(page - 1) * _MEMBERS : page * _MEMBERS]

@@ -81,7 +81,7 @@ class Judge:
         review = self.review
         if (pool := self._pool) is None:
             return self._waiting("Judge")
-        judgements = review.index.judgements()
+        judgements = review.index.judgements.read()
         return review.page(
             "judge.html",
             pair=self._first(pool, judgements) if review.write else None,
@@ -96,7 +96,9 @@ class Judge:
 
     def export(self, given: Given) -> Response:
         """Return all judgements as JSON lines."""
-        lines = [json.dumps(each.to_json()) + "\n" for each in self.review.index.judgements().pairs]
+        lines = [
+            json.dumps(each.to_json()) + "\n" for each in self.review.index.judgements.read().pairs
+        ]
         headers = {"content-disposition": 'attachment; filename="judgements.jsonl"'}
         return Response("".join(lines), 200, headers, "application/x-ndjson")
 
@@ -136,7 +138,7 @@ class Judge:
         other = given.share("other")
         if other is not None and not pool.sample.floor <= other <= 1.0:
             raise UsageError(f"threshold {other:g}: use {pool.sample.floor:g} to 1")
-        judgements = review.index.judgements()
+        judgements = review.index.judgements.read()
         grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
         wanted = sorted({*grid, now, *filter(None, [other])})
         found = estimates(pool, drawn_at_random(pool, judgements), wanted)

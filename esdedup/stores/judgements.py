@@ -10,7 +10,7 @@ index changes to another normalisation, digests of unchanged texts are computed 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -39,10 +39,15 @@ PREFIX = "esdedup-judgements-"
 class Judgement:
     """A verdict on two documents.
 
-    left, right: their ids, in natural order. verdict: "unsure" has no effect. digests: of both
-    texts when they were judged. normalisation: of the texts, for the digests. similarity: exact
-    Jaccard similarity, 0 to 1, or None. judged: ISO 8601, UTC. drawn: the pair was drawn at random
-    and so represents others. Raises UsageError for another verdict or similarity.
+    left, right: their ids, in natural order.
+    verdict: "unsure" has no effect.
+    digests: of both texts when they were judged.
+    normalisation: of the texts, for the digests.
+    similarity: exact Jaccard similarity, 0 to 1, or None.
+    judged: the time, ISO 8601, UTC.
+    drawn: whether the pair was drawn at random and so represents others.
+
+    Raises UsageError for another verdict or similarity.
     """
 
     left: str
@@ -62,6 +67,7 @@ class Judgement:
             raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 
     def to_json(self) -> dict[str, Any]:
+        """Return the judgement as a JSON object."""
         normalisation = {**self.normalisation.to_json(), "version": self.normalisation.version}
         return {
             **asdict(self),
@@ -70,31 +76,32 @@ class Judgement:
         }
 
     @staticmethod
-    def from_json(found: Any) -> Judgement:
+    def from_json(document: Any) -> Judgement:
         """Return the judgement of a JSON object. Raises UsageError for another form."""
         try:
-            given = {each.name: found[each.name] for each in fields(Judgement)}
-            left, right = given["digests"]
+            values = {name: document[name] for name in _FIELDS}
+            left, right = values["digests"]
             digest_words([left, right])
-            given |= {"digests": (left, right)}
+            values["digests"] = left, right
             # Judgements of earlier releases are of version 3, and do not have it.
-            given["normalisation"] = Normalisation(**{"version": 3, **given["normalisation"]})
-            return Judgement(**given)
+            values["normalisation"] = Normalisation(**{"version": 3, **values["normalisation"]})
+            return Judgement(**values)
         except KeyError as error:
             raise UsageError(f"it has no {error.args[0]}") from error
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from error
 
 
-_PATHS = [*(each.name for each in fields(Judgement)), "representative"]
+_FIELDS = [field.name for field in fields(Judgement)]
+_PATHS = [*_FIELDS, "representative"]
 
 
 @dataclass(frozen=True)
 class Judgements:
     """All judgements about an index.
 
-    pairs: in the order of their times. representatives: ids of the documents that were chosen to
-    represent their groups.
+    pairs: judgements on pairs, in the order of their times.
+    representatives: ids of the documents that were chosen to represent their groups.
     """
 
     pairs: tuple[Judgement, ...] = ()
@@ -105,22 +112,28 @@ class Judgements:
 
     def of(self, verdict: Verdict) -> list[Judgement]:
         """Return the judgements with a verdict."""
-        return [each for each in self.pairs if each.verdict == verdict]
+        return [judgement for judgement in self.pairs if judgement.verdict == verdict]
 
-    def between(self, one: str, other: str) -> Judgement | None:
+    def between(self, left: str, right: str) -> Judgement | None:
         """Return the judgement on two documents, given by id in any order; None if none."""
-        both = {one, other}
-        return next((each for each in self.pairs if {each.left, each.right} == both), None)
+        ids = {left, right}
+        return next(
+            (judgement for judgement in self.pairs if {judgement.left, judgement.right} == ids),
+            None,
+        )
 
     @property
     def acting(self) -> str:
         """A digest of the judgements that change groups; "" if none does."""
-        acting = [each for each in self.pairs if each.verdict != "unsure"]
+        acting = [judgement for judgement in self.pairs if judgement.verdict != "unsure"]
         if not acting and not self.representatives:
             return ""
-        pairs = sorted((each.left, each.right, each.verdict, each.digests) for each in acting)
-        written = json.dumps([pairs, sorted(self.representatives)])
-        return xxhash.xxh3_128_hexdigest(written.encode())
+        pairs = sorted(
+            (judgement.left, judgement.right, judgement.verdict, judgement.digests)
+            for judgement in acting
+        )
+        text = json.dumps([pairs, sorted(self.representatives)])
+        return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
@@ -130,26 +143,29 @@ def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
     errors of the store: a user who can't read judgements must not act without them.
     """
     beside = store.beside(PREFIX + store.index)
-    if (own := beside.meta()) is None:
+    if (beside_meta := beside.meta()) is None:
         return Judgements()
     pairs: list[Judgement] = []
-    chosen: list[tuple[str, str]] = []
-    for batch in beside.scan(_PATHS, own):
-        for each in batch:
-            id = each.source.get("representative")
+    representatives: list[tuple[str, str]] = []
+    for batch in beside.scan(_PATHS, beside_meta):
+        for document in batch:
+            id = document.source.get("representative")
             if isinstance(id, str):
-                chosen.append((str(each.source.get("judged")), id))
+                representatives.append((str(document.source.get("judged")), id))
                 continue
             try:
-                pairs.append(Judgement.from_json(each.source))
+                pairs.append(Judgement.from_json(document.source))
             except UsageError as error:
                 raise StoreError(
-                    f"{beside.where}: document {each.id!r} is not a judgement: {error}. Remove it"
+                    f"{beside.where}: document {document.id!r} is not a judgement: {error}."
+                    " Remove it"
                 ) from error
     # Times of several clients may be equal.
-    pairs.sort(key=lambda each: (each.judged, natural(each.left), natural(each.right)))
-    chosen.sort()
-    return Judgements(_renewed(pairs, store, meta), tuple(id for _, id in chosen))
+    pairs.sort(
+        key=lambda judgement: (judgement.judged, natural(judgement.left), natural(judgement.right))
+    )
+    representatives.sort()
+    return Judgements(_renewed(pairs, store, meta), tuple(id for _, id in representatives))
 
 
 def judged_elsewhere(store: Store) -> tuple[str, ...]:
@@ -159,116 +175,198 @@ def judged_elsewhere(store: Store) -> tuple[str, ...]:
     return ()
 
 
-def judge(
-    store: Store,
-    meta: IndexMeta,
-    pairs: Sequence[tuple[str, str]],
-    verdict: Verdict,
-    similarity: float | None = None,
-    drawn: bool = False,
-) -> list[Judgement]:
-    """Store a verdict on pairs of documents, given by id, in place of earlier ones.
+class StoredJudgements:
+    """The judgements about the index of a store: `Index.judgements`.
 
-    Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
+    Documents are given by id.
     """
-    sorted_pairs = [sorted(pair, key=natural) for pair in pairs]
-    normalisation, now = meta.scheme.normalisation, _now()
-    ids = dict.fromkeys(id for pair in sorted_pairs for id in pair)
-    documents = store.get(list(ids), [*meta.text_fields])
-    digest_of = digests_of(documents, meta.text_fields, normalisation)
-    if missing := [id for id in ids if id not in digest_of]:
-        raise StoreError(f"{store.where} has no document {missing[0]!r} with a text")
-    same = normalisation, similarity, now, drawn
-    made = [
-        Judgement(left, right, verdict, (digest_of[left], digest_of[right]), *same)
-        for left, right in sorted_pairs
-    ]
-    keep_judgements(store, made)
-    return made
 
+    def __init__(self, store: Store, current: Callable[[], IndexMeta]) -> None:
+        """current: returns the description of the index."""
+        self._store, self._current = store, current
 
-def stored_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> list[Judgement]:
-    """Return the stored judgements on pairs of documents. Raises UsageError for another form."""
-    beside = store.beside(PREFIX + store.index)
-    if beside.meta() is None:
-        return []
-    found = beside.hold([_id(*pair) for pair in pairs], _PATHS)
-    return [Judgement.from_json(each.document.source) for each in found]
+    def read(self) -> Judgements:
+        """Return all judgements, and the representatives that were chosen."""
+        return read_judgements(self._store, self._current())
 
+    def judge(
+        self,
+        left: str,
+        right: str,
+        verdict: Verdict,
+        similarity: float | None = None,
+        *,
+        drawn: bool = False,
+    ) -> Judgement:
+        """Store a judgement on two documents, in place of an earlier one on them.
 
-def keep_judgements(store: Store, judgements: Iterable[Judgement]) -> None:
-    """Write judgements; they are durable when this returns."""
-    _write(store, {_id(each.left, each.right): each.to_json() for each in judgements})
+        verdict: "different" keeps them in different groups, "duplicate" in one; "unsure" has no
+        effect. It holds while both have the text that they have now. similarity: exact Jaccard
+        similarity, stored with it. drawn: the pair was drawn at random (`analysis.judging`).
 
+        Raises UsageError for equal ids or another verdict, StoreError if a document has no text.
+        """
+        return self.judge_pairs([(left, right)], verdict, similarity, drawn=drawn)[0]
 
-def forget_judgements(store: Store, judged: Iterable[Sequence[str]]) -> None:
-    """Remove judgements on pairs of documents, or on representatives, given by ids."""
-    beside = store.beside(PREFIX + store.index)
-    ids = [_id(*each) for each in judged]
-    if ids and beside.meta() is not None:
-        delete(beside, ids)
+    def judge_pairs(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        verdict: Verdict,
+        similarity: float | None = None,
+        *,
+        drawn: bool = False,
+    ) -> list[Judgement]:
+        """Store a verdict on pairs of documents, as `judge` does on one."""
+        sorted_pairs = [
+            sorted((checked_id(left), checked_id(right)), key=natural) for left, right in pairs
+        ]
+        meta, judged = self._current(), _now()
+        normalisation = meta.scheme.normalisation
+        ids = list(dict.fromkeys(id for pair in sorted_pairs for id in pair))
+        documents = self._store.get(ids, [*meta.text_fields])
+        digest_of = digests_of(documents, meta.text_fields, normalisation)
+        if missing := [id for id in ids if id not in digest_of]:
+            raise StoreError(f"{self._store.where} has no document {missing[0]!r} with a text")
+        judgements = [
+            Judgement(
+                left,
+                right,
+                verdict,
+                (digest_of[left], digest_of[right]),
+                normalisation,
+                similarity,
+                judged,
+                drawn,
+            )
+            for left, right in sorted_pairs
+        ]
+        self.write(judgements)
+        return judgements
+
+    def stored_on(self, pairs: Iterable[tuple[str, str]]) -> list[Judgement]:
+        """Return the judgements on pairs of documents. Raises UsageError for another form."""
+        beside = self._beside
+        if beside.meta() is None:
+            return []
+        held = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
+        return [Judgement.from_json(record.document.source) for record in held]
+
+    def write(self, judgements: Iterable[Judgement]) -> None:
+        """Write judgements; they are durable when this returns."""
+        self._write(
+            {
+                _id_of(judgement.left, judgement.right): judgement.to_json()
+                for judgement in judgements
+            }
+        )
+
+    def remove(self, left: str, right: str) -> None:
+        """Remove the judgement on two documents, if there is one."""
+        self.remove_pairs([(checked_id(left), checked_id(right))])
+
+    def remove_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Remove the judgements on pairs of documents, if there are any."""
+        self._delete([_id_of(*pair) for pair in pairs])
+
+    def represent(self, id: str, instead_of: Sequence[str] = ()) -> None:
+        """Let a document represent its group from now on.
+
+        instead_of: ids of documents that were chosen before, and are not to any more.
+        """
+        id = checked_id(id)
+        self._write({_id_of(id): {"representative": id, "judged": _now()}})
+        self._delete([_id_of(former) for former in instead_of if former != id])
+
+    def unrepresent(self, id: str) -> None:
+        """Remove the choice of a document as a representative, if there is one."""
+        self._delete([_id_of(checked_id(id))])
+
+    def drop(self) -> None:
+        """Delete all judgements about the index."""
+        beside = self._beside
+        if beside.meta() is not None:
+            beside.drop()
+
+    @property
+    def _beside(self) -> Store:
+        """The index that holds the judgements."""
+        return self._store.beside(PREFIX + self._store.index)
+
+    def _write(self, sources: Mapping[str, Mapping[str, object]]) -> None:
+        """Write documents into the index of judgements, by id."""
+        if not sources:
+            return
+        beside = self._beside
+        meta = beside.meta()
+        if meta is None:
+            # No tokens: scans find documents by the scheme.
+            beside.create(IndexMeta(Scheme()), mapped=False)
+            meta = beside.meta() or IndexMeta(Scheme())
+        tokens = {FIELD: {"scheme": meta.scheme.id}}
+        report = beside.write(
+            [Document(id, {**source, **tokens}) for id, source in sources.items()]
+        )
+        for failure in report.failures:
+            raise StoreError(f"{beside.where}: the judgement was not stored: {failure.reason}")
         beside.refresh()
 
-
-def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
-    """Let a document represent its group. instead_of: ids that represent theirs no longer."""
-    _write(store, {_id(id): {"representative": id, "judged": _now()}})
-    forget_judgements(store, [[each] for each in instead_of if each != id])
-
-
-def _write(store: Store, sources: Mapping[str, dict[str, Any]]) -> None:
-    if not sources:
-        return
-    beside = store.beside(PREFIX + store.index)
-    meta = beside.meta()
-    if meta is None:
-        # No tokens: scans find documents by the scheme.
-        beside.create(IndexMeta(Scheme()), mapped=False)
-        meta = beside.meta() or IndexMeta(Scheme())
-    own = {FIELD: {"scheme": meta.scheme.id}}
-    report = beside.write([Document(id, source | own) for id, source in sources.items()])
-    for failure in report.failures:
-        raise StoreError(f"{beside.where}: the judgement was not stored: {failure.reason}")
-    beside.refresh()
+    def _delete(self, ids: Sequence[str]) -> None:
+        """Delete documents of the index of judgements."""
+        beside = self._beside
+        if ids and beside.meta() is not None:
+            delete(beside, ids)
+            beside.refresh()
 
 
 def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple[Judgement, ...]:
     """Convert the judgements to digests of the index's normalisation."""
-    wanted = meta.scheme.normalisation
-    former = [each for each in pairs if each.normalisation != wanted]
+    current = meta.scheme.normalisation
+    former = [judgement for judgement in pairs if judgement.normalisation != current]
     if not former:
         return tuple(pairs)
-    ids = {id for each in former for id in (each.left, each.right)}
-    used = {wanted, *(each.normalisation for each in former)}
+    ids = {id for judgement in former for id in (judgement.left, judgement.right)}
     documents = store.get(list(ids), [*meta.text_fields])
-    digest_of = {each: digests_of(documents, meta.text_fields, each) for each in used}
+    normalisations = {current, *(judgement.normalisation for judgement in former)}
+    digest_of = {
+        normalisation: digests_of(documents, meta.text_fields, normalisation)
+        for normalisation in normalisations
+    }
 
-    def now(judged: Judgement) -> Judgement | None:
-        if judged.normalisation == wanted:
-            return judged
-        both = judged.left, judged.right
-        if tuple(map(digest_of[judged.normalisation].get, both)) != judged.digests:
+    def renewed(judgement: Judgement) -> Judgement | None:
+        """Return a judgement with new digests, or None if a text is gone or has changed."""
+        if judgement.normalisation == current:
+            return judgement
+        ids = judgement.left, judgement.right
+        if tuple(map(digest_of[judgement.normalisation].get, ids)) != judgement.digests:
             return None
-        left, right = map(digest_of[wanted].__getitem__, both)
-        return replace(judged, digests=(left, right), normalisation=wanted)
+        left, right = map(digest_of[current].__getitem__, ids)
+        return replace(judgement, digests=(left, right), normalisation=current)
 
-    return tuple(each for each in map(now, pairs) if each is not None)
+    return tuple(judgement for judgement in map(renewed, pairs) if judgement is not None)
 
 
 def digests_of(
     documents: Iterable[Document], text_fields: Sequence[str], normalisation: Normalisation
 ) -> dict[str, str]:
     """Return the digests of documents' texts, by id, if they have a text."""
-    texts = {each.id: text_at(each.source, text_fields) for each in documents}
+    texts = {document.id: text_at(document.source, text_fields) for document in documents}
     with_text = {id: text for id, text in texts.items() if text is not None}
     _, digests = normalised_digests(list(with_text.values()), normalisation)
     return dict(zip(with_text, digests, strict=True))
 
 
-def _id(*ids: str) -> str:
+def checked_id(id: object) -> str:
+    """Return an id as text: an integer is accepted too. Raises UsageError for others."""
+    if isinstance(id, bool) or not isinstance(id, (str, int)):
+        raise UsageError(f"id {id!r}: use text or a whole number")
+    return str(id)
+
+
+def _id_of(*ids: str) -> str:
+    """Return the id of the judgement on two documents, or on a representative."""
     # A hash, because ids of documents may be too long to be joined.
-    written = json.dumps(sorted(ids, key=natural))
-    return xxhash.xxh3_128_hexdigest(written.encode())
+    text = json.dumps(sorted(ids, key=natural))
+    return xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def _now() -> str:

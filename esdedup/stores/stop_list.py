@@ -4,8 +4,11 @@ An entry is a token behind its field, such as "minhash:0abcde", as tokens of two
 equal. The index itself holds the list, beside the scheme, so that every reader leaves out the same.
 """
 
-from collections.abc import Collection, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
@@ -15,8 +18,40 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import decode_tokens, token_length
 from esdedup.text.arrays import I64, U64
 
+if TYPE_CHECKING:
+    from esdedup.stores.base import Store
+    from esdedup.stores.mapping import IndexMeta
+
 MAX_STOPPED = 1_000
 """Maximum number of entries; every node of a cluster holds them in memory, in the mapping."""
+
+
+class StopList:
+    """The stop list of the index of a store: `Index.stop_list`."""
+
+    def __init__(
+        self, store: Store, current: Callable[[], IndexMeta], outdate: Callable[[], None]
+    ) -> None:
+        """current: returns the description of the index. outdate: lets `current` read it again."""
+        self._store, self._current, self._outdate = store, current, outdate
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens of the list, sorted, each with its kind."""
+        return self._current().stop
+
+    def replace(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """Replace the stop list, and return it as it is stored.
+
+        Programs that have the index open leave the tokens out of searches within 10 seconds. Raises
+        UsageError if one is not a token of the index's scheme.
+        """
+        self._outdate()
+        meta = self._current()
+        entries = stop_entries(tokens, meta.whole)
+        self._store.renew(meta, replace(meta, stop=entries))
+        self._outdate()
+        return entries
 
 
 def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
@@ -45,7 +80,7 @@ def is_token(token: str, sketch: Sketch) -> bool:
 
 def stopped_tokens(stop: Sequence[str], key: str) -> frozenset[str]:
     """Return the tokens of one field in a stop list."""
-    return frozenset(each.partition(":")[2] for each in stop if each.startswith(f"{key}:"))
+    return frozenset(entry.partition(":")[2] for entry in stop if entry.startswith(f"{key}:"))
 
 
 def stopped_buckets(stop: Sequence[str], sketch: Sketch) -> tuple[I64, U64]:
@@ -58,27 +93,35 @@ def without(query: CandidateQuery, tokens: Collection[str]) -> CandidateQuery:
     """Return a query without some tokens; its `stopped` counts the groups that lost any."""
     # A group whose first token leads is left out with all of its probes.
     groups = [
-        [] if query.leads and group[0] in tokens else [each for each in group if each not in tokens]
+        []
+        if query.leads and group[0] in tokens
+        else [token for token in group if token not in tokens]
         for group in query.groups
     ]
-    lost = sum(len(left) < len(group) for left, group in zip(groups, query.groups, strict=True))
-    return replace(query, groups=[group for group in groups if group], stopped=lost)
+    stopped = sum(
+        len(group) < len(before) for group, before in zip(groups, query.groups, strict=True)
+    )
+    return replace(query, groups=[group for group in groups if group], stopped=stopped)
 
 
 def _entry(text: str, scheme: Scheme) -> str:
+    """Return the entry of a token, which may name its kind."""
     check_type("token", text, "str")
-    key, colon, token = text.rpartition(":")
-    sketches = {each.key: each for each in scheme.sketches if each.stoppable}
-    fitting = [own for own, each in sketches.items() if key in ("", own) and is_token(token, each)]
-    if not fitting or (colon and not key):
-        shapes = [
-            f"{own}:{'x' * token_length(each.tokens, each.bits)}" for own, each in sketches.items()
+    kind, colon, token = text.rpartition(":")
+    sketches = {sketch.key: sketch for sketch in scheme.sketches if sketch.stoppable}
+    keys = [
+        key for key, sketch in sketches.items() if kind in ("", key) and is_token(token, sketch)
+    ]
+    if not keys or (colon and not kind):
+        examples = [
+            f"{key}:{'x' * token_length(sketch.tokens, sketch.bits)}"
+            for key, sketch in sketches.items()
         ]
         raise UsageError(
-            f"{text!r} is not a token of the index's scheme, such as {' or '.join(shapes)}:"
-            " esdedup stats --hot shows some"
+            f"{text!r} is not a token of the index's scheme, such as {' or '.join(examples)}:"
+            " `esdedup stats` with `hot` set shows some"
         )
-    if len(fitting) > 1:
-        choices = " or ".join(f"{own}:{token}" for own in fitting)
+    if len(keys) > 1:
+        choices = " or ".join(f"{key}:{token}" for key in keys)
         raise UsageError(f"several sketches have the token {token!r}: use {choices}")
-    return f"{fitting[0]}:{token}"
+    return f"{keys[0]}:{token}"

@@ -173,7 +173,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
     fill(place, [{"id": f"{n:02}", "text": text} for n, text in enumerate(texts)])
     with esdedup.open(place.target, place.index) as index:
         index.store.write([esdedup.Document("bare", {"text": "no tokens"})])
-        index.stop([index.hot_buckets(1, sketches=("minhash",)).buckets[0].token])
+        index.stop_list.replace([index.hot_buckets(1, sketches=("minhash",)).buckets[0].token])
     line, page, ran = reported(
         place, "--method", "components", "--threshold", "0.85", "--max-per-bucket", "10"
     )

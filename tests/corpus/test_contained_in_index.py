@@ -137,7 +137,7 @@ def test_what_is_not_compared_is_reported(folder: Path) -> None:
     assert (counts["truncated"], counts["guarantee"], counts["found"]) == (1, 0, 1)
     assert "share parts of a truncated or stopped item may be missing" in ran.err
     with esdedup.open() as index:
-        index.stop(
+        index.stop_list.replace(
             [each.token for each in index.hot_buckets(sketches=["passages"], over=9).buckets]
         )
     counts = done(run_command("dedup", *HOW))["contained"]

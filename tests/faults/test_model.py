@@ -81,7 +81,7 @@ class Sequence:
     def check(self) -> None:
         assert self.state_of(self.place.index) == self.docs, self.done
         assert self.state_of(f"{self.place.index}-moved") == self.moved, self.done
-        kept = self.index.judgements()
+        kept = self.index.judgements.read()
         assert {frozenset((each.left, each.right)): each.verdict for each in kept.pairs} == {
             pair: verdict for pair, (verdict, _) in self.judged.items()
         }
@@ -179,7 +179,7 @@ class Sequence:
         right = self.random.choice(near or [right])
         verdict = self.random.choice(["duplicate", "different", "different", "unsure"])
         self.done.append(f"judge {left} {right} {verdict}")
-        self.index.judge(left, right, verdict)  # type: ignore[arg-type]
+        self.index.judgements.judge(left, right, verdict)  # type: ignore[arg-type]
         texts = {id: normalise(self.text(id)) for id in (left, right)}
         self.judged[frozenset(texts)] = verdict, texts
 
@@ -187,16 +187,16 @@ class Sequence:
         if self.judged:
             pair = self.random.choice(sorted(self.judged, key=sorted))
             self.done.append(f"unjudge {sorted(pair)}")
-            self.index.unjudge(*pair)
+            self.index.judgements.remove(*pair)
             del self.judged[pair]
 
     def represent(self) -> None:
         id = self.random.choice(sorted(self.docs))
         self.done.append(f"represent {id}")
         if id in self.chosen:
-            self.index.unrepresent(id)
+            self.index.judgements.unrepresent(id)
         else:
-            self.index.represent(id)
+            self.index.judgements.represent(id)
         self.chosen ^= {id}
 
     def search(self) -> None:

@@ -19,7 +19,7 @@ from esdedup.ingest.policies import PolicyAction
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.changes import update
-from esdedup.stores.judgements import PREFIX, Judgement, keep_judgements
+from esdedup.stores.judgements import PREFIX, Judgement
 from tests.conftest import delete_index
 from tests.helpers.commands import run_command, words
 from tests.helpers.places import Place
@@ -65,16 +65,16 @@ def group_of(groups: Groups) -> dict[str, int]:
 @pytest.mark.on_every_server
 def test_judgements_are_kept_and_taken_back(index: esdedup.Index, place: Place) -> None:
     index.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
-    assert not index.judgements()
-    made = index.judge("d2", "d1", "different", 0.9)
+    assert not index.judgements.read()
+    made = index.judgements.judge("d2", "d1", "different", 0.9)
     assert (made.left, made.right, made.verdict, made.similarity) == ("d1", "d2", "different", 0.9)
-    index.judge("d1", "d3", "unsure")
-    index.judge("d0", "d3", "duplicate")
-    index.represent("d2")
-    index.represent("d1", ["d2"])
+    index.judgements.judge("d1", "d3", "unsure")
+    index.judgements.judge("d0", "d3", "duplicate")
+    index.judgements.represent("d2")
+    index.judgements.represent("d1", ["d2"])
     with esdedup.open(place.target, place.index) as again:
-        found = again.judgements()
-    assert found == index.judgements()
+        found = again.judgements.read()
+    assert found == index.judgements.read()
     assert [(each.left, each.right, each.verdict) for each in found.pairs] == [
         ("d1", "d2", "different"),
         ("d1", "d3", "unsure"),
@@ -84,11 +84,11 @@ def test_judgements_are_kept_and_taken_back(index: esdedup.Index, place: Place) 
     assert found.between("d2", "d1") == made
     assert Judgement.from_json(json.loads(json.dumps(made.to_json()))) == made
     # Another verdict takes the place of the first, and the documents are as they were.
-    index.judge("d1", "d2", "duplicate")
-    index.unjudge("d3", "d0")
-    index.unjudge("d3", "d1")
-    index.unrepresent("d1")
-    left = index.judgements()
+    index.judgements.judge("d1", "d2", "duplicate")
+    index.judgements.remove("d3", "d0")
+    index.judgements.remove("d3", "d1")
+    index.judgements.unrepresent("d1")
+    left = index.judgements.read()
     assert [(each.left, each.right, each.verdict) for each in left.pairs] == [
         ("d1", "d2", "duplicate")
     ]
@@ -99,21 +99,21 @@ def test_judgements_are_kept_and_taken_back(index: esdedup.Index, place: Place) 
 def test_what_can_not_be_judged(local: esdedup.Index) -> None:
     local.add([{"id": "a", "text": "one"}, {"id": "b", "text": "two"}])
     with pytest.raises(esdedup.UsageError, match="given twice"):
-        local.judge("a", "a", "different")
+        local.judgements.judge("a", "a", "different")
     with pytest.raises(esdedup.StoreError, match="no document 'c' with a text"):
-        local.judge("a", "c", "different")
+        local.judgements.judge("a", "c", "different")
     with pytest.raises(esdedup.UsageError, match="verdict 'same': use duplicate, different"):
-        local.judge("a", "b", "same")  # type: ignore[arg-type]
+        local.judgements.judge("a", "b", "same")  # type: ignore[arg-type]
     for similarity in (-0.5, 2.0):
         with pytest.raises(esdedup.UsageError, match="use a number from 0 to 1"):
-            local.judge("a", "b", "different", similarity)
-    assert not local.judgements()
+            local.judgements.judge("a", "b", "different", similarity)
+    assert not local.judgements.read()
 
 
 def test_a_text_that_changed_was_not_judged(local: esdedup.Index) -> None:
     local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(6)])
-    local.judge("d0", "d3", "different")
-    local.judge("d3", "d4", "different")
+    local.judgements.judge("d0", "d3", "different")
+    local.judgements.judge("d3", "d4", "different")
     found = local.groups()
     of = group_of(found)
     assert of["d3"] not in (of["d0"], of["d4"])
@@ -127,7 +127,7 @@ def test_a_text_that_changed_was_not_judged(local: esdedup.Index) -> None:
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_equal_texts_can_be_judged_different(local: esdedup.Index, way: dict[str, Any]) -> None:
     local.add([{"id": f"d{n}", "text": words(1), "of": n} for n in range(5)])
-    local.judge("d1", "d3", "different")
+    local.judgements.judge("d1", "d3", "different")
     of = group_of(local.groups(**way))
     assert of["d1"] != of["d3"]
     assert of["d0"] == of["d2"] == of["d4"]
@@ -142,9 +142,9 @@ def test_duplicates_are_in_one_group_however_unlike(
         [{"id": f"d{n}", "text": words(n)} for n in range(4)]
         + [{"id": "e2", "text": words(2)}, {"id": "w", "text": "?!"}]
     )
-    local.judge("d0", "d2", "duplicate")
-    local.judge("d2", "d3", "duplicate")
-    local.judge("d1", "w", "duplicate")
+    local.judgements.judge("d0", "d2", "duplicate")
+    local.judgements.judge("d2", "d3", "duplicate")
+    local.judgements.judge("d1", "w", "duplicate")
     found = local.groups(**way)
     assert sets_of(found) == {frozenset(["d0", "d2", "d3", "e2"]), frozenset(["d1", "w"])}
     assert found.judged.duplicates == 3
@@ -167,7 +167,7 @@ def test_any_judgements_are_respected(local: esdedup.Index, way: dict[str, Any],
     pairs = {tuple(sorted(rng.choice(ids, 2, replace=False).tolist())) for _ in range(60)}
     verdicts = {pair: "duplicate" if rng.random() < 0.2 else "different" for pair in pairs}
     for (left, right), verdict in verdicts.items():
-        local.judge(left, right, verdict)  # type: ignore[arg-type]
+        local.judgements.judge(left, right, verdict)  # type: ignore[arg-type]
     found = local.groups(**way)
     of = group_of(found)
     for (left, right), verdict in verdicts.items():
@@ -181,7 +181,7 @@ def test_any_judgements_are_respected(local: esdedup.Index, way: dict[str, Any],
     again = local.regroup(before, ids)
     assert sets_of(again) == sets_of(found)
     for left, right in verdicts:
-        local.unjudge(left, right)
+        local.judgements.remove(left, right)
     assert sets_of(local.groups(**way)) == sets_of(before)
     assert sets_of(local.regroup(again, ids)) == sets_of(before)
 
@@ -190,7 +190,7 @@ def test_a_chosen_document_represents_its_group(local: esdedup.Index, tmp_path: 
     local.add([{"id": f"d{n}", "text": varied(n // 4, n)} for n in range(8)])
     before = local.groups()
     assert {group.representative for group in before} == {"d0", "d4"}
-    local.represent("d2")
+    local.judgements.represent("d2")
     expected = {"d2", "d4"}
     for method in ("leader", "components"):
         found = local.groups(method=method)
@@ -205,8 +205,8 @@ def test_a_chosen_document_represents_its_group(local: esdedup.Index, tmp_path: 
 def test_only_some_groups_are_formed_again(local: esdedup.Index) -> None:
     local.add([{"id": f"d{n}", "text": varied(n // 4, n)} for n in range(12)])
     before = local.groups()
-    local.judge("d0", "d1", "different")
-    local.judge("d4", "d5", "different")
+    local.judgements.judge("d0", "d1", "different")
+    local.judgements.judge("d4", "d5", "different")
     found = local.regroup(before, ["d1"])
     assert sets_of(found) == {
         frozenset(["d0", "d2", "d3"]),
@@ -230,16 +230,19 @@ def test_dedup_refuses_groups_that_judgements_do_not_form_any_more(
 ) -> None:
     unlike = {"id": "u", "text": words(5, 200)}
     local.add([*({"id": f"d{n}", "text": varied(1, n)} for n in range(4)), unlike])
-    local.judge("d0", "u", "duplicate")
+    local.judgements.judge("d0", "u", "duplicate")
     joined = local.groups()
-    for change in (lambda: local.unjudge("d0", "u"), lambda: local.judge("d0", "u", "unsure")):
+    for change in (
+        lambda: local.judgements.remove("d0", "u"),
+        lambda: local.judgements.judge("d0", "u", "unsure"),
+    ):
         change()
         with pytest.raises(esdedup.StoreError, match="judgements changed since"):
             local.dedup("delete", groups=joined, log=tmp_path / "log.zst", apply=True)
     # Formed again, the same groups suit.
     parted = local.regroup(joined, ["u"])
     assert sets_of(parted) == {frozenset(f"d{n}" for n in range(4))}
-    local.represent("d2")
+    local.judgements.represent("d2")
     with pytest.raises(esdedup.StoreError, match="judgements changed since"):
         local.dedup("delete", groups=parted, log=tmp_path / "log.zst", apply=True)
     chosen = local.regroup(parted, ["d2"])
@@ -258,7 +261,7 @@ def test_judgements_for_another_name_of_the_index_are_told(
     alias = f"{place.index}-alias"
     place.call("PUT", f"/_alias/{alias}")
     assert index.store.names() == [alias]
-    index.judge("d0", "d1", "different")
+    index.judgements.judge("d0", "d1", "different")
     assert index.groups().judged.elsewhere == ()
     url = str(place.target)
     with esdedup.open(url, alias) as named:
@@ -281,7 +284,7 @@ def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_pat
 
     def judging(report: DedupReport) -> None:
         reports.append(report.done)
-        local.judge("000", "149", "different")
+        local.judgements.judge("000", "149", "different")
 
     with pytest.raises(esdedup.StoreError, match="judgements changed since"):
         plan.apply(judging)
@@ -315,15 +318,15 @@ def test_judged_ids_of_any_form_are_kept(index: esdedup.Index) -> None:
     # In this order, the index itself takes its ids for texts.
     index.add([{"id": id, "text": words(n)} for n, id in enumerate(sorted(ids, reverse=True))])
     for left, right in itertools.pairwise(ids):
-        index.judge(left, right, "different")
-        index.represent(left)
-    assert len(index.judgements().pairs) == 4
-    assert set(index.judgements().representatives) == set(ids[:-1])
+        index.judgements.judge(left, right, "different")
+        index.judgements.represent(left)
+    assert len(index.judgements.read().pairs) == 4
+    assert set(index.judgements.read().representatives) == set(ids[:-1])
 
 
 def test_what_is_no_judgement_is_named(local: esdedup.Index) -> None:
     local.add([{"id": "a", "text": "one"}, {"id": "b", "text": "two"}])
-    whole = local.judge("a", "b", "different").to_json()
+    whole = local.judgements.judge("a", "b", "different").to_json()
     beside = local.store.beside(PREFIX + local.store.index)
     ((good,),) = beside.scan(["left"], beside.meta())  # type: ignore[arg-type]
     for wrong, said in (
@@ -350,8 +353,8 @@ def test_ingest_policies_respect_judgements(index: esdedup.Index, action: Policy
     ]
     index.add(documents[:1])
     index.add(documents, on_duplicate="keep")
-    index.judge("a", "b", "different")
-    index.judge("a", "c", "different")
+    index.judgements.judge("a", "b", "different")
+    index.judgements.judge("a", "c", "different")
     # All come again, as new documents of an index that has the judgements still.
     for batch in ([documents], [[each] for each in documents]):
         index.delete(["a", "b", "c"])
@@ -372,7 +375,7 @@ def test_policies_keep_followers_of_one_document_apart(
 ) -> None:
     documents = [{"id": id, "text": varied(1, number)} for number, id in enumerate("abc")]
     local.add(documents)
-    local.judge("b", "c", "different")
+    local.judgements.judge("b", "c", "different")
     for batches in ([documents], [[each] for each in documents]):
         local.delete(["a", "b", "c"])
         for some in batches:
@@ -387,7 +390,7 @@ def test_marks_against_a_judgement_are_renewed(local: esdedup.Index) -> None:
     local.add(documents, on_duplicate="mark")
     (held,) = local.store.hold(["b"])
     assert held.document.tokens["original"] == "a"
-    local.judge("a", "b", "different")
+    local.judgements.judge("a", "b", "different")
     local.add(documents, on_duplicate="mark")
     (held,) = local.store.hold(["b"])
     assert held.document.tokens.get("original") is None
@@ -401,8 +404,8 @@ def test_judgements_hold_after_a_switch_to_another_normalisation(local: esdedup.
     digest_of = dict(zip(texts, normalised_digests(list(texts.values()), former)[1], strict=True))
     for left, right in ("ab", "bc", "ac"):
         digests = digest_of[left], digest_of[right] if right != "c" else digest_of["a"]
-        keep_judgements(local.store, [Judgement(left, right, "different", digests, former)])
-    (kept,) = local.judgements().pairs
+        local.judgements.write([Judgement(left, right, "different", digests, former)])
+    (kept,) = local.judgements.read().pairs
     assert (kept.left, kept.right, kept.normalisation) == ("a", "b", esdedup.Normalisation())
     of = group_of(local.groups(threshold=0.6))
     assert of["a"] != of["b"]

@@ -57,9 +57,9 @@ def test_pairs_reach_the_recall_that_stored_bands_do_not(index: esdedup.Index) -
 
 def test_with_a_stop_list_stored_tokens_are_read(index: esdedup.Index) -> None:
     (hot, *_) = index.hot_buckets(1, sketches=["minhash"]).buckets
-    index.stop([hot.token])
+    index.stop_list.replace([hot.token])
     assert index.pairs(threshold=0.5).basis.read == "tokens"
-    index.stop([])
+    index.stop_list.replace([])
     assert index.pairs(threshold=0.5).basis.read == "texts"
 
 
@@ -108,6 +108,6 @@ def test_documents_whose_text_went_are_alone(tmp_path: Path) -> None:
 def test_what_is_stopped_is_not_promised(index: esdedup.Index) -> None:
     footer = words(9_999, 37)
     index.add([{"id": f"f{n}", "text": f"{words(70_000 + n, 10)} {footer}"} for n in range(60)])
-    index.stop([bucket.token for bucket in index.hot_buckets(over=40).buckets])
+    index.stop_list.replace([bucket.token for bucket in index.hot_buckets(over=40).buckets])
     for found in (index.pairs(threshold=0.5), index.group().groups, index.similar(footer)):
         assert found.recall is None

@@ -189,12 +189,12 @@ def test_a_failed_job_states_why_and_can_be_repeated(visit: Visit) -> None:
 def test_a_judgement_of_another_text_is_shown_as_such(visit: Visit) -> None:
     visitor = visit(write=True)
     index = visitor.review.index
-    index.judge("a1", "a2", "different")
+    index.judgements.judge("a1", "a2", "different")
     assert "Judged: not a duplicate</strong>" in visitor.get("/compare?left=a1&right=a2").text
     for path in ("/decide", "/groups"):
         assert "Judged pairs, when groups were found: 1 kept apart." in visitor.settled(path)
     index.add([{"id": "a2", "text": DOCUMENTS[1]["text"] + " Again."}])
-    index.judge("a1", "a3", "duplicate")
+    index.judgements.judge("a1", "a3", "duplicate")
     visitor.post("/groups/find")
     group = visitor.settled("/group?id=a1")
     assert members(group) == ["a2", "a3"]
@@ -232,13 +232,13 @@ def test_a_group_of_thirty_is_split_and_joined_again(
         assert (none.status_code, "select documents" in none.text) == (400, True)
     answer = visitor.post(split, data={"how": how, **dict.fromkeys(rows, "on")})
     assert f"{judged} pairs were judged different." in answer.text
-    assert len(visitor.review.index.judgements().pairs) == judged
+    assert len(visitor.review.index.judgements.read().pairs) == judged
     assert groups() == sorted([*others, *sizes])
     # A form that is sent again is of another state.
     assert visitor.post(split, data={"how": how}).status_code in (400, 404)
     (undo,) = links(answer.text, "/undo")
     visitor.post(undo)
-    assert not visitor.review.index.judgements()
+    assert not visitor.review.index.judgements.read()
     assert groups() == before
     (split,) = links(visitor.get("/group?id=a1").text, "/group/split")
     answer = visitor.post(split, data={"how": "template"})
@@ -261,25 +261,25 @@ def test_distances_take_the_place_of_similarities(visit: Visit) -> None:
 def test_exported_judgements_are_read_back(visit: Visit) -> None:
     visitor = visit(write=True)
     index = visitor.review.index
-    index.judge("a1", "a2", "different")
-    index.judge("b1", "b2", "duplicate", 0.9, drawn=True)
-    answer, before = visitor.get("/judgements.jsonl"), index.judgements()
+    index.judgements.judge("a1", "a2", "different")
+    index.judgements.judge("b1", "b2", "duplicate", 0.9, drawn=True)
+    answer, before = visitor.get("/judgements.jsonl"), index.judgements.read()
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     lines = [json.loads(line) for line in answer.text.splitlines()]
     assert lines == [each.to_json() for each in before.pairs]
     assert documented("review") == lines[0].keys()
-    index.unjudge("a1", "a2")
-    later = index.judge("b1", "b2", "unsure")
+    index.judgements.remove("a1", "a2")
+    later = index.judgements.judge("b1", "b2", "unsure")
     read = visitor.post("/judgements/read", data={"lines": answer.text})
     assert str(read.url).endswith("/judge?read=2&kept=1")
-    assert index.judgements().pairs == (before.pairs[0], later)
+    assert index.judgements.read().pairs == (before.pairs[0], later)
     page = visitor.settled("/judge?read=2&kept=1")
     assert "1 of 2 judgements were kept; the others have newer ones. 2 judged" in page
     for broken in ("{", answer.text + "[]", "5", '{"left": "a"}'):
         read = visitor.post("/judgements/read", data={"lines": broken})
         assert read.status_code == 400
         assert "is not a judgement" in read.text
-    assert index.judgements().pairs == (before.pairs[0], later)
+    assert index.judgements.read().pairs == (before.pairs[0], later)
 
 
 def test_a_chosen_threshold_is_used(visit: Visit) -> None:
@@ -336,7 +336,7 @@ def test_a_run_that_was_refused_changes_nothing_and_names_no_log(
     word = writing.post(confirmed(writing, "delete"), data={"word": "no"})
     assert (word.status_code, writing.review.jobs.current) == (400, None)
     with esdedup.open(tmp_path / "index.db") as other:
-        other.judge("a1", "a2", "different")
+        other.judgements.judge("a1", "a2", "different")
     writing.post(run)
     page = writing.settled("/decide")
     assert "It ended early" in page

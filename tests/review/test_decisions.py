@@ -9,6 +9,7 @@ import pytest
 import esdedup
 from esdedup.review.found import members_of
 from esdedup.review.pages import Review
+from esdedup.stores.judgements import StoredJudgements
 from tests.helpers.commands import words
 from tests.review.visitor import visiting
 
@@ -64,23 +65,23 @@ def test_a_judgement_of_another_client_is_not_undone(opened: Open, tmp_path: Pat
     review = opened()
     with esdedup.open(tmp_path / "a.db") as other:
         review.decisions.judge([("a1", "a2")], "duplicate")
-        theirs = other.judge("a1", "a2", "different")
+        theirs = other.judgements.judge("a1", "a2", "different")
         with pytest.raises(esdedup.UsageError, match="judged again by another client"):
             review.decisions.undo()
-        assert other.judgements().pairs == (theirs,)
+        assert other.judgements.read().pairs == (theirs,)
 
 
 def test_another_choice_replaces_those_of_the_group(opened: Open) -> None:
     review = opened()
     for id in ("a2", "b2", "a3"):
         review.decisions.represent(id, ["a1", "a2", "a3", "b1", "b2", "b3"])
-        assert review.index.judgements().representatives == (id,)
+        assert review.index.judgements.read().representatives == (id,)
     assert groups(review) == {("a3", "a1", "a2"), ("b1", "b2", "b3")}
     review.decisions.unrepresent("a3")
     assert groups(review) == BOTH
     assert review.found.outdated is None
     # Groups that were found with a choice must all be found again without it.
-    review.index.represent("b2")
+    review.index.judgements.represent("b2")
     review = opened()
     assert groups(review) == {("a1", "a2", "a3"), ("b2", "b1", "b3")}
     review.decisions.unrepresent("b2")
@@ -92,18 +93,18 @@ def test_undo_writes_the_judgement_before_unchanged(
 ) -> None:
     review = opened()
     index = review.index
-    earlier = index.judge("a1", "a2", "duplicate")
+    earlier = index.judgements.judge("a1", "a2", "duplicate")
     made = review.decisions.judge([("a1", "a2")], "different")
     index.add([{"id": "a1", "text": "Another text, of which nobody has judged a word."}])
     with monkeypatch.context() as away:
         # A first try that fails leaves the judgement to be undone.
-        away.setattr("esdedup.review.decisions.keep_judgements", lambda *_: 1 / 0)
+        away.setattr(StoredJudgements, "write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             review.decisions.undo(made.time)
     review.decisions.undo(made.time)
     with pytest.raises(esdedup.UsageError, match="nothing to undo"):
         review.decisions.undo(made.time)
-    assert index.judgements().pairs == (earlier,)
+    assert index.judgements.read().pairs == (earlier,)
 
 
 def test_what_changes_no_group_leaves_them(opened: Open) -> None:

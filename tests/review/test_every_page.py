@@ -80,7 +80,7 @@ def crawled(writing: Visitor) -> Crawled:
 
 def everything(visitor: Visitor) -> Any:
     """The documents and the judgements."""
-    return whole(visitor.review.index.store), visitor.review.index.judgements()
+    return whole(visitor.review.index.store), visitor.review.index.judgements.read()
 
 
 def test_only_our_own_pages_change_anything(writing: Visitor, crawled: Crawled) -> None:

@@ -36,8 +36,8 @@ def visitor(file: Path) -> Visitor:
     """A visitor who may judge, and an index without judgements."""
     visitor = visiting(file, threshold=0.7)
     index = visitor.review.index
-    for each in index.judgements().pairs:
-        index.unjudge(each.left, each.right)
+    for each in index.judgements.read().pairs:
+        index.judgements.remove(each.left, each.right)
     visitor.settled("/judge")
     return visitor
 
@@ -68,7 +68,7 @@ def test_pairs_are_judged_one_after_the_other(visitor: Visitor) -> None:
     for verdict in ("duplicate", "unsure", "different"):
         shown.append(pair(page))
         page = key(visitor, page, verdict)
-    *_, last = visitor.review.index.judgements().pairs
+    *_, last = visitor.review.index.judgements.read().pairs
     assert {last.left, last.right} == {*shown[-1]}
     similarity = visitor.review.index.explain(last.left, last.right).similarity
     assert (last.verdict, last.similarity, last.drawn) == ("different", similarity, True)
@@ -79,7 +79,7 @@ def test_pairs_are_judged_one_after_the_other(visitor: Visitor) -> None:
     page = key(visitor, page, "undo?from=judge")
     assert (pair(page), said(page)) == (shown[-1], "2 judged")
     key(visitor, page, "different")
-    assert visitor.review.index.judgements().pairs[-1].drawn
+    assert visitor.review.index.judgements.read().pairs[-1].drawn
 
 
 def test_a_pair_whose_document_is_gone_is_left_out(visitor: Visitor) -> None:

@@ -158,7 +158,7 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
     with filled.open() as index:
         index.add([{"id": f"bare{n}", "text": ENGLISH} for n in range(2)])
         (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
-        index.stop(list(bare.tokens["minhash"]))
+        index.stop_list.replace(list(bare.tokens["minhash"]))
         result = index.similar(ENGLISH)
         assert (result.matches, result.candidates, result.asked) == ([], 0, 0)
         assert (result.stopped, result.blind, result.truncated) == (23, True, False)
@@ -196,14 +196,14 @@ def test_the_nearest_expect_no_more_than_is_left(tmp_path: Path, signature: int)
         near = [{"id": f"near{n}", "text": " ".join([*base, *half[: n + 1]])} for n in range(4)]
         index.add([*near, {"id": "copy", "text": text}])
         (own,) = with_tokens([Document("x", {"text": text})], index.meta)
-        index.stop(own.tokens["minhash"][:21])
+        index.stop_list.replace(own.tokens["minhash"][:21])
         result = index.similar(text, threshold=None, k=4)
         # Two bands are too few to be sure of four, so values are looked up too.
         assert (result.stopped, result.asked) == (21, 2 + signature)
         assert (result.recall is not None and result.recall >= 0.999) == bool(signature)
         if signature:
             assert [match.id for match in result.matches] == ["copy", "near0", "near1", "near2"]
-        index.stop(own.tokens["minhash"])
+        index.stop_list.replace(own.tokens["minhash"])
         blind = index.similar(text, threshold=None, k=4)
         found = len(blind.matches), blind.asked, blind.blind
         assert found == ((4, 128, False) if signature else (0, 0, True))
@@ -240,10 +240,10 @@ def test_an_alias_and_a_switch(url: str, name: str) -> None:
         (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
         (_, *rest) = tokens = list(bare.tokens["minhash"])
         assert index.hot_buckets(1).buckets[0].documents == 2
-        index.stop(tokens)
+        index.stop_list.replace(tokens)
         assert index.similar(ENGLISH).blind
         stale = index.store.meta()
-        index.stop(rest)
+        index.stop_list.replace(rest)
         assert index.similar(ENGLISH).asked == 1
         # A list that was made from an earlier description does not overwrite the present one.
         assert stale is not None

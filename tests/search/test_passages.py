@@ -225,7 +225,7 @@ def test_stopped_tokens_leave_no_guarantee(index: esdedup.Index) -> None:
     index.add({"id": id, "text": text} for id, text in TEXTS.items())
     hot = index.hot_buckets(sketches=["passages"], over=2).buckets
     assert hot[0].token.startswith("passages:.")
-    index.stop([each.token for each in hot])
+    index.stop_list.replace([each.token for each in hot])
     result = index.similar(TEXTS["copy"], sketch="passages")
     assert result.guarantee is None
     assert result.stopped == len(hot)
@@ -382,6 +382,6 @@ def test_stopped_tokens_and_full_buckets_of_pairs() -> None:
         capped = index.pairs(sketch="passages", cover=0.3, max_per_bucket=2)
         assert (len(capped) < 28, capped.recall) == (True, None)
         hot = index.hot_buckets(sketches=["passages"], over=2).buckets
-        index.stop([each.token for each in hot])
+        index.stop_list.replace([each.token for each in hot])
         stopped = index.pairs(sketch="passages", cover=0.3)
         assert (len(stopped), stopped.recall) == (0, None)

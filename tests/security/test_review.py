@@ -23,12 +23,12 @@ def test_review_looks_at_everything_and_changes_nothing(secured: Secured, name: 
     secured.judge(name)
     secured.make_user(name, role("review", secured.product, name))
     with opened(secured, name) as index:
-        assert len(index.judgements().pairs) == 1
+        assert len(index.judgements.read().pairs) == 1
         assert index.groups().duplicates == 4
         assert index.explain("d0", "d1").duplicates
         assert index.statistics().documents == len(DOCUMENTS)
         with pytest.raises(PermissionDenied, match="403"):
-            index.judge("d0", "d1", "different")
+            index.judgements.judge("d0", "d1", "different")
         with pytest.raises(PermissionDenied, match="403"):
             index.dedup("delete", apply=True, log="log.zst")
     secured.ask("POST", f"/{name}/_refresh")
@@ -40,11 +40,11 @@ def test_review_with_write_judges_removes_and_undoes(secured: Secured, name: str
     secured.make_user(name, role("review-write", secured.product, name))
     with opened(secured, name) as index:
         found = index.groups()
-        index.judge("d0", "d1", "different")
-        index.judge("d2", "d3", "unsure")
-        index.unjudge("d2", "d3")
-        index.represent("d5")
-        assert [each.verdict for each in index.judgements().pairs] == ["different"]
+        index.judgements.judge("d0", "d1", "different")
+        index.judgements.judge("d2", "d3", "unsure")
+        index.judgements.remove("d2", "d3")
+        index.judgements.represent("d5")
+        assert [each.verdict for each in index.judgements.read().pairs] == ["different"]
         found = index.regroup(found, ["d0", "d4"])
         assert found.duplicates == 3
         for action in ("mark", "delete"):

@@ -11,7 +11,7 @@ import httpx
 
 import esdedup
 from esdedup.admin.roles import ROLES_PATHS, Product
-from esdedup.stores.judgements import PREFIX, Judgement, keep_judgements
+from esdedup.stores.judgements import PREFIX, Judgement
 from tests.helpers.commands import Ran, run_command
 from tests.helpers.processes import await_true
 from tests.servers.secured import ADMIN, PASSWORD, PASSWORD_HASH, basic
@@ -86,7 +86,7 @@ class Secured:
         with esdedup.open(self.url, name, **known) as index:
             digests = ("A" * 22, "B" * 21 + "A")
             made = Judgement("d0", "d2", "different", digests, esdedup.Normalisation())
-            keep_judgements(index.store, [made])
+            index.judgements.write([made])
 
     def run(self, *arguments: str, user: str = ADMIN) -> Ran:
         """Run a command in this process as a user."""

@@ -115,7 +115,7 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, url: str, name: 
         found = groups(df.withColumn("n", df["n"].cast("int")), threshold=0.7, keep="last:n")
         assert write_groups(found.table, url, name).written == 100
         report = index.group(threshold=0.7, keep="last:n")
-        index.judge("0", "40", "different")
+        index.judgements.judge("0", "40", "different")
         with pytest.raises(esdedup.UsageError, match="has judgements"):
             write_groups(found.table, url, name)
     assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)

@@ -125,7 +125,9 @@ def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_p
     rows = numbered(f"{text[:150]} {BOILERPLATE}" for text in planted(300)[0])
     with esdedup.open(tmp_path / "index.db") as index:
         index.add(rows)
-        index.stop([bucket.token for bucket in index.hot_buckets(2, sketches=["minhash"]).buckets])
+        index.stop_list.replace(
+            [bucket.token for bucket in index.hot_buckets(2, sketches=["minhash"]).buckets]
+        )
         # At 0.95 three bands of twelve must be shared.
         options = {"threshold": 0.95, "max_per_bucket": 20}
         local = index.groups(**options)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def taking_out(index: esdedup.Index) -> None:
 def looking(index: esdedup.Index) -> None:
     statistics: Statistics = index.statistics()
     hot: HotBuckets = index.hot_buckets(5, sketches=["minhash"])
-    kept: tuple[str, ...] = index.stop([bucket.token for bucket in hot.buckets])
+    kept: tuple[str, ...] = index.stop_list.replace([bucket.token for bucket in hot.buckets])
     print(statistics.documents, kept, index.scheme.id, index.meta.text_fields)
 
 

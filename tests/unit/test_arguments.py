@@ -39,7 +39,7 @@ def index() -> Any:
         ("action 'x': use delete, mark or move", lambda index: index.dedup(action="x")),
         ("log: use text or a path", lambda index: index.undo(5)),
         ("ids: give a list", lambda index: index.delete(None)),
-        ("tokens: give a list", lambda index: index.stop("abc")),
+        ("tokens: give a list", lambda index: index.stop_list.replace("abc")),
         ("sketches: give a list", lambda index: index.hot_buckets(sketches="minhash")),
         ("count -1: use at least 1", lambda index: index.hot_buckets(-1)),
         ("documents: give a list", lambda index: index.add({"text": "x"})),

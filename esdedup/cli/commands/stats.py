@@ -116,7 +116,7 @@ def stop_command(
                 message(f"No bucket of {larger} that is not stopped was found")
             after |= {bucket.token for bucket in fresh}
         if after != set(before):
-            index.stop(sorted(after))
+            index.stop_list.replace(sorted(after))
             now = count(len(after), "token")
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
         meta = index.meta
