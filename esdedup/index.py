@@ -98,7 +98,7 @@ class Index:
     @property
     def scheme(self) -> Scheme:
         """The scheme of the index."""
-        return self.meta.whole
+        return self.meta.full_scheme
 
     def meta_of(self, limits: Limits) -> IndexMeta:
         """Return the part of `meta` for a sketch."""
@@ -174,8 +174,10 @@ class Index:
         failures = [*report.failures]
         self.store.refresh()
         if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):
-            held = self.store.hold(unfinished, fields_to_read(meta.all), to_change=True)
-            failures += renew(self.store, held, meta.all).failures
+            held = self.store.hold(
+                unfinished, fields_to_read(meta.sketched_with_next), to_change=True
+            )
+            failures += renew(self.store, held, meta.sketched_with_next).failures
             self.store.refresh()
         if failures:
             failure = failures[0]
@@ -217,7 +219,7 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
-        ours = {self.meta.marks_field, *(each.field for each in self.meta.all)}
+        ours = {self.meta.marks_field, *(each.field for each in self.meta.sketched_with_next)}
         found = similar(self.store, self.meta_of(limits), queries, limits)
 
         def stripped(match: Match) -> Match:
@@ -501,9 +503,9 @@ class Index:
         """Return the stored parameters, replaced by the requested ones."""
         return replace(
             stored,
-            scheme=self._scheme or stored.whole,
+            scheme=self._scheme or stored.full_scheme,
             text_fields=self._text_fields or stored.text_fields,
-            others=(),
+            other_schemes=(),
         )
 
 
@@ -576,7 +578,7 @@ def indices(
             with suppress(UsageError, IndexNotFound):
                 store = opened.store.beside(name)
                 if (meta := store.meta()) is not None:
-                    documents, scheme = store.statistics(meta).documents, meta.whole.id
+                    documents, scheme = store.statistics(meta).documents, meta.full_scheme.id
             found.append(ListedIndex(name, documents, scheme))
     return found
 

@@ -110,7 +110,7 @@ def plan_attach(
         if not any(metas):
             # Of one that has tokens, only its own mark shows who made it.
             given["attached"] = True
-        wanted = replace(base, **{"scheme": base.whole, "others": (), **given})
+        wanted = replace(base, **{"scheme": base.full_scheme, "other_schemes": (), **given})
         changes = tuple(map(partial(_change, meta=wanted), found, metas))
         if text_field is None or not all(metas):
             # A text field that no index has is a mistake.

@@ -105,13 +105,13 @@ def plan_backfill(
             if meta.next is None:
                 raise StoreError(f"{name!r} is not changing its scheme")
             meta, beside = meta.next, meta
-        query = any_of(sketched(part) for part in meta.parts)
+        query = any_of(sketched(part) for part in meta.sketched)
         if not stale:
             query = any_of(
                 with_text(not_sketched(part), part)
                 if all(searchable_text(state, part) for state in found)
                 else not_sketched(part)
-                for part in meta.parts
+                for part in meta.sketched
             )
         for state in found:
             if not state.closed:
@@ -245,7 +245,7 @@ def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
     try:
         hits, left = cluster.page(job.left._replace(body={**job.left.body, "size": size}))
         held = list(map(held_of, hits))
-        parts, store = plan.meta.parts, ClusterStore(cluster, job.index)
+        parts, store = plan.meta.sketched, ClusterStore(cluster, job.index)
         again = not plan.stale and any(part.scheme.by_server for part in parts)
         done = renew(store, held, parts, plan.beside, again=again)
     except PointInTimeLost as error:

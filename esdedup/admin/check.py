@@ -97,7 +97,9 @@ class Check:
     @property
     def schemes(self) -> list[str]:
         """The ids of the indices' schemes. Indices of several can't be searched together."""
-        return sorted({check.meta.whole.id for check in self.indices if check.meta is not None})
+        return sorted(
+            {check.meta.full_scheme.id for check in self.indices if check.meta is not None}
+        )
 
     @property
     def good(self) -> bool:
@@ -135,7 +137,7 @@ def _check(
     signs = obstacles(state, meta)
     if state.closed:
         return IndexCheck(state.name, meta, tuple(signs))
-    path, parts, documents = path_of(state.name), meta.parts, _documents(cluster, state)
+    path, parts, documents = path_of(state.name), meta.sketched, _documents(cluster, state)
     readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
     def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:

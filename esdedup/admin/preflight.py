@@ -18,7 +18,7 @@ from esdedup.stores.elastic.client import refreshes_soon
 from esdedup.stores.elastic.indices import IndexState, Named, resolve, source_limits, states
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.elastic.templates import next_state
-from esdedup.stores.mapping import IndexMeta, field_mapping, fields_of, meta_of
+from esdedup.stores.mapping import IndexMeta, SketchedFields, field_mapping, fields_of, meta_of
 
 Stops = Literal["attach", "index", "backfill", "nothing"]
 
@@ -66,11 +66,11 @@ class Kind:
 
     name: str
     stops: Stops
-    recognise: Callable[[IndexState, IndexMeta], Iterable[str]]
+    recognise: Callable[[IndexState, SketchedFields], Iterable[str]]
     breaks: str = ""
     way_out: str = ""
 
-    def obstacles(self, state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    def obstacles(self, state: IndexState, meta: SketchedFields) -> Iterator[Obstacle]:
         """Yield the obstacles of this kind on an index."""
         advice = "; ".join(filter(None, (self.breaks, self.way_out.format(index=state.name))))
         for sign in self.recognise(state, meta):
@@ -86,7 +86,7 @@ def obstacles(state: IndexState, meta: IndexMeta, *, text_known: bool = True) ->
     kinds = [kind for kind in KINDS if text_known or kind is not _TEXT_FIELD]
     signs = (
         obstacle
-        for part in meta.parts
+        for part in meta.sketched
         for kind in kinds
         for obstacle in kind.obstacles(state, part)
     )
@@ -113,18 +113,18 @@ def obstacles_of(store: Store, meta: IndexMeta) -> list[Obstacle]:
     return [obstacle for state in indices for obstacle in obstacles(state, meta)]
 
 
-def _closed(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _closed(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if state.closed and not state.closed_by_attach:
         yield "the index is closed"
 
 
-def _closed_by_attach(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _closed_by_attach(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if state.closed and state.closed_by_attach:
         yield "the index is closed, by an attach that was interrupted"
 
 
-def _blocks(*names: str) -> Callable[[IndexState, IndexMeta], Iterator[str]]:
-    def recognise(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _blocks(*names: str) -> Callable[[IndexState, SketchedFields], Iterator[str]]:
+    def recognise(state: IndexState, meta: SketchedFields) -> Iterator[str]:
         for name in names:
             if state.setting(f"blocks.{name}") == "true":
                 full = " (set by the server when its disk is full)" if "allow" in name else ""
@@ -133,18 +133,18 @@ def _blocks(*names: str) -> Callable[[IndexState, IndexMeta], Iterator[str]]:
     return recognise
 
 
-def _no_objects(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _no_objects(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if str(state.mapping.get("subobjects", "true")).lower() == "false":
         yield "the mapping has subobjects: false"
 
 
-def _taken(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _taken(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
     attached = meta_of(state.mapping)
     # The fields that are ours, now or before, by the index's `_meta`.
-    names = [] if attached is None else [part.field for part in attached.all]
+    names = [] if attached is None else [part.field for part in attached.sketched_with_next]
     present, ours = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
     types = {name: present[name].get("type", "object") for name in present.keys() & ours.keys()}
     differing = sorted(name for name, type in types.items() if type != ours[name]["type"])
@@ -173,18 +173,18 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[str]:
         yield f"the field {field} exists already{conflict}: {advice}"
 
 
-def _source_disabled(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _source_disabled(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if not meta.scheme.by_server and source_limits(state.mapping, _source_mode(state))[0]:
         yield "_source is disabled"
 
 
-def _source_filters(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _source_filters(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     disabled, filters = source_limits(state.mapping, _source_mode(state))
     if filters and not disabled:
         yield f"_source has {' and '.join(filters)}"
 
 
-def _text_not_in_source(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _text_not_in_source(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if not meta.scheme.by_server:
         return
     if source_limits(state.mapping, _source_mode(state))[0]:
@@ -212,7 +212,7 @@ def _source_mode(state: IndexState) -> str:
     return state.setting("mapping.source.mode")
 
 
-def _text_not_indexed(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _text_not_indexed(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if not meta.scheme.by_server:
         return
     fields = dict(fields_of(state.mapping))
@@ -226,27 +226,27 @@ def _text_not_indexed(state: IndexState, meta: IndexMeta) -> Iterator[str]:
                 yield f"the field {name!r} is in {path!r}, of type {type}"
 
 
-def _time_series(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _time_series(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if state.setting("mode") == "time_series":
         yield "the index is in time_series mode"
 
 
-def _columnar(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _columnar(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if state.setting("mode") == "columnar":
         yield "the index is in columnar mode"
 
 
-def _no_sequence_numbers(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _no_sequence_numbers(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if state.setting("disable_sequence_numbers") == "true":
         yield "the index has no sequence numbers (index.disable_sequence_numbers)"
 
 
-def _append_only(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _append_only(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if state.setting("append_only.enabled") == "true":
         yield "the index is append-only (index.append_only.enabled)"
 
 
-def _rebuilt_source(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _rebuilt_source(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     mode = state.mapping.get("_source", {}).get("mode") or _source_mode(state)
     if state.rebuilds_source:
         yield "_source is rebuilt from doc values, which the fields of esdedup get here"
@@ -254,7 +254,7 @@ def _rebuilt_source(state: IndexState, meta: IndexMeta) -> Iterator[str]:
         yield "_source is synthetic"
 
 
-def _pipelines(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _pipelines(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if meta.scheme.by_server:
         return
     for name in ("default_pipeline", "final_pipeline"):
@@ -262,17 +262,17 @@ def _pipelines(state: IndexState, meta: IndexMeta) -> Iterator[str]:
             yield f"documents pass the ingest pipeline {pipeline!r} (index.{name})"
 
 
-def _slow_refresh(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _slow_refresh(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if not refreshes_soon(interval := state.setting("refresh_interval")):
         yield f"index.refresh_interval is {interval}"
 
 
-def _small_pages(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _small_pages(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     if (window := state.setting("max_result_window")).isdigit() and int(window) < _PAGE:
         yield f"index.max_result_window is {int(window):,}"
 
 
-def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[str]:
+def _text_fields(state: IndexState, meta: SketchedFields) -> Iterator[str]:
     fields = dict(fields_of(state.mapping))
     for name in meta.text_fields:
         if sources := _filled_from(state.mapping, name):
@@ -324,7 +324,7 @@ def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
     return sources
 
 
-def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
+def searchable_text(state: IndexState, meta: SketchedFields) -> bool:
     """Return whether an `exists` query finds every document with the text."""
     # It does not find a text below a nested object, nor a keyword longer than ignore_above.
     fields = dict(fields_of(state.mapping, nested=False))

@@ -99,10 +99,10 @@ def plan_switch(
         own = meta_of(state.mapping)
         following = following or (own.next if own is not None else None)
     if following is not None:
-        wanted = (scheme or following.whole).id, names or following.text_fields
-        if wanted != (following.whole.id, following.text_fields):
+        wanted = (scheme or following.full_scheme).id, names or following.text_fields
+        if wanted != (following.full_scheme.id, following.text_fields):
             raise UsageError(
-                f"{name!r} is changing to scheme {following.whole.id} of"
+                f"{name!r} is changing to scheme {following.full_scheme.id} of"
                 f" {quoted(following.text_fields)} already: leave the scheme and the text field out"
                 " to go on"
             )
@@ -112,21 +112,21 @@ def plan_switch(
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     free = next(each for n in itertools.count(2) if (each := f"{FIELD}_{n}") not in taken)
     following = IndexMeta(
-        scheme or meta.whole,
+        scheme or meta.full_scheme,
         names or meta.text_fields,
         free,
         marks_in=meta.marks_field,
         external_versions=meta.external_versions,
         attached=meta.attached,
     )
-    if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
+    if (following.full_scheme.id, following.text_fields) == (meta.full_scheme.id, meta.text_fields):
         return SwitchPlan(name, "done", meta, meta)
     if meta.scheme.by_server or following.scheme.by_server:
         raise UsageError(
             f"{name!r} can't change between tokens of the server and others: attach a new index,"
             " copy the documents (_reindex), and point an alias to it"
         )
-    if meta.others:
+    if meta.other_schemes:
         raise UsageError(
             f"{name!r} has sketches of fields of their own, which can't be switched: index or"
             " reindex its documents into another index"
@@ -168,12 +168,12 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
 def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
     """Make the next scheme the one that searches use, when every document has its tokens."""
     named, found, meta = attached(cluster, plan.name)
-    if meta.next is None or meta.next.whole.id != plan.following.whole.id:
-        raise StoreError(f"{plan.name!r} is not changing to {plan.following.whole.id}")
+    if meta.next is None or meta.next.full_scheme.id != plan.following.full_scheme.id:
+        raise StoreError(f"{plan.name!r} is not changing to {plan.following.full_scheme.id}")
     path = path_of(plan.name)
     if cluster.count(path, sketched(meta)) and not cluster.count(path, sketched(meta.next)):
         raise StoreError(
-            f"no document of {plan.name!r} got tokens of scheme {meta.next.whole.id}: searches go"
-            f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
+            f"no document of {plan.name!r} got tokens of scheme {meta.next.full_scheme.id}:"
+            f" searches go on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
     replace_meta(cluster, named, found, meta, meta.next)

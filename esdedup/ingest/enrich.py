@@ -16,7 +16,7 @@ from esdedup.records.documents import merged_fields, text_given
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.fields import text_at
-from esdedup.stores.mapping import IndexMeta, TextFields, names_of
+from esdedup.stores.mapping import IndexMeta, SketchedFields, TextFields, names_of
 
 if TYPE_CHECKING:
     from esdedup.index import Index
@@ -53,7 +53,7 @@ def enrich(
     """
     check_list("actions", actions)
     require_scheme(scheme)
-    if index is not None and scheme is not None and scheme.id != index.meta.whole.id:
+    if index is not None and scheme is not None and scheme.id != index.meta.full_scheme.id:
         raise UsageError("pass enrich either the index or a scheme: the index has another one")
     given = IndexMeta(scheme or Scheme(), names_of(text_field))
     return _enriched(iter(actions), lambda: given if index is None else index.meta)
@@ -78,7 +78,9 @@ def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
         copies.append(copy)
         documents += found
     parts: set[int] = set()
-    for one in meta.written:
+    for one in meta.sketched_with_next:
+        if not one.in_documents:
+            continue
         changes = [text_change(each, one, partial) for each, partial in documents]
         sketches = sketch([text for _, text in changes if text is not None], one.scheme)
         tokens = iter(token_fields(sketches, one.scheme))
@@ -119,7 +121,7 @@ def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
 
 
 def text_change(
-    fields: Mapping[str, Any], meta: IndexMeta, partial: bool
+    fields: Mapping[str, Any], meta: SketchedFields, partial: bool
 ) -> tuple[Literal["new", "gone", "part", "none"], str | None]:
     """Return how a document, or the `doc` of an update, changes the text, and the new text.
 

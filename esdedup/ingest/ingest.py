@@ -395,7 +395,7 @@ class _Writer:
         """Compare a stored document with the new one of a row."""
         stored, source = held.document.source, document.source
         meta = self.batch.meta
-        fields = {meta.marks_field, *(one.field for one in meta.all)}
+        fields = {meta.marks_field, *(one.field for one in meta.sketched_with_next)}
         if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
             if not self.batch.own[row]:
                 return Failure(held.id, TAKEN_BY_LINE)

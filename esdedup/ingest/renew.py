@@ -12,10 +12,12 @@ from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.fields import fault_in, text_at
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.mapping import SketchedFields
 
 
-def fields_to_read(metas: Sequence[IndexMeta], former: IndexMeta | None = None) -> list[str]:
+def fields_to_read(
+    metas: Sequence[SketchedFields], former: SketchedFields | None = None
+) -> list[str]:
     """Return the names of the fields that `renew` reads of a document. former: see there."""
     every = [*metas, *([] if former is None else [former])]
     names = [name for meta in every for name in (*meta.text_fields, meta.field, meta.marks_field)]
@@ -25,17 +27,18 @@ def fields_to_read(metas: Sequence[IndexMeta], former: IndexMeta | None = None) 
 def renew(
     store: Store,
     held: Sequence[Held],
-    metas: Sequence[IndexMeta],
-    former: IndexMeta | None = None,
+    metas: Sequence[SketchedFields],
+    former: SketchedFields | None = None,
     *,
     again: bool = False,
 ) -> ChangeReport:
     """Update documents whose tokens are not those of their text.
 
-    metas: `IndexMeta.parts`, or `all`. held: with at least `fields_to_read`; the lists of tokens
-    may be missing. former: the tokens that marks were made with, if the documents get other ones
-    beside them. Marks of another text are removed. again: write documents with a text though they
-    need no change, so that the index computes their tokens. Raises the errors of the store.
+    metas: `IndexMeta.sketched`, or `sketched_with_next`. held: with at least `fields_to_read`; the
+    lists of tokens may be missing. former: the tokens that marks were made with, if the documents
+    get other ones beside them. Marks of another text are removed. again: write documents with a
+    text though they need no change, so that the index computes their tokens. Raises the errors of
+    the store.
     """
 
     def decide(some: Sequence[Held]) -> list[Decision]:
@@ -50,7 +53,7 @@ def renew(
 
 
 def renewals(
-    held: Sequence[Held], metas: Sequence[IndexMeta], former: IndexMeta | None = None
+    held: Sequence[Held], metas: Sequence[SketchedFields], former: SketchedFields | None = None
 ) -> list[Decision]:
     """Return the change that each document needs to have the tokens of its text, as `renew`."""
     marked = [former or metas[0], *[None] * (len(metas) - 1)]
@@ -69,12 +72,14 @@ def _joined(decisions: Sequence[Decision]) -> Decision:
     return replace(changes[0], fields=fields)
 
 
-def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
+def digests(texts: Sequence[str], meta: SketchedFields) -> list[str]:
     """Return the digests that documents of these texts have."""
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
-def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) -> list[Decision]:
+def _decisions(
+    held: Sequence[Held], meta: SketchedFields, marked: SketchedFields | None
+) -> list[Decision]:
     """Return the changes of one set of fields. marked: the tokens that marks were made with."""
     texts = [text_at(one.document.source, meta.text_fields) for one in held]
     if meta.scheme.by_server:
@@ -104,12 +109,12 @@ def _decisions(held: Sequence[Held], meta: IndexMeta, marked: IndexMeta | None) 
     return decisions
 
 
-def _stored(held: Held, meta: IndexMeta) -> tuple[Any, Any]:
+def _stored(held: Held, meta: SketchedFields) -> tuple[Any, Any]:
     ours = held.document.tokens_in(meta.field)
     return ours.get("scheme"), ours.get("digest")
 
 
-def _outdated(held: Held, meta: IndexMeta) -> dict[str, Any]:
+def _outdated(held: Held, meta: SketchedFields) -> dict[str, Any]:
     """Return what takes the place of marks that are of another text than a document has."""
     stored, text = _stored(held, meta)[1], text_at(held.document.source, meta.text_fields)
     if stored is None or (text is not None and stored == digests([text], meta)[0]):
@@ -123,7 +128,7 @@ def _outdated(held: Held, meta: IndexMeta) -> dict[str, Any]:
     return gone
 
 
-def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
+def _cleared(held: Held, meta: SketchedFields) -> dict[str, Any]:
     """Return nulls for the values to remove, which an update must name: it merges objects."""
     scheme, digest = _stored(held, meta)
     if (scheme, digest) == (None, None):

@@ -151,7 +151,7 @@ def _parsed(index: str, body: bytes) -> tuple[Found, Uuids]:
         known = json.loads(body)
         written = _write_index(index, known)
         meta = None if written is None else meta_of(known[written].get("mappings", {}))
-        if meta is not None and not all(part.scheme.by_server for part in meta.parts):
+        if meta is not None and not all(part.scheme.by_server for part in meta.sketched):
             settings = known[written].get("settings", {}).get("index", {})
             for name in ("default_pipeline", "final_pipeline"):
                 warn_of_pipeline(settings.get(name), f"index.{name}", f"index {index!r}")

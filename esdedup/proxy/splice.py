@@ -20,7 +20,7 @@ from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.stores.json_text import members, value_of
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.mapping import IndexMeta, SketchedFields
 from esdedup.stores.to_json import json_fault
 
 _SMALL = 2 << 20
@@ -113,13 +113,15 @@ class Ours(NamedTuple):
     fields: the names of all, those with marks included.
     """
 
-    written: Sequence[IndexMeta]
+    written: Sequence[SketchedFields]
     fields: frozenset[str]
 
     @staticmethod
     def of(meta: IndexMeta) -> "Ours":
         """Return the fields of an index, while it changes its scheme those of both."""
-        return Ours(meta.written, frozenset({meta.marks_field, *(part.field for part in meta.all)}))
+        sketched = meta.sketched_with_next
+        names = frozenset({meta.marks_field, *(part.field for part in sketched)})
+        return Ours([part for part in sketched if part.in_documents], names)
 
     def has(self, key: str) -> bool:
         """Return whether a key names a field of ours, or with dots one below it."""

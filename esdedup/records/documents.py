@@ -17,7 +17,7 @@ from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import fault_in, has_field, text_at, text_of, value_at
 from esdedup.stores.json_text import text_without
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.mapping import IndexMeta, SketchedFields
 from esdedup.stores.to_json import to_json
 from esdedup.text.arrays import SeenValues
 
@@ -52,12 +52,12 @@ def partial_document(
     Returns True too if they hold only a part of it. Raises RecordError if the id is missing.
     """
     id = id_at(fields, id_field)
-    names = [meta.marks_field, *(one.field for one in meta.all)]
+    names = [meta.marks_field, *(one.field for one in meta.sketched_with_next)]
     source = {**without(fields, names), **{name: fields[name] for name in names if name in fields}}
     partly = False
     # Marks of the former text go too. The document is a group of its own.
     mark = {**dict.fromkeys(MARKS), "group": id}
-    for one in meta.all:
+    for one in meta.sketched_with_next:
         given = text_given(fields, one)
         partly = partly or given == "partly"
         if given == "wholly":
@@ -76,9 +76,11 @@ def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
     return {**dict.fromkeys(("scheme", "digest", "wordless", *scheme.keys)), **tokens}
 
 
-def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", "partly", "no"]:
+def text_given(
+    fields: Mapping[str, Any], sketched: SketchedFields
+) -> Literal["wholly", "partly", "no"]:
     """Return whether the fields of an update hold all of the text fields, or only some of them."""
-    given = [has_field(fields, name) for name in meta.text_fields]
+    given = [has_field(fields, name) for name in sketched.text_fields]
     return "wholly" if all(given) else "partly" if any(given) else "no"
 
 
@@ -93,12 +95,14 @@ class NewDocument(NamedTuple):
 
 def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
     """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
-    fields = frozenset({meta.marks_field, *(one.field for one in meta.all)})
+    fields = frozenset({meta.marks_field, *(one.field for one in meta.sketched_with_next)})
     names = set[str]().union(*(item.record.source for item in items))
     ours = {name for name in names if name in fields or name.startswith(dotted(fields))}
     sources = [_own_json(item, ours) for item in items]
     columns = {}
-    for one in meta.written:
+    for one in meta.sketched_with_next:
+        if not one.in_documents:
+            continue
         texts: list[str | None] = [item.text for item in items]
         if one.text_fields != meta.text_fields:
             # A document may lack another text, also while an index changes its text fields.
@@ -154,7 +158,7 @@ def items_of(
     """
     items: list[NewDocument] = []
     bad: list[BadRecord] = []
-    text_fields, others = meta.text_fields, [one.text_fields for one in meta.all[1:]]
+    text_fields, others = meta.text_fields, [one.text_fields for one in meta.sketched_with_next[1:]]
     id_of = _id_of if stored else _any_id_of
     for record in records:
         if isinstance(record, Record):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
@@ -30,58 +31,39 @@ TextFields = str | Sequence[str]
 
 
 @dataclass(frozen=True)
-class IndexMeta:
-    """An index's own description of its tokens.
+class SketchedFields:
+    """Fields of documents that are sketched as one text, and the fields of ours for them.
 
-    scheme: made the tokens of the text. text_fields: the fields that hold the text, in the order in
-    which they are joined (`fields.text_at`). field: the object field that holds the tokens. next:
-    of the tokens that are filled beside them while the index changes its scheme. stop: tokens that
-    searches leave out (`stop_list.stop_entries`). others: sketches of other fields, one scheme for
-    each set of fields; they are removed from a scheme that has them. marks_in: the field of groups
-    and marks, if it is not `field`. external_versions: the owner of the index numbers the versions
-    of its documents (`version_type`), so that changes of ours must keep the numbers. attached: the
-    index was there before its tokens, so that its owner gives documents their ids; earlier versions
-    did not store this. Raises UsageError for names that can't be fields, and if the first sketch is
-    of other fields.
+    scheme: the sketches of the text, which are its tokens.
+    text_fields: the fields that hold the text, in the order in which they are joined
+        (`fields.text_at`).
+    field: the object field that holds the tokens.
+    stop: tokens that searches leave out (`stop_list.stop_entries`).
+    marks_in: the field of groups and marks, if it is not `field`.
+
+    Raises UsageError for names that can't be fields.
     """
 
     scheme: Scheme
     text_fields: tuple[str, ...] = ("text",)
     field: str = FIELD
-    next: IndexMeta | None = None
     stop: tuple[str, ...] = ()
-    others: tuple[Scheme, ...] = ()
     marks_in: str | None = None
-    external_versions: bool = False
-    attached: bool = False
 
     def __post_init__(self) -> None:
-        by_fields = self.scheme.of_fields()
-        first, *others = by_fields
-        if first not in ((), self.text_fields):
-            raise UsageError(
-                f"sketch {self.scheme.sketches[0].name!r} is of {quoted(first)}: the first sketch"
-                f" is of the index's text, {quoted(self.text_fields)}"
-            )
-        if others:
-            object.__setattr__(self, "scheme", by_fields[first])
-            object.__setattr__(self, "others", tuple(by_fields[names] for names in others))
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
         names: tuple[str, ...] = tuple(map(str, names_of(self.text_fields)))
-        if (one := self.scheme.sketches[0]).reads_values:
+        if (sketch := self.scheme.sketches[0]).reads_values:
             if len(names) > 1:
-                raise UsageError(f"sketch {one.name!r} is of one field, not {quoted(names)}")
-            names = (ValueField.of(names[0], one),)
+                raise UsageError(f"sketch {sketch.name!r} is of one field, not {quoted(names)}")
+            names = (ValueField.of(names[0], sketch),)
         object.__setattr__(self, "text_fields", names)
 
     @property
-    def whole(self) -> Scheme:
-        """The scheme with the sketches of all fields."""
-        if not self.others:
-            return self.scheme
-        more = (each for scheme in self.others for each in scheme.sketches)
-        return self.scheme.only(*self.scheme.sketches, *more)
+    def in_documents(self) -> bool:
+        """Whether documents hold the tokens; else the index computes them."""
+        return not self.scheme.by_server
 
     @property
     def analyzed(self) -> str:
@@ -97,13 +79,13 @@ class IndexMeta:
 
     def ours_in(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of ours in a document: tokens and marks."""
-        tokens, marks = (tokens_in(source, each) for each in (self.field, self.marks_field))
-        digest = {"digest": self.digest_in(source)} if self.scheme.by_server else {}
+        tokens, marks = tokens_in(source, self.field), tokens_in(source, self.marks_field)
+        digest = {} if self.in_documents else {"digest": self.digest_in(source)}
         return {**tokens, **digest, **{name: marks[name] for name in MARKS if name in marks}}
 
     def digest_in(self, source: Mapping[str, Any]) -> Any:
         """Return the digest of a document's text, with the fields of `digest_paths`, or None."""
-        if not self.scheme.by_server:
+        if self.in_documents:
             return tokens_in(source, self.field).get("digest")
         if (text := text_at(source, self.text_fields)) is None:
             return None
@@ -112,7 +94,7 @@ class IndexMeta:
     @property
     def digest_paths(self) -> list[str]:
         """The dotted names of the fields that `digest_in` reads."""
-        return [*self.text_fields] if self.scheme.by_server else [f"{self.field}.digest"]
+        return [f"{self.field}.digest"] if self.in_documents else [*self.text_fields]
 
     def fields_of(self, tokens: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a document that hold tokens and marks."""
@@ -120,42 +102,100 @@ class IndexMeta:
             return {self.field: {**tokens, **marks}}
         return {self.field: {**tokens}, **({self.marks_field: {**marks}} if marks else {})}
 
+
+@dataclass(frozen=True)
+class IndexMeta(SketchedFields):
+    """An index's own description of its tokens: of its text, and of other fields.
+
+    next: of the tokens that are filled beside them while the index changes its scheme.
+    other_schemes: sketches of other fields, one scheme for each set of fields. They are removed
+        from a scheme that has them.
+    external_versions: whether the owner of the index numbers the versions of its documents
+        (`version_type`), so that changes of ours must keep the numbers.
+    attached: whether the index was there before its tokens, so that its owner gives documents their
+        ids. Earlier versions did not store this.
+
+    Raises UsageError for names that can't be fields, and if the first sketch is of other fields.
+    """
+
+    next: IndexMeta | None = None
+    other_schemes: tuple[Scheme, ...] = ()
+    external_versions: bool = False
+    attached: bool = False
+
+    def __post_init__(self) -> None:
+        by_fields = self.scheme.of_fields()
+        first, *other_fields = by_fields
+        if first not in ((), self.text_fields):
+            raise UsageError(
+                f"sketch {self.scheme.sketches[0].name!r} is of {quoted(first)}: the first sketch"
+                f" is of the index's text, {quoted(self.text_fields)}"
+            )
+        if other_fields:
+            object.__setattr__(self, "scheme", by_fields[first])
+            schemes = tuple(by_fields[names] for names in other_fields)
+            object.__setattr__(self, "other_schemes", schemes)
+        super().__post_init__()
+
     @property
-    def parts(self) -> list[IndexMeta]:
-        """One for each set of fields. Tokens of other fields are in objects of their own."""
-        if not self.others:
-            return [self]
-        found = [replace(self, others=())]
-        for scheme in self.others:
-            first = scheme.sketches[0]
-            field = f"{self.field}_{first.name}"
-            own = IndexMeta(scheme, tuple(first.fields), field, self.next, stop=self.stop)
-            found.append(replace(own, marks_in=self.marks_field))
-        return found
+    def full_scheme(self) -> Scheme:
+        """The scheme with the sketches of all fields."""
+        if not self.other_schemes:
+            return self.scheme
+        others = (sketch for scheme in self.other_schemes for sketch in scheme.sketches)
+        return self.scheme.only(*self.scheme.sketches, *others)
+
+    @cached_property
+    def sketched(self) -> tuple[SketchedFields, ...]:
+        """The fields of the text, and each other set of fields that is sketched.
+
+        Tokens of other fields are in objects of their own.
+        """
+        text = SketchedFields(self.scheme, self.text_fields, self.field, self.stop, self.marks_in)
+        others = (
+            SketchedFields(
+                scheme,
+                tuple(scheme.sketches[0].fields),
+                f"{self.field}_{scheme.sketches[0].name}",
+                self.stop,
+                self.marks_field,
+            )
+            for scheme in self.other_schemes
+        )
+        return (text, *others)
+
+    @property
+    def sketched_with_next(self) -> tuple[SketchedFields, ...]:
+        """The sketched fields of this and of the next scheme: a new document gets tokens of all."""
+        return self.sketched if self.next is None else (*self.sketched, *self.next.sketched)
 
     def of(self, sketch: str | None) -> IndexMeta:
-        """Return the part that holds a sketch, the first by default. Raises UsageError."""
-        if not self.others:
+        """Return the description of the fields of a sketch alone, the first by default.
+
+        Raises UsageError if there is no such sketch.
+        """
+        if not self.other_schemes:
             return self
-        name = self.whole.sketch(sketch).name
-        return next(part for part in self.parts if name in part.scheme.names)
-
-    @property
-    def all(self) -> list[IndexMeta]:
-        """The parts of this and of the next one: a document that is written has tokens of each."""
-        return self.parts if self.next is None else [*self.parts, *self.next.parts]
-
-    @property
-    def written(self) -> list[IndexMeta]:
-        """The parts of `all` whose tokens are in documents."""
-        return [each for each in self.all if not each.scheme.by_server]
+        name = self.full_scheme.sketch(sketch).name
+        if name in self.scheme.names:
+            return replace(self, other_schemes=())
+        fields = next(fields for fields in self.sketched if name in fields.scheme.names)
+        return IndexMeta(
+            fields.scheme,
+            fields.text_fields,
+            fields.field,
+            fields.stop,
+            fields.marks_in,
+            next=self.next,
+        )
 
     def to_json(self) -> dict[str, Any]:
+        """Return the description as it is stored, without values that are the defaults."""
         document = {
-            "id": self.whole.id,
+            "id": self.full_scheme.id,
             "text_fields": list(self.text_fields),
             "field": self.field,
-            "scheme": self.whole.to_json(),
+            "scheme": self.full_scheme.to_json(),
             "next": self.next and self.next.to_json(),
             "stop": list(self.stop),
             "marks_in": self.marks_in,
@@ -166,16 +206,16 @@ class IndexMeta:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
-        """The inverse of `to_json`. Raises UsageError for another form."""
+        """Return what `to_json` described. Raises UsageError for another form."""
         try:
             scheme, following = Scheme.from_json(document["scheme"]), document.get("next")
             return IndexMeta(
                 scheme,
                 tuple(document["text_fields"]),
                 document["field"],
-                None if following is None else IndexMeta.from_json(following),
                 stop_entries(document.get("stop", []), scheme),
-                marks_in=document.get("marks_in"),
+                document.get("marks_in"),
+                next=None if following is None else IndexMeta.from_json(following),
                 external_versions=document.get("external_versions") is True,
                 attached=document.get("attached") is True,
             )
@@ -186,13 +226,13 @@ class IndexMeta:
             ) from error
 
     def holds(self, other: IndexMeta) -> bool:
-        """Return whether `require` accepts another one."""
-        same = self.text_fields == other.text_fields and self.field == other.field
-        return same and self.whole.id == other.whole.id
+        """Return whether `require` accepts another description."""
+        has_fields = self.text_fields == other.text_fields and self.field == other.field
+        return has_fields and self.full_scheme.id == other.full_scheme.id
 
     def require(self, other: IndexMeta, where: str) -> None:
         """Raise SchemeMismatch if `other` differs from this. where: the store that holds this."""
-        self.whole.require(other.whole, where)
+        self.full_scheme.require(other.full_scheme, where)
         if self.text_fields != other.text_fields:
             raise SchemeMismatch(
                 f"{where} has tokens of {quoted(self.text_fields)}, not"
@@ -225,8 +265,8 @@ def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> dict[str, Any]
     """
     document = _mapping()
     document["properties"] |= {
-        each.key: {"type": "keyword", "doc_values": False, "norms": False}
-        for each in scheme.sketches
+        sketch.key: {"type": "keyword", "doc_values": False, "norms": False}
+        for sketch in scheme.sketches
     }
     return _with_doc_values(document) if doc_values else document
 
@@ -242,7 +282,7 @@ def _with_doc_values(document: dict[str, Any]) -> dict[str, Any]:
 
 def has_doc_values(meta: IndexMeta, mapping: Mapping[str, Any]) -> bool:
     """Return whether the fields of ours in the mapping of an index have doc values."""
-    fields = [mapping.get("properties", {}).get(part.field, {}) for part in meta.all]
+    fields = [mapping.get("properties", {}).get(part.field, {}) for part in meta.sketched_with_next]
     digests = [field.get("properties", {}).get("digest") for field in fields]
     return any(
         digest is not None and str(digest.get("doc_values", "true")).lower() == "true"
@@ -275,21 +315,21 @@ def index_mapping(
         meta.marks_field: _mapping(MARKS),
         **{
             part.field: field_mapping(part.scheme, doc_values=doc_values)
-            for part in meta.all
-            if not part.scheme.by_server
+            for part in meta.sketched_with_next
+            if part.in_documents
         },
     }
-    for one in meta.all:
-        if one.scheme.by_server:
-            _add_analyzed(properties, one, dict(fields_of(mapping)))
+    for part in meta.sketched_with_next:
+        if not part.in_documents:
+            _add_analyzed(properties, part, dict(fields_of(mapping)))
     return {"_meta": {**mapping.get("_meta", {}), FIELD: meta.to_json()}, "properties": properties}
 
 
 def _add_analyzed(
-    properties: dict[str, Any], meta: IndexMeta, fields: Mapping[str, Mapping[str, Any]]
+    properties: dict[str, Any], part: SketchedFields, fields: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Add the field whose tokens the index computes. fields: of the mapping, by dotted name."""
-    (analyzer,) = meta.scheme.analysis["analyzer"]
+    (analyzer,) = part.scheme.analysis["analyzer"]
     analyzed = {
         "type": "text",
         "analyzer": analyzer,
@@ -298,30 +338,32 @@ def _add_analyzed(
         # A score is then the number of tokens that a document shares.
         "similarity": "boolean",
     }
-    several = len(meta.text_fields) > 1
-    if several:
-        properties[meta.analyzed] = analyzed
-    for name in meta.text_fields:
-        found, at = fields.get(name, {"type": "text"}), properties
-        *objects, last = name.split(".")
-        for each in objects:
-            at = at.setdefault(each, {"properties": {}})["properties"]
-        if several:
-            copies = found.get("copy_to", [])
-            others = [each for each in copies if each != meta.analyzed]
-            at[last] = {**found, "copy_to": [*others, meta.analyzed]}
+    is_copy = len(part.text_fields) > 1
+    if is_copy:
+        properties[part.analyzed] = analyzed
+    for path in part.text_fields:
+        field = fields.get(path, {"type": "text"})
+        *objects, name = path.split(".")
+        object_properties = properties
+        for object_name in objects:
+            mapped_object = object_properties.setdefault(object_name, {"properties": {}})
+            object_properties = mapped_object["properties"]
+        if is_copy:
+            copies = [copy for copy in field.get("copy_to", []) if copy != part.analyzed]
+            object_properties[name] = {**field, "copy_to": [*copies, part.analyzed]}
         else:
-            at[last] = {**found, "fields": {**found.get("fields", {}), FIELD: analyzed}}
+            subfields = {**field.get("fields", {}), FIELD: analyzed}
+            object_properties[name] = {**field, "fields": subfields}
 
 
 def analysis_of(meta: IndexMeta) -> dict[str, Any]:
-    """Return the setting `analysis` of an index that computes tokens; nothing of others."""
-    made: dict[str, Any] = {}
-    for one in meta.parts:
-        if one.scheme.by_server:
-            for kind, named in one.scheme.analysis.items():
-                made.setdefault(kind, {}).update(named)
-    return made
+    """Return the setting `analysis` of an index that computes tokens; nothing for others."""
+    analysis: dict[str, Any] = {}
+    for part in meta.sketched:
+        if not part.in_documents:
+            for kind, definitions in part.scheme.analysis.items():
+                analysis.setdefault(kind, {}).update(definitions)
+    return analysis
 
 
 def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
@@ -329,13 +371,15 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
 
     An index template that maps such a field replaces what a component template adds to it.
     """
-    if not (parts := [one for one in meta.parts if one.scheme.by_server]):
+    computed = [part for part in meta.sketched if not part.in_documents]
+    if not computed:
         return []
-    found, properties = dict(fields_of(mapping)), dict[str, Any]()
-    for one in parts:
-        _add_analyzed(properties, one, found)
-    whole = dict(fields_of({"properties": properties}))
-    return [name for one in parts for name in one.text_fields if whole[name] != found.get(name)]
+    fields, properties = dict(fields_of(mapping)), dict[str, Any]()
+    for part in computed:
+        _add_analyzed(properties, part, fields)
+    expected = dict(fields_of({"properties": properties}))
+    names = [name for part in computed for name in part.text_fields]
+    return [name for name in names if expected[name] != fields.get(name)]
 
 
 def fields_of(
@@ -368,46 +412,45 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     if bare := sorted(metas.keys() - attached.keys()):
         raise StoreError(
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field: run"
-            f" `esdedup attach --index {name}`"
+            f" `esdedup attach -i {name}`"
         )
     for index, meta in attached.items():
-        if lost := uncomputed(meta, mappings[index]):
+        if missing := uncomputed(meta, mappings[index]):
             raise StoreError(
-                f"index {index!r} computes no tokens of {lost[0]!r}: its mapping lacks what {FIELD}"
-                " adds to this field, as if an index template that maps the field replaced it."
-                " Remove the field from such a template, and run"
-                f" `esdedup attach --index {name}` and `esdedup backfill --index {name}`"
+                f"index {index!r} computes no tokens of {missing[0]!r}: its mapping lacks what"
+                f" {FIELD} adds to this field, as if an index template that maps the field replaced"
+                " it. Remove the field from such a template, and run"
+                f" `esdedup attach -i {name}` and `esdedup backfill -i {name}`"
             )
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
     for meta, following in behind:
-        if any(following.holds(each) for each in attached.values()):
+        if any(following.holds(other) for other in attached.values()):
             return _with_values_of_all(meta, attached.values())
-    (first, own), *others = attached.items()
+    (first, first_meta), *others = attached.items()
     for index, meta in others:
-        own.require(meta, f"{first}, beside {index} behind {name!r},")
-    own = replace(own, next=own.next if len(behind) == len(attached) else None)
-    return _with_values_of_all(own, attached.values())
+        first_meta.require(meta, f"{first}, beside {index} behind {name!r},")
+    common_next = first_meta.next if len(behind) == len(attached) else None
+    return _with_values_of_all(replace(first_meta, next=common_next), attached.values())
 
 
 def _with_values_of_all(meta: IndexMeta, metas: Collection[IndexMeta]) -> IndexMeta:
     """Join the stop lists of all that hold the same tokens. One attached index makes all so."""
-    same = [
-        other for other in metas if (other.whole.id, other.field) == (meta.whole.id, meta.field)
-    ]
+    tokens = meta.full_scheme.id, meta.field
+    alike = [other for other in metas if (other.full_scheme.id, other.field) == tokens]
     return replace(
         meta,
-        stop=tuple(sorted({entry for other in same for entry in other.stop})),
+        stop=tuple(sorted({entry for other in alike for entry in other.stop})),
         attached=any(other.attached for other in metas),
     )
 
 
-def without_tokens(source: Mapping[str, Any], kept: str = "") -> dict[str, Any]:
-    """Return a document's fields without its lists of tokens. kept: name of one that stays."""
+def without_tokens(source: Mapping[str, Any], token_list: str = "") -> dict[str, Any]:
+    """Return a document's fields without its lists of tokens, except one."""
     fields = dict(source)
     for name in source:
         if name.startswith(FIELD) and (ours := tokens_in(source, name)):
-            names = (key for key in ours if key == kept or not is_token_field(key))
-            fields[name] = {key: ours[key] for key in names}
+            keys = (key for key in ours if key == token_list or not is_token_field(key))
+            fields[name] = {key: ours[key] for key in keys}
     return fields

@@ -48,7 +48,7 @@ class StopList:
         """
         self._outdate()
         meta = self._current()
-        entries = stop_entries(tokens, meta.whole)
+        entries = stop_entries(tokens, meta.full_scheme)
         self._store.renew(meta, replace(meta, stop=entries))
         self._outdate()
         return entries

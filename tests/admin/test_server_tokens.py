@@ -39,7 +39,7 @@ def test_a_template_that_maps_the_text_itself_is_found(
     ran = esdedup_command(url, *similar)
     assert (ran.status, ran.out) == (1, "")
     assert f"index '{name}-2' computes no tokens of 'message'" in ran.err
-    assert f"esdedup attach --index {name}" in ran.err
+    assert f"esdedup attach -i {name}" in ran.err
     for command in ("check", "group"):
         assert esdedup_command(url, command, "--index", name).status == 1
     advised = esdedup_command(url, "template", "--index", f"{name}-2")

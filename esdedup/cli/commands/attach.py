@@ -200,10 +200,10 @@ def _findings(check: admin.IndexCheck) -> dict[str, Any]:
     return {
         "index": check.index,
         "attached": meta is not None,
-        "scheme_id": meta and meta.whole.id,
+        "scheme_id": meta and meta.full_scheme.id,
         "text_fields": meta and meta.text_fields,
         "field": meta and meta.field,
-        "next_scheme_id": meta and meta.next and meta.next.whole.id,
+        "next_scheme_id": meta and meta.next and meta.next.full_scheme.id,
         "documents": check.documents,
         "with_tokens": check.sketched,
         "without_tokens": asdict(check.bare) if counted else None,

@@ -47,7 +47,7 @@ def backfill_command(
     # Documents without a text never get tokens.
     left = max(0, now - report.without_text - report.failed)
     left_out = {obstacle.index for obstacle in plan.left_out}
-    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.whole.id}"
+    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.full_scheme.id}"
     _show(report, title, len(left_out), target, as_json)
     if left and not plan.left_out:
         message(f"{count(left, 'document')} without tokens left: run this again")
@@ -75,23 +75,25 @@ def switch_command(
     with target.connected() as cluster, dead_letters(None, target.index) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
-            message(f"{target.index!r} has scheme {plan.meta.whole.id} already")
+            message(f"{target.index!r} has scheme {plan.meta.full_scheme.id} already")
             return
 
         following = plan.following
         if plan.stage == "begin":
-            before = f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}"
-            message(f"{before} to scheme {following.whole.id} in the field {following.field!r}:")
+            before = f"From scheme {plan.meta.full_scheme.id} in the field {plan.meta.field!r}"
+            message(
+                f"{before} to scheme {following.full_scheme.id} in the field {following.field!r}:"
+            )
             message(json.dumps(index_mapping(following)["properties"]))
         fill = partial(_fill, cluster, effort, letters)
         done = admin.switch(cluster, plan.name, wanted, text_field, fill=fill, on_wait=message)
-        _show(done, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
+        _show(done, f"Scheme {following.full_scheme.id} of {plan.name!r}", 0, target, as_json)
         if plan.meta.stop:
             message(
                 f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and"
                 " is empty now: esdedup stats --hot shows the large buckets of the new one"
             )
-        message(f"Searches use scheme {following.whole.id} from now on")
+        message(f"Searches use scheme {following.full_scheme.id} from now on")
 
 
 def _fill(

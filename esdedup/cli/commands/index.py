@@ -72,7 +72,7 @@ def index_command(
         names = text_field or made.text_fields
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
-            sketch_of(scheme or made.whole, policy.limits)
+            sketch_of(scheme or made.full_scheme, policy.limits)
         signs = obstacles_of(opened.store, stored or IndexMeta(scheme or Scheme(), tuple(names)))
         stops = ("index",) if stored is not None else ("attach", "index")
         if stopped := [sign for sign in signs if sign.stops in stops]:

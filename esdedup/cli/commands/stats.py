@@ -33,8 +33,8 @@ def stats_command(
             **asdict(found),
             "index": target.index,
             "text_fields": meta.text_fields,
-            "scheme_id": meta.whole.id,
-            "scheme": meta.whole.to_json(),
+            "scheme_id": meta.full_scheme.id,
+            "scheme": meta.full_scheme.to_json(),
             "stop": list(meta.stop),
         }
         if largest is not None:
@@ -49,7 +49,7 @@ def stats_command(
         ("with another scheme's tokens", f"{found.other:,}"),
         ("bytes", f"{found.bytes:,} ({per_document:,.0f} a document)"),
         ("text fields", ", ".join(meta.text_fields)),
-        *meta.whole.describe(max(found.documents, 1)),
+        *meta.full_scheme.describe(max(found.documents, 1)),
         *([("stop list", count(len(meta.stop), "token"))] if meta.stop else []),
     ]
     output.print_facts(rows, capital(where))

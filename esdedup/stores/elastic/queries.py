@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, Held, Share
 from esdedup.stores.elastic.raw import RAW
-from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
+from esdedup.stores.mapping import TOKEN_PATHS, SketchedFields
 
 _SLICES = 4
 MOST_TERMS = 65_536
@@ -105,25 +105,25 @@ def unread_paths(queries: Sequence[CandidateQuery]) -> list[str]:
     return [path for path in TOKEN_PATHS if not any(fnmatchcase(field, path) for field in kept)]
 
 
-def sketched(meta: IndexMeta) -> dict[str, Any]:
+def sketched(meta: SketchedFields) -> dict[str, Any]:
     """Return the query for documents with a scheme's tokens."""
     if meta.scheme.by_server:
         return {"exists": {"field": meta.analyzed}}
     return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
 
-def grouped(meta: IndexMeta) -> dict[str, Any]:
+def grouped(meta: SketchedFields) -> dict[str, Any]:
     """Return the query for documents with a scheme's tokens and a group."""
     group = {"exists": {"field": f"{meta.marks_field}.group"}}
     return {"bool": {"filter": [sketched(meta), group]}}
 
 
-def not_sketched(meta: IndexMeta) -> dict[str, Any]:
+def not_sketched(meta: SketchedFields) -> dict[str, Any]:
     """Return the query for documents without a scheme's tokens."""
     return {"bool": {"must_not": [sketched(meta)]}}
 
 
-def with_text(query: dict[str, Any], meta: IndexMeta) -> dict[str, Any]:
+def with_text(query: dict[str, Any], meta: SketchedFields) -> dict[str, Any]:
     """Return a `bool` query restricted to documents that have any of the text fields."""
     present = [{"exists": {"field": name}} for name in meta.text_fields]
     return {"bool": {**query["bool"], "filter": [{"bool": {"should": present}}]}}
@@ -135,14 +135,14 @@ def any_of(queries: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return given[0] if len(given) == 1 else {"bool": {"should": given}}
 
 
-def bare(meta: IndexMeta) -> dict[str, Any]:
+def bare(meta: SketchedFields) -> dict[str, Any]:
     """Return the query for documents without tokens of any scheme."""
     if meta.scheme.by_server:
         return not_sketched(meta)
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}
 
 
-def other_scheme(meta: IndexMeta) -> dict[str, Any]:
+def other_scheme(meta: SketchedFields) -> dict[str, Any]:
     """Return the query for documents with another scheme's tokens."""
     return {
         "bool": {

@@ -63,10 +63,10 @@ class Listing:
         self, db: sqlite3.Connection, tables: TableNames, meta: IndexMeta, sizes: Sizes
     ) -> None:
         self.db, self._tables, self._scheme, self._sizes = db, tables, meta.scheme, sizes
-        self.reads_source = bool(meta.others) or meta.field != FIELD
+        self.reads_source = bool(meta.other_schemes) or meta.field != FIELD
         """Whether there are tokens in the source: those of other fields than the text are."""
         self._lists: dict[str, _TokenList] = {}
-        for part in meta.parts:
+        for part in meta.sketched:
             for sketch in (*part.scheme.sketches, None):
                 key = "wordless" if sketch is None else sketch.key
                 self._lists[listed_as(part.field, key)] = _TokenList(part.field, key, sketch)

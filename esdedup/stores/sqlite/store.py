@@ -399,5 +399,5 @@ def _parsed(text: str) -> IndexMeta:
 
 
 def _require_own_tokens(meta: IndexMeta) -> None:
-    if len(meta.written) < len(meta.all):
+    if not all(fields.in_documents for fields in meta.sketched_with_next):
         raise UsageError("a server computes these tokens, and a local file has none: use `url`")
