@@ -21,8 +21,12 @@ Pairs = tuple[I64, I64]
 PAIRS_A_BLOCK = 1 << 22
 """Pairs within buckets that are handled together: keeps the arrays near 200 MB."""
 ROWS_A_PASS = 1 << 24
-_ROWS_AT_ONCE, _ROWS_COUNTED = 1 << 20, 16
+"""Rows that are sorted together."""
+_ROWS_AT_ONCE = 1 << 20
+_ROWS_COUNTED = 16
+"""Pairs are counted for this many rows together, to choose blocks."""
 _BITS_OF_TABLE = 24
+"""Values of as many bits are looked up in a table, of at most 128 MB."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,18 @@ class Column:
         Positions ascend, so that a file is read from its beginning to its end.
         """
         for start in range(0, self.rows.size, _ROWS_AT_ONCE):
-            some = self.rows[start : start + _ROWS_AT_ONCE]
-            at = start + np.flatnonzero((some >= rows.start) & (some < rows.stop))
-            yield at, np.minimum(at - self.first[at], cap)
+            block = self.rows[start : start + _ROWS_AT_ONCE]
+            positions = start + np.flatnonzero((block >= rows.start) & (block < rows.stop))
+            yield positions, np.minimum(positions - self.first[positions], cap)
 
 
 @dataclass(frozen=True)
 class Capped:
-    """Buckets that hold more rows than a row is compared with: their number, and the largest."""
+    """Buckets that hold more rows than a row is compared with.
+
+    buckets: their number.
+    largest: number of rows of the largest one.
+    """
 
     buckets: int = 0
     largest: int = 0
@@ -70,23 +78,25 @@ def bucket_column(
     buckets from a temporary file. Raises StoreError if they can't be.
     """
 
-    def parts() -> Iterator[U32]:
-        begin = 0
-        for some in passes(values, most):
-            order, ordered = _ascending(values[some])
-            equal = ordered[1:] == ordered[:-1]
-            kept = np.zeros(ordered.size, np.bool_)
-            kept[1:] = equal
-            kept[:-1] |= equal
+    def tables() -> Iterator[U32]:
+        """Yield the rows and the first positions of the buckets in each pass, shape (k, 2)."""
+        position = 0
+        for rows_of_pass in passes(values, most):
+            order, ordered = _ascending(values[rows_of_pass])
+            equals_next = ordered[1:] == ordered[:-1]
+            in_bucket = np.zeros(ordered.size, np.bool_)
+            in_bucket[1:] = equals_next
+            in_bucket[:-1] |= equals_next
             if stopped is not None and stopped.size:
-                kept &= ~np.isin(ordered, stopped)
-            rows, fresh = some[order[kept]], run_starts(ordered[kept])
-            first = begin + np.flatnonzero(fresh)[np.cumsum(fresh) - 1]
-            begin += rows.size
+                in_bucket &= ~np.isin(ordered, stopped)
+            rows = rows_of_pass[order[in_bucket]]
+            is_first = run_starts(ordered[in_bucket])
+            first = position + np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+            position += rows.size
             yield np.stack([rows, first], axis=1).astype(np.uint32)
 
-    table = np.concatenate([*parts()]) if folder is None else mapped(folder, parts())
-    return Column(table[:, 0], table[:, 1])
+    table = np.concatenate([*tables()]) if folder is None else mapped(folder, tables())
+    return Column(rows=table[:, 0], first=table[:, 1])
 
 
 def passes(values: Unsigned, most: int) -> Iterator[I64]:
@@ -104,20 +114,21 @@ def passes(values: Unsigned, most: int) -> Iterator[I64]:
 def capped(columns: Sequence[Column], cap: int) -> Capped:
     """Return the buckets that a cap truncates."""
     sizes = (np.bincount(column.first) for column in columns)
-    over = np.concatenate([np.empty(0, np.int64), *(each[each > cap] for each in sizes)])
-    return Capped(over.size, int(over.max(initial=0)))
+    truncated_sizes = (column_sizes[column_sizes > cap] for column_sizes in sizes)
+    truncated = np.concatenate([np.empty(0, np.int64), *truncated_sizes])
+    return Capped(truncated.size, int(truncated.max(initial=0)))
 
 
 def blocks_of_rows(
     columns: Sequence[Column], rows: int, cap: int, most: int = PAIRS_A_BLOCK
 ) -> Iterator[range]:
     """Yield ranges of rows with about `most` pairs with earlier rows each."""
-    meetings = np.zeros(-(-rows // _ROWS_COUNTED), np.int64)
+    pairs = np.zeros(-(-rows // _ROWS_COUNTED), np.int64)
     for column in columns:
-        for at, many in column.earlier(range(rows), cap):
-            np.add.at(meetings, column.rows[at] // _ROWS_COUNTED, many)
-    if meetings.any():
-        for block in blocks(meetings, most):
+        for positions, counts in column.earlier(range(rows), cap):
+            np.add.at(pairs, column.rows[positions] // _ROWS_COUNTED, counts)
+    if pairs.any():
+        for block in blocks(pairs, most):
             yield range(block.start * _ROWS_COUNTED, min(rows, block.stop * _ROWS_COUNTED))
 
 
@@ -126,55 +137,67 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int) -> Pairs:
 
     cap: a row is paired with at most this many rows of each bucket, the first ones.
     """
-    pairs = [np.empty(0, np.int64)]
+    pairs_of_columns = [np.empty(0, np.int64)]
     for column in columns:
-        for at, many in column.earlier(rows, cap):
-            left = column.rows[ranges(column.first[at].astype(np.int64), many)]
-            right = np.repeat(column.rows[at].astype(np.int64), many)
-            pairs.append(right << 32 | left)
-    both = np.concatenate(pairs)
-    pairs.clear()
+        for positions, counts in column.earlier(rows, cap):
+            left = column.rows[ranges(column.first[positions].astype(np.int64), counts)]
+            right = np.repeat(column.rows[positions].astype(np.int64), counts)
+            # Both rows in one number, which sorts by right, left.
+            pairs_of_columns.append(right << 32 | left)
+    pairs = np.concatenate(pairs_of_columns)
+    pairs_of_columns.clear()
     # Sorting is many times as fast as `np.unique`, which fills a hash table.
-    both.sort()
-    both = both[run_starts(both)]
-    return both & 0xFFFFFFFF, both >> 32
+    pairs.sort()
+    pairs = pairs[run_starts(pairs)]
+    return pairs & 0xFFFFFFFF, pairs >> 32
 
 
 def shared_bands(bands: Unsigned, left: I64, right: I64) -> NDArray[np.int16]:
     """Return how many bands pairs of rows share, shape (pairs,). bands: shape (bands, n)."""
-    met = np.zeros(left.size, np.int16)
+    counts = np.zeros(left.size, np.int16)
     for band in bands:
-        met += band[left] == band[right]
-    return met
+        counts += band[left] == band[right]
+    return counts
 
 
 def segment_pairs(
-    segments: U64, masks: list[U64], cap: int, stopped: tuple[I64, U64]
+    segments: U64,
+    masks: list[U64],
+    cap: int,
+    stopped: tuple[I64, U64],
+    most: int = PAIRS_A_BLOCK,
 ) -> Iterator[Pairs]:
     """Yield pairs of rows, left < right, that differ in some segment by one of its masks.
 
     A pair may come several times. segments: shape (n, segments). masks: of each segment. cap: as in
     `earlier_pairs`. stopped: segments and values, shape (m,) each, whose buckets are left out.
+    most: about the number of pairs of a block.
     """
     rows = np.arange(len(segments))
-    for column, (values, some) in enumerate(zip(segments.T, masks, strict=True)):
+    stopped_segments, stopped_values = stopped
+    for segment, (values, masks_of_segment) in enumerate(zip(segments.T, masks, strict=True)):
         order, ordered = _ascending(values)
-        without = stopped[1][stopped[0] == column]
-        starts = _starts(ordered)
-        for mask in some:
+        stopped_here = stopped_values[stopped_segments == segment]
+        starts_of = _starts(ordered)
+        for mask in masks_of_segment:
             # Two values meet once: from the side of the larger one.
-            at = rows if not mask else np.flatnonzero(ordered & _highest(mask))
-            partner = ordered[at] ^ mask
-            first = starts(partner)
-            counts = (at if not mask else starts(partner + np.uint64(1))) - first
-            if without.size:
-                counts[np.isin(partner, without) | np.isin(ordered[at], without)] = 0
-            met = np.flatnonzero(counts)
-            at, first, counts = at[met], first[met], np.minimum(counts[met], cap)
-            for block in blocks(counts, PAIRS_A_BLOCK) if met.size else ():
-                many = counts[block]
-                a, b = order[np.repeat(at[block], many)], order[ranges(first[block], many)]
-                yield np.minimum(a, b), np.maximum(a, b)
+            positions = rows if not mask else np.flatnonzero(ordered & _highest(mask))
+            partner_values = ordered[positions] ^ mask
+            first = starts_of(partner_values)
+            # Equal values: a row is paired with the earlier rows of its own bucket.
+            end = positions if not mask else starts_of(partner_values + np.uint64(1))
+            counts = end - first
+            if stopped_here.size:
+                is_stopped = np.isin(partner_values, stopped_here)
+                is_stopped |= np.isin(ordered[positions], stopped_here)
+                counts[is_stopped] = 0
+            paired = np.flatnonzero(counts)
+            positions, first = positions[paired], first[paired]
+            counts = np.minimum(counts[paired], cap)
+            for block in blocks(counts, most) if paired.size else ():
+                rows_of_block = order[np.repeat(positions[block], counts[block])]
+                partners = order[ranges(first[block], counts[block])]
+                yield np.minimum(rows_of_block, partners), np.maximum(rows_of_block, partners)
 
 
 def _highest(mask: np.uint64) -> np.uint64:
@@ -197,6 +220,6 @@ def _ascending(values: Unsigned) -> tuple[I64, U64]:
         order = np.argsort(values, kind="stable")
         return order, values[order].astype(np.uint64)
     # Sorting numbers is several times as fast as `argsort`.
-    both = values.astype(np.uint64) << np.uint64(32) | np.arange(values.size, dtype=np.uint64)
-    both.sort()
-    return (both & np.uint64(0xFFFFFFFF)).astype(np.int64), both >> np.uint64(32)
+    keys = values.astype(np.uint64) << np.uint64(32) | np.arange(values.size, dtype=np.uint64)
+    keys.sort()
+    return (keys & np.uint64(0xFFFFFFFF)).astype(np.int64), keys >> np.uint64(32)

@@ -12,6 +12,7 @@ import pytest
 import esdedup
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
+from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
@@ -76,7 +77,7 @@ def filled(place: Place) -> Filled:
 
 
 def test_the_hottest_are_found_with_their_exact_sizes(
-    filled: Filled, monkeypatch: pytest.MonkeyPatch
+    filled: Filled,
 ) -> None:
     sizes = true_sizes("minhash")
     large = {f"minhash:{token}": size for token, size in sizes.items() if size > 100}
@@ -92,8 +93,8 @@ def test_the_hottest_are_found_with_their_exact_sizes(
         both = index.hot_buckets(5)
         assert len(both.buckets) == 5
         assert both.buckets == sorted(both.buckets, key=lambda b: (-b.documents, b.sketch, b.token))
-        monkeypatch.setattr("esdedup.search.hot_buckets.MOST_SAMPLED", 1_000)
-        partly = index.hot_buckets(None, over=100, sketches=("minhash",))
+        sketches = ("minhash",)
+        partly = hot_buckets(index.store, index.meta, None, 100, sketches, most_sampled=1_000)
         assert partly.sampled == 1_000
         assert {b.token for b in partly.buckets} == set(large)
     ran = filled.run("stats", "--hot", "3")

@@ -1,7 +1,6 @@
 """Pairs of rows that share buckets, against plain-Python references."""
 
 import itertools
-from unittest import mock
 
 import numpy as np
 from hypothesis import given
@@ -17,13 +16,12 @@ NOTHING = np.empty(0, np.int64), np.empty(0, np.uint64)
 def test_pairs_of_segments_are_those_within_a_mask(seed: int, radius: int, block: int) -> None:
     values = np.random.default_rng(seed).integers(0, 8, (30, 3), dtype=np.uint64)
     masks = [probe_masks(3, radius)] * 3
-    with mock.patch.object(buckets, "PAIRS_A_BLOCK", block):
-        near = [
-            pair
-            for a, b in buckets.segment_pairs(values, masks, 30, NOTHING)
-            for pair in zip(a.tolist(), b.tolist(), strict=True)
-        ]
-    assert set(near) == {
+    pairs = [
+        pair
+        for left, right in buckets.segment_pairs(values, masks, 30, NOTHING, block)
+        for pair in zip(left.tolist(), right.tolist(), strict=True)
+    ]
+    assert set(pairs) == {
         (a, b)
         for a, b in itertools.combinations(range(30), 2)
         if (np.bitwise_count(values[a] ^ values[b]) <= radius).any()
