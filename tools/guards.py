@@ -2,6 +2,7 @@
 
     python -m tools.guards              # print the figures, goals and recorded figures
     python -m tools.guards --places vague_names esdedup/index.py    # list what a figure counts
+    python -m tools.guards --folder esdedup/search tests/search    # print those of some folders
     python -m tools.guards --record     # record better figures in this file
 
 A figure is a place to look, not a verdict: a name that says what it holds is the goal, not a
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -225,8 +227,9 @@ FIGURES = {
 
 
 def modules_of(folder: Path) -> list[Module]:
-    """Parse all modules below a folder."""
-    return [Module.parse(file) for file in sorted(folder.rglob("*.py"))]
+    """Parse all modules below a folder, or a file."""
+    files = [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
+    return [Module.parse(file) for file in files]
 
 
 def modules_in_largest_folder() -> int:
@@ -242,6 +245,17 @@ def measured() -> dict[str, float]:
     values["modules_in_folder"] = modules_in_largest_folder()
     values["public_names"] = len(esdedup.__all__)
     return values
+
+
+def figures_of(folders: list[Path]) -> dict[str, float]:
+    """Return the figures of some folders or files. Those of tests count in `tests` alone."""
+    modules = [module for folder in folders for module in modules_of(folder)]
+    return {
+        name: figure.value(
+            [module for module in modules if (ROOT / module.path).is_relative_to(figure.folder)]
+        )
+        for name, figure in FIGURES.items()
+    }
 
 
 TITLES = {name: (figure.title, figure.goal) for name, figure in FIGURES.items()} | {
@@ -264,15 +278,24 @@ def main() -> int:
     """Run the program. Return 1 if a figure is worse than the recorded one."""
     parser = argparse.ArgumentParser(description="Measure how readable the code is.")
     parser.add_argument("--record", action="store_true", help="record better figures")
-    parser.add_argument("--places", nargs="+", metavar=("FIGURE", "FILE"), help="list places")
+    parser.add_argument(
+        "--folder", nargs="+", type=Path, help="print the figures of some folders or files"
+    )
+    parser.add_argument(
+        "--places", nargs="+", metavar=("FIGURE", "FOLDER"), help="list what a figure counts"
+    )
     arguments = parser.parse_args()
     if arguments.places:
-        figure, *files = arguments.places
-        paths = [Path(name).resolve() for name in files]
-        modules = map(Module.parse, paths) if paths else modules_of(FIGURES[figure].folder)
-        for module in modules:
+        figure, *names = arguments.places
+        folders = [Path(name).resolve() for name in names] or [FIGURES[figure].folder]
+        for module in itertools.chain.from_iterable(map(modules_of, folders)):
             for place in FIGURES[figure].places(module):
                 print(place)
+        return 0
+    if arguments.folder:
+        for name, value in figures_of([folder.resolve() for folder in arguments.folder]).items():
+            title, goal = TITLES[name]
+            print(f"{value:7g}  {title} (goal {goal:g})")
         return 0
     values = measured()
     if arguments.record:
