@@ -24,11 +24,11 @@ from esdedup.search.candidates import (
     without_stopped,
     wordless_queries,
 )
-from esdedup.search.cover import covered_matches, with_passages
+from esdedup.search.passage_matches import covered_matches, with_passages
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import NO_TEXT, Sketches, known_sets, sketch, stored_values
+from esdedup.sketch.sketch import NO_TEXT, known_sets, sketch, stored_values
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
@@ -47,12 +47,17 @@ def similar(
     nearest documents that share a token are returned, so that there may be fewer than `limits.k`;
     a query gets no further level once it reaches `limits.wanted_recall`.
     """
-    if len(queries) <= QUERIES_AT_ONCE:
-        return _answers(store, meta, queries, limits)
-    starts = range(0, len(queries), QUERIES_AT_ONCE)
-    blocks = (queries[start : start + QUERIES_AT_ONCE] for start in starts)
-    answers = store.window.in_order(lambda block: _answers(store, meta, block, limits), blocks)
-    return [*itertools.chain.from_iterable(answers)]
+    blocks = [
+        queries[start : start + QUERIES_AT_ONCE]
+        for start in range(0, len(queries), QUERIES_AT_ONCE)
+    ]
+    if len(blocks) == 1:
+        return _Search(store, meta, queries, limits).results()
+
+    def search(queries: Sequence[Query]) -> list[Result]:
+        return _Search(store, meta, queries, limits).results()
+
+    return [*itertools.chain.from_iterable(store.window.in_order(search, blocks))]
 
 
 def sharing(
@@ -65,148 +70,283 @@ def sharing(
     level = meta.scheme.chosen(limits)
 
     def look_up(start: int) -> tuple[list[CandidateQuery], list[Candidates]]:
-        some = texts[start : start + QUERIES_AT_ONCE]
-        sketches = sketch(some, meta.scheme.only(level), limits=limits)
-        every = candidate_queries(meta, level, sketches, [*map(Query, some)])
-        every = without_stopped(meta, every)
-        return every, _candidates(store, [one for one in every if one.groups], limits.candidates)
+        block = texts[start : start + QUERIES_AT_ONCE]
+        sketches = sketch(block, meta.scheme.only(level), limits=limits)
+        queries = candidate_queries(meta, level, sketches, [*map(Query, block)])
+        queries = without_stopped(meta, queries)
+        with_groups = [query for query in queries if query.groups]
+        return queries, _candidates(store, with_groups, limits.candidates)
 
     return store.window.in_order(look_up, range(0, len(texts), QUERIES_AT_ONCE))
 
 
+class _Search:
+    """The search for the documents that are similar to a block of queries.
+
+    chosen: the sketch that decides what is similar.
+    levels: the sketches that are looked up, one after the other.
+    sketches: of the texts of the queries.
+    answers: of the queries so far.
+    """
+
+    def __init__(
+        self, store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
+    ) -> None:
+        self.store, self.meta, self.queries, self.limits = store, meta, queries, limits
+        self.chosen = meta.scheme.chosen(limits)
+        self.levels = [self.chosen]
+        if limits.threshold is None:
+            self.levels = levels_of(meta.scheme, self.chosen)
+        self.sketches = sketch(
+            [query.text for query in queries],
+            meta.scheme.only(*self.levels),
+            with_shingles=self.chosen.metric == "jaccard",
+            limits=limits,
+        )
+        self.answers = [_Answer(limits) for _ in queries]
+
+    def results(self) -> list[Result]:
+        """Return the result of each query."""
+        for level in self.levels:
+            # The candidates of a level are freed before the next one fetches its own.
+            self._look_up(level)
+        return [self._result(row) for row in range(len(self.queries))]
+
+    def _look_up(self, level: Sketch) -> None:
+        """Add the documents that are found at a level to the answers."""
+        queries = self._candidate_queries(level)
+        if not queries:
+            return
+        candidates = _candidates(self.store, [*queries.values()], self.limits.candidates)
+        matches = self._matches(level, [*queries], candidates)
+        for row, candidates_of_query, matches_of_query in zip(
+            queries, candidates, matches, strict=True
+        ):
+            self.answers[row].add(queries[row], level, candidates_of_query, matches_of_query)
+
+    def _candidate_queries(self, level: Sketch) -> dict[int, CandidateQuery]:
+        """Return the queries for candidates at a level, by row, as far as they need any."""
+        queries = candidate_queries(self.meta, level, self.sketches, self.queries)
+        rows = np.flatnonzero(self.sketches.filled).tolist()
+        without = without_stopped(self.meta, [queries[row] for row in rows])
+        needed: dict[int, CandidateQuery] = {}
+        for row, query in zip(rows, without, strict=True):
+            answer = self.answers[row]
+            query = with_least(query, level, self.limits, answer.farthest)
+            answer.stopped = answer.stopped or query.stopped
+            if not query.groups or answer.is_complete:
+                continue
+            if self.sketches.shingles is not None and len(self.levels) == 1:
+                # Candidates of several levels are counted by their ids.
+                verify = _verifier(self.sketches.shingles[row], self.limits)
+                query = replace(query, verify=verify)
+            needed[row] = query
+        return needed
+
+    def _matches(
+        self, level: Sketch, rows: Sequence[int], candidates: Sequence[Candidates]
+    ) -> list[list[Match]]:
+        """Return the candidates of each query of `rows` within the limits, unordered."""
+        if level.metric == "cover":
+            texts = [self.queries[row].text for row in rows]
+            return covered_matches(self.meta, level, texts, candidates, self.limits)
+        if self.sketches.shingles is None:
+            return self._matches_by_distance(level, rows, candidates)
+        return self._matches_by_shingles(self.sketches.shingles, rows, candidates)
+
+    def _matches_by_distance(
+        self, level: Sketch, rows: Sequence[int], candidates: Sequence[Candidates]
+    ) -> list[list[Match]]:
+        """Compare the stored values of candidates with those of the queries."""
+        field = self.meta.field
+        documents = [document for each in candidates for document in each.documents]
+        matched = [count for each in candidates for count in each.matched]
+        query_of = [number for number, each in enumerate(candidates) for _ in each.documents]
+        tokens_of = [document.tokens_in(field) for document in documents]
+        # Another client may have written other tokens.
+        stored, is_valid = stored_values([tokens.get(level.key) for tokens in tokens_of], level)
+        valid = np.flatnonzero(is_valid).tolist()
+        values = self.sketches.values[level.name][[rows[query_of[number]] for number in valid]]
+        most = level.max_distance(self.limits)
+        matches: list[list[Match]] = [[] for _ in rows]
+        for number, distance in zip(valid, hamming(stored, values).tolist(), strict=True):
+            if distance <= most:
+                document, tokens = documents[number], dict(tokens_of[number])
+                # The query asked for these tokens to compare them, not for the caller.
+                tokens.pop(level.key, None)
+                source = {**document.source, field: tokens}
+                match = Match(document.id, None, distance, matched[number], source)
+                matches[query_of[number]].append(match)
+        return matches
+
+    def _matches_by_shingles(
+        self, shingles: Ragged, rows: Sequence[int], candidates: Sequence[Candidates]
+    ) -> list[list[Match]]:
+        """Compare the texts of candidates with those of the queries, as far as no store did.
+
+        shingles: the sets of all queries.
+        """
+        least = _least(self.limits)
+        unverified = [
+            document for each in candidates if not each.similarities for document in each.documents
+        ]
+        # Other clients may have removed a text and left its tokens.
+        texts = [text_at(each.source, self.meta.text_fields) or "" for each in unverified]
+        sets, start = known_sets(texts, self.meta.scheme), 0
+        matches = []
+        for row, candidates_of_query in zip(rows, candidates, strict=True):
+            documents, matched = candidates_of_query.documents, candidates_of_query.matched
+            similarities = candidates_of_query.similarities
+            if not similarities:
+                end = start + len(documents)
+                sets_of_query = Ragged.of_rows(sets[start:end])
+                similarities = jaccard_with(shingles[row], sets_of_query).tolist()
+                start = end
+            matches.append(
+                [
+                    Match(document.id, similarity, None, count, document.source)
+                    for document, similarity, count in zip(
+                        documents, similarities, matched, strict=True
+                    )
+                    if similarity >= least
+                ]
+            )
+        return matches
+
+    def _result(self, row: int) -> Result:
+        """Return the result of a query."""
+        if not self.sketches.filled[row]:
+            return self._equal_texts(row)
+        query, result = self.queries[row], self.answers[row].result(self.chosen)
+        if self.meta.scheme.by_server and query.parts != 1:
+            # How many shingles are across two strings of a list depends on the list.
+            result = replace(result, recall=None)
+        if self.chosen.metric == "cover":
+            matches = with_passages(self.meta, self.chosen, query.text, result.matches, self.limits)
+            result = replace(result, matches=matches)
+        return result
+
+    def _equal_texts(self, row: int) -> Result:
+        """Return the documents of the same text, which has no shingle; none for an empty text."""
+        query, digest, metric = self.queries[row], self.sketches.digests[row], self.chosen.metric
+        similarity = 1.0 if metric == "jaccard" else None
+        distance = 0 if metric == "hamming" else None
+        cover = Cover(0, 1.0, 1.0) if metric == "cover" else None
+        if digest == NO_TEXT:
+            return Result([], 0, False, similarity, total=0)
+        wordless = wordless_queries(self.meta, [digest], [query])
+        (candidates,) = self.store.candidates(wordless, self.limits.candidates)
+        (normalised,) = normalise([query.text], self.meta.scheme.normalisation)
+        matches = [
+            Match(document.id, similarity, distance, 0, document.source, cover)
+            for document, text in with_texts(self.meta, candidates)
+            if text == normalised
+        ]
+        return Result(
+            matches=sorted(matches, key=_order)[: self.limits.k],
+            candidates=len(candidates.documents),
+            truncated=candidates.truncated,
+            recall=None if candidates.truncated else similarity,
+            total=len(matches),
+        )
+
+
 @dataclass
 class _Answer:
-    """The state of one query, level after level.
+    """The answer to one query, level after level.
 
-    seen: ids of the candidates that were fetched. excluded: number of those that were not, because
-    they can't be in the answer. matching: how many of these match.
+    limits: of the search.
+    matches: the nearest first; without a threshold, the k nearest.
+    fetched: ids of the candidates that were fetched.
+    excluded: number of those that were not, because they can't be in the answer.
+    excluded_matches: how many of these match.
+    truncated: more candidates shared enough tokens at the last level than were fetched.
+    recall: expected at the farthest match, None if it is unknown.
+    asked: number of groups of tokens that were looked up.
+    stopped: number of groups that were skipped at the first level that skipped any.
     """
 
     limits: Limits
-    near: list[Match] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    matches: list[Match] = field(default_factory=list)
+    fetched: set[str] = field(default_factory=set)
     excluded: int = 0
-    matching: int = 0
+    excluded_matches: int = 0
     truncated: bool = False
     recall: float | None = None
     asked: int = 0
     stopped: int = 0
 
     @property
-    def done(self) -> bool:
-        return self.recall is not None and self.recall >= self.limits.wanted_recall
+    def is_complete(self) -> bool:
+        """Return whether the nearest documents are found; no other level is needed then."""
+        has_recall = self.recall is not None and self.recall >= self.limits.wanted_recall
+        return self.limits.threshold is None and has_recall
 
     @property
     def farthest(self) -> float | None:
         """The similarity of the k-th of the nearest; None if there are fewer, or a threshold."""
-        nearest = self.limits.threshold is None and len(self.near) >= self.limits.k
-        return self.near[self.limits.k - 1].similarity if nearest else None
+        if self.limits.threshold is not None or len(self.matches) < self.limits.k:
+            return None
+        return self.matches[self.limits.k - 1].similarity
 
     def add(
-        self, query: CandidateQuery, level: Sketch, found: Candidates, matches: list[Match]
+        self, query: CandidateQuery, level: Sketch, candidates: Candidates, matches: list[Match]
     ) -> None:
         """Add the candidates of a query at a level, and those that match."""
         self.asked += len(query.groups)
-        self.seen.update(each.id for each in found.documents)
-        self.excluded += found.excluded
-        self.matching += found.matching
-        self.truncated = found.truncated
-        kept = self.limits.k if self.limits.threshold is None else None
-        every = {each.id: each for each in (*self.near, *matches)}.values()
-        self.near = sorted(every, key=_order)[:kept]
+        self.fetched.update(document.id for document in candidates.documents)
+        self.excluded += candidates.excluded
+        self.excluded_matches += candidates.matching
+        self.truncated = candidates.truncated
+        match_of = {match.id: match for match in (*self.matches, *matches)}
+        self.matches = sorted(match_of.values(), key=_order)
+        if self.limits.threshold is None:
+            self.matches = self.matches[: self.limits.k]
         least = query.least
-        if found.truncated:
+        if candidates.truncated:
             # Some that share as many tokens as the last candidate were not looked at.
-            least = found.missed + 1
+            least = candidates.missed + 1
         # How many similar documents share only stopped tokens depends on the texts.
-        if not query.stopped and (kept is None or self.farthest is not None):
-            groups = query.shingles or level.tokens
-            recall = level.recall(self.limits, groups, least, self.farthest)
-            self.recall = recall if self.recall is None else max(recall or 0.0, self.recall)
+        if query.stopped or (self.limits.threshold is None and self.farthest is None):
+            return
+        groups = query.shingles or level.tokens
+        recall = level.recall(self.limits, groups, least, self.farthest)
+        self.recall = recall if self.recall is None else max(recall or 0.0, self.recall)
 
     def result(self, level: Sketch) -> Result:
-        nearest, k = self.limits.threshold is None, self.limits.k
-        passage = max(level.passage, self.limits.words or 0) if level.passage else None
+        """Return the result of the query. level: the sketch that decides."""
+        by_threshold = self.limits.threshold is not None
+        guarantee = max(level.passage, self.limits.words or 0) if level.passage else None
         return Result(
-            self.near[:k],
-            len(self.seen) + self.excluded,
-            self.truncated and not (nearest and self.done),
-            self.recall,
-            self.asked,
-            self.stopped,
-            None if nearest else len(self.near) + self.matching,
-            None if self.truncated or self.stopped else passage,
+            matches=self.matches[: self.limits.k],
+            candidates=len(self.fetched) + self.excluded,
+            truncated=self.truncated and not self.is_complete,
+            recall=self.recall,
+            asked=self.asked,
+            stopped=self.stopped,
+            total=len(self.matches) + self.excluded_matches if by_threshold else None,
+            guarantee=None if self.truncated or self.stopped else guarantee,
         )
-
-
-def _answers(
-    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
-) -> list[Result]:
-    chosen, nearest = meta.scheme.chosen(limits), limits.threshold is None
-    levels = levels_of(meta.scheme, chosen) if nearest else [chosen]
-    texts, by_sets = [query.text for query in queries], chosen.metric == "jaccard"
-    sketches = sketch(texts, meta.scheme.only(*levels), with_shingles=by_sets, limits=limits)
-    sets, answers = sketches.shingles, [_Answer(limits) for _ in queries]
-    filled = np.flatnonzero(sketches.filled).tolist()
-    for level in levels:
-        every = candidate_queries(meta, level, sketches, queries)
-        some = [every[row] for row in filled]
-        asked = {}
-        for row, query in zip(filled, without_stopped(meta, some), strict=True):
-            answer = answers[row]
-            query = with_least(query, level, limits, answer.farthest)
-            answer.stopped = answer.stopped or query.stopped
-            if query.groups and not (nearest and answer.done):
-                if sets is not None and len(levels) == 1:
-                    # Candidates of several levels are counted by their ids.
-                    query = replace(query, verify=_verifier(sets[row], limits))
-                asked[row] = query
-        if not asked:
-            continue
-        found = _candidates(store, [*asked.values()], limits.candidates)
-        if level.metric == "cover":
-            matches = covered_matches(meta, level, [texts[row] for row in asked], found, limits)
-        else:
-            matches = _matches(meta, level, sketches, [*asked], found, limits)
-        for row, each, near in zip(asked, found, matches, strict=True):
-            answers[row].add(asked[row], level, each, near)
-        # Free the candidates before the next level fetches its own.
-        del found, matches, each, near
-    results = [answer.result(chosen) for answer in answers]
-    if meta.scheme.by_server:
-        # How many shingles are across two strings of a list depends on the list.
-        results = [
-            each if query.parts == 1 else replace(each, recall=None)
-            for each, query in zip(results, queries, strict=True)
-        ]
-    if chosen.metric == "cover":
-        results = [
-            replace(each, matches=with_passages(meta, chosen, text, each.matches, limits))
-            for each, text in zip(results, texts, strict=True)
-        ]
-    for row in np.flatnonzero(~sketches.filled).tolist():
-        results[row] = _of_equal_text(store, meta, queries[row], sketches.digests[row], limits)
-    return results
 
 
 def _candidates(store: Store, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
     """Return the candidates of each query, which may have any number of groups."""
-    pieces = [in_pieces(query) for query in queries]
-    found = iter(store.candidates([*itertools.chain.from_iterable(pieces)], limit))
-    return [merged([*itertools.islice(found, len(some))]) for some in pieces]
+    pieces_of = [in_pieces(query) for query in queries]
+    candidates = iter(store.candidates([*itertools.chain.from_iterable(pieces_of)], limit))
+    return [merged([*itertools.islice(candidates, len(pieces))]) for pieces in pieces_of]
 
 
-def _verifier(own: U64, limits: Limits) -> Callable[[Ragged], tuple[F64, Mask, int]]:
-    """Return the `verify` of a query. own: the set of its shingles."""
+def _verifier(shingles: U64, limits: Limits) -> Callable[[Ragged], tuple[F64, Mask, int]]:
+    """Return the `verify` of a query. shingles: of its text."""
 
     def verify(sets: Ragged) -> tuple[F64, Mask, int]:
-        similarities, least = jaccard_with(own, sets), _least(limits)
+        similarities, least = jaccard_with(shingles, sets), _least(limits)
         matches = int(np.count_nonzero(similarities >= least))
         if limits.k < len(sets):
             # Ties are in the order of ids.
             least = max(least, np.partition(similarities, -limits.k)[-limits.k])
-        kept = similarities >= least
-        return similarities, kept, matches - int(np.count_nonzero(kept))
+        is_near = similarities >= least
+        return similarities, is_near, matches - int(np.count_nonzero(is_near))
 
     return verify
 
@@ -217,82 +357,14 @@ def _least(limits: Limits) -> float:
     return limits.threshold or sys.float_info.min
 
 
-def _matches(
-    meta: IndexMeta,
-    level: Sketch,
-    sketches: Sketches,
-    rows: Sequence[int],
-    candidates: Sequence[Candidates],
-    limits: Limits,
-) -> list[list[Match]]:
-    """Return the verified candidates of each query of `rows` within the limits, unordered."""
-    matches: list[list[Match]] = [[] for _ in rows]
-    documents = [each for some in candidates for each in some.documents]
-    if (sets := sketches.shingles) is None:
-        owners = [at for at, some in enumerate(candidates) for _ in some.documents]
-        matched = [each for some in candidates for each in some.matched]
-        ours = [each.tokens_in(meta.field) for each in documents]
-        # Another client may have written other tokens.
-        stored, whole = stored_values([tokens.get(level.key) for tokens in ours], level)
-        kept = np.flatnonzero(whole).tolist()
-        own = sketches.values[level.name][[rows[owners[row]] for row in kept]]
-        most = level.max_distance(limits)
-        for row, distance in zip(kept, hamming(stored, own).tolist(), strict=True):
-            if distance <= most:
-                each = documents[row]
-                others = {name: value for name, value in ours[row].items() if name != level.key}
-                source = {**each.source, meta.field: others}
-                found = Match(each.id, None, distance, matched[row], source)
-                matches[owners[row]].append(found)
-        return matches
-    least = _least(limits)
-    # Other clients may have removed a text and left its tokens.
-    unknown = (each for some in candidates if not some.similarities for each in some.documents)
-    texts = [text_at(each.source, meta.text_fields) or "" for each in unknown]
-    theirs, last = known_sets(texts, meta.scheme), 0
-    for row, some, near in zip(rows, candidates, matches, strict=True):
-        similarities = some.similarities
-        if not similarities:
-            first, last = last, last + len(some.documents)
-            similarities = jaccard_with(sets[row], Ragged.of_rows(theirs[first:last])).tolist()
-        every = zip(some.documents, similarities, some.matched, strict=True)
-        near += [
-            Match(each.id, value, None, shared, each.source)
-            for each, value, shared in every
-            if value >= least
-        ]
-    return matches
-
-
-def _of_equal_text(
-    store: Store, meta: IndexMeta, query: Query, digest: str, limits: Limits
-) -> Result:
-    """Return the documents of the same text, which has no shingle; none for an empty text."""
-    metric = meta.scheme.chosen(limits).metric
-    similarity = 1.0 if metric == "jaccard" else None
-    distance = 0 if metric == "hamming" else None
-    cover = Cover(0, 1.0, 1.0) if metric == "cover" else None
-    if digest == NO_TEXT:
-        return Result([], 0, False, similarity, total=0)
-    (found,) = store.candidates(wordless_queries(meta, [digest], [query]), limits.candidates)
-    (own,) = normalise([query.text], meta.scheme.normalisation)
-    matches = [
-        Match(document.id, similarity, distance, 0, document.source, cover)
-        for document, text in with_texts(meta, found)
-        if text == own
-    ]
-    near, total = sorted(matches, key=_order)[: limits.k], len(matches)
-    recall = None if found.truncated else similarity
-    return Result(near, len(found.documents), found.truncated, recall, total=total)
-
-
-def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:
+def with_texts(meta: IndexMeta, candidates: Candidates) -> list[tuple[Document, str]]:
     """Return the documents of candidates with their texts, normalised.
 
     Other clients may have changed or removed a text and left its tokens.
     """
-    texts = [text_at(document.source, meta.text_fields) or "" for document in found.documents]
-    return [*zip(found.documents, normalise(texts, meta.scheme.normalisation), strict=True)]
+    documents = candidates.documents
+    texts = [text_at(document.source, meta.text_fields) or "" for document in documents]
+    return [*zip(documents, normalise(texts, meta.scheme.normalisation), strict=True)]
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
@@ -300,26 +372,33 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
 
     A text without any shingle finds nothing, nor does one whose tokens are all in the stop list.
     """
-    chosen = meta.scheme.chosen(limits)
+    level = meta.scheme.chosen(limits)
     if limits.threshold is None:
         # Single values meet at any similarity.
-        chosen = levels_of(meta.scheme, chosen)[-1]
-    sketches = sketch([query.text], meta.scheme.only(chosen), with_shingles=True, limits=limits)
-    (wanted,) = without_stopped(meta, candidate_queries(meta, chosen, sketches, [query]))
-    body = candidates_body(with_least(wanted, chosen, limits), limits.candidates)
-    body["_source"] = {"excludes": unread_paths([wanted])}
-    if not sketches.filled[0] or not wanted.groups:
+        level = levels_of(meta.scheme, level)[-1]
+    sketches = sketch([query.text], meta.scheme.only(level), with_shingles=True, limits=limits)
+    queries = candidate_queries(meta, level, sketches, [query])
+    (candidate_query,) = without_stopped(meta, queries)
+    body = candidates_body(with_least(candidate_query, level, limits), limits.candidates)
+    body["_source"] = {"excludes": unread_paths([candidate_query])}
+    if not sketches.filled[0] or not candidate_query.groups:
         body["query"] = {"match_none": {}}
     return body
 
 
 def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
     """Return a sketch, and the others of its measure: together they find the nearest documents."""
-    same = [each for each in scheme.sketches if each.metric == chosen.metric]
-    return [chosen, *(each for each in same if each != chosen)]
+    return [
+        chosen,
+        *(
+            sketch
+            for sketch in scheme.sketches
+            if sketch.metric == chosen.metric and sketch != chosen
+        ),
+    ]
 
 
 def _order(match: Match) -> tuple[float, int, str]:
     """Sort matches by similarity, distance or covered words, the nearest first, ties by id."""
-    near = match.similarity or 0.0 if match.cover is None else match.cover.words
-    return -near, match.distance or 0, match.id
+    nearness = match.similarity or 0.0 if match.cover is None else match.cover.words
+    return -nearness, match.distance or 0, match.id
