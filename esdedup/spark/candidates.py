@@ -32,29 +32,51 @@ from esdedup.text.jaccard import hamming
 
 _SIDES = ["left", "right"]
 _COMPARED = "left bigint, right bigint, home bigint, similarity double, of_left double"
-_SMALL = 256
-"""Documents of a bucket whose pairs are brought together."""
-_PAIRS_A_PART, _BYTES_A_PART = 50_000, 16 << 20
-"""Pairs, and bytes of texts, that a task compares at once; about, and at most."""
-_FEW = 1 << 20
-"""Pairs whose numbers each executor can hold: about 200 MB."""
-_ROWS_A_SLICE = 10_000
-"""Documents of a bucket that one task pairs with the first ones of the bucket."""
-_MEETINGS_A_TASK = 1 << 24
-"""Pairs, once for each bucket, that a task makes. Those beyond its memory go to files, which Spark
-merges with buffers that it does not count as memory: 370 MB by two tasks, and 27 million pairs
-of one template."""
-_MEETINGS, _MEETINGS_A_ROW, _GROWTH = 1 << 20, 4, 16
-"""Pairs that one block of documents may have, also for each row of a bucket. A further block costs
-a few seconds for the jobs of Spark."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much work is done at once.
+
+    small_bucket: documents of a bucket whose pairs are brought together.
+    pairs: that a task compares at once, about.
+    bytes: of texts that a task compares at once, at most.
+    broadcast: pairs whose numbers each executor can hold: about 200 MB.
+    slice: documents of a bucket that one task pairs with the first ones of the bucket.
+    meetings_of_task: pairs, once for each bucket, that a task forms. Those beyond its memory go to
+    files, which Spark merges with buffers that it does not count as memory: 370 MB by two tasks,
+    and 27 million pairs of one template.
+    meetings: pairs that one block of documents may have. A further block costs a few seconds for
+    the jobs of Spark.
+    meetings_of_row: the same for each row of a bucket.
+    growth: documents of a block for each document before it.
+    sample: if pairs are many, one document in so many is compared first, to estimate their number.
+    """
+
+    small_bucket: int = 256
+    pairs: int = 50_000
+    bytes: int = 16 << 20
+    broadcast: int = 1 << 20
+    slice: int = 10_000
+    meetings_of_task: int = 1 << 24
+    meetings: int = 1 << 20
+    meetings_of_row: int = 4
+    growth: int = 16
+    sample: int = 256
+
+
+SIZES = Sizes()
 
 
 @dataclass(frozen=True)
 class Buckets:
     """The buckets that documents are in.
 
-    sketch: of the documents. dtype: of its values. masks: of each token, which is in the buckets of
-    these neighbours too. stopped: the bucket numbers of the stop list. scheme: of the sketch alone.
+    sketch: of the documents.
+    dtype: of its values.
+    masks: of each token, which is in the buckets of these neighbours too.
+    stopped: the bucket numbers of the stop list.
+    scheme: of the sketch alone.
     passage: minimum words of a passage to compare by; 0 if passages are not compared.
     """
 
@@ -70,11 +92,11 @@ class Buckets:
         """Return the buckets of the documents of a plan."""
         sketch, dtype = plan.sketch, np.dtype(plan.dtype)
         assert sketch is not None
-        at, values = stopped_buckets(plan.compared.stop, sketch)
+        bands, values = stopped_buckets(plan.compared.stop, sketch)
         masks = [np.zeros(1, np.uint64)] * sketch.tokens
         if sketch.metric == "hamming":
             masks = sketch.masks(limits, sides=2)
-        stopped, passage = _numbers(values.astype(dtype), at), plan.passage(limits)
+        stopped, passage = _numbers(values.astype(dtype), bands), plan.passage(limits)
         return Buckets(sketch, dtype, masks, stopped, plan.compared.scheme, passage)
 
     def values(self, written: Sequence[bytes]) -> Unsigned:
@@ -84,20 +106,22 @@ class Buckets:
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield a row for each document and bucket: bucket, number. batches: number, bands."""
         for batch in batches:
-            given, number = batch.column("bands").to_pylist(), batch.column("number").to_numpy()
+            written, number = batch.column("bands").to_pylist(), batch.column("number").to_numpy()
             if self.sketch.varies:
-                counts = [len(bands) // self.dtype.itemsize for bands in given]
-                bucket = _numbers(self.values(given).reshape(-1), np.zeros(1, np.int64))
+                counts = [len(bands) // self.dtype.itemsize for bands in written]
+                bucket = _numbers(self.values(written).reshape(-1), np.zeros(1, np.int64))
                 number = np.repeat(number, counts)
             else:
-                tokens = self.sketch.token_values(self.values(given))
-                masked = enumerate(self.masks)
-                near = [tokens[:, [at]] ^ mask.astype(self.dtype) for at, mask in masked]
-                at = np.repeat(np.arange(len(near)), [mask.size for mask in self.masks])
-                bucket = _numbers(np.concatenate(near, axis=1), at).reshape(-1)
-                number = np.repeat(number, at.size)
-            kept = ~np.isin(bucket, self.stopped)
-            columns = [pa.array(bucket[kept]), pa.array(number[kept])]
+                tokens = self.sketch.token_values(self.values(written))
+                neighbours = [
+                    tokens[:, [band]] ^ mask.astype(self.dtype)
+                    for band, mask in enumerate(self.masks)
+                ]
+                bands = np.repeat(np.arange(len(neighbours)), [mask.size for mask in self.masks])
+                bucket = _numbers(np.concatenate(neighbours, axis=1), bands).reshape(-1)
+                number = np.repeat(number, bands.size)
+            is_used = ~np.isin(bucket, self.stopped)
+            columns = [pa.array(bucket[is_used]), pa.array(number[is_used])]
             yield pa.RecordBatch.from_arrays(columns, names=["bucket", "number"])
 
 
@@ -105,16 +129,16 @@ class Placed(NamedTuple):
     """Documents in buckets of two or more.
 
     rows: bucket, number, size (of the bucket), place (in it, from 1), first (number in it).
-    capped: the buckets that the
-    cap truncates. meetings: pairs, once for each bucket that they share. few: as many of these as
-    one block of documents may have. cap: a document is paired with at most this many documents of a
-    bucket, the first ones.
+    capped: the buckets that the cap truncates.
+    meetings: pairs, once for each bucket that they share.
+    meetings_of_block: as many of these as one block of documents may have.
+    cap: a document is paired with at most this many documents of a bucket, the first ones.
     """
 
     rows: DataFrame
     capped: Capped
     meetings: int
-    few: int
+    meetings_of_block: int
     cap: int
 
     def blocks(self, first: int, tables: JobTables) -> list[int]:
@@ -123,15 +147,15 @@ class Placed(NamedTuple):
         If pairs are many there are several blocks, each of 16 times the documents before it.
         """
         times = 0
-        while self.meetings > self.few * _GROWTH**times:
+        while self.meetings > self.meetings_of_block * SIZES.growth**times:
             times += 1
         if not times:
             return [first]
-        shares = [_GROWTH**-at for at in range(times, 0, -1)]
-        own = self.rows.where(f"number >= {first}")
-        begins = F.percentile_approx("number", shares, 10_000).alias("begins")
-        found = tables.kept("blocks", own.agg(begins)).first()
-        return sorted({first, *((found and found[0]) or ())})
+        fractions = [SIZES.growth**-power for power in range(times, 0, -1)]
+        rows = self.rows.where(f"number >= {first}")
+        begins = F.percentile_approx("number", fractions, 10_000).alias("begins")
+        blocks = tables.once_table("blocks", rows.agg(begins)).first()
+        return sorted({first, *((blocks and blocks[0]) or ())})
 
 
 def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables) -> Placed:
@@ -141,14 +165,19 @@ def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
     size, place = F.count("*").over(bucket), F.row_number().over(bucket.orderBy("number"))
     first = F.min("number").over(bucket)
     placed = rows.withColumns({"size": size, "place": place, "first": first}).where("size > 1")
-    placed = tables.kept("buckets", placed)
-    truncated, few = F.col("size") > cap, F.least(F.col("place") - 1, F.lit(cap))
-    over = F.count_if(truncated & (F.col("place") == 1)), F.max(F.when(truncated, F.col("size")))
-    counted = placed.agg(*over, F.sum(few.cast("bigint")), F.count("*")).first()
-    assert counted is not None
-    capped, largest, meetings, count = counted
-    usual = max(_MEETINGS, _MEETINGS_A_ROW * count)
-    return Placed(placed, Capped(capped, largest or 0), meetings or 0, usual, cap)
+    placed = tables.once_table("buckets", placed)
+    is_truncated = F.col("size") > cap
+    partners = F.least(F.col("place") - 1, F.lit(cap)).cast("bigint")
+    figures = placed.agg(
+        F.count_if(is_truncated & (F.col("place") == 1)),
+        F.max(F.when(is_truncated, F.col("size"))),
+        F.sum(partners),
+        F.count("*"),
+    ).first()
+    assert figures is not None
+    capped, largest, meetings, count = figures
+    meetings_of_block = max(SIZES.meetings, SIZES.meetings_of_row * count)
+    return Placed(placed, Capped(capped, largest or 0), meetings or 0, meetings_of_block, cap)
 
 
 def candidate_pairs(
@@ -164,22 +193,23 @@ def candidate_pairs(
     if followers is not None:
         rows = rows.join(followers, "number", "left_anti")
     # Large buckets are joined in slices, each with all of the first documents, by several tasks.
-    last = F.floor((F.col("size") - 1) / _ROWS_A_SLICE)
+    last = F.floor((F.col("size") - 1) / SIZES.slice)
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), last)).alias("slice")
-    home = F.when(F.col("size") <= _SMALL, F.col("first")).alias("home")
+    home = F.when(F.col("size") <= SIZES.small_bucket, F.col("first")).alias("home")
     firsts = rows.select("bucket", slices, F.col("number").alias("left"), home)
-    slice_of = F.floor((F.col("place") - 1) / _ROWS_A_SLICE).alias("slice")
-    others = placed.rows.where(rights)
-    others = others.select("bucket", slice_of, F.col("number").alias("right"))
-    if placed.meetings > _MEETINGS_A_TASK:
-        others = others.repartition(1 + placed.meetings // _MEETINGS_A_TASK, "bucket", "slice")
-    pairs = firsts.join(others, ["bucket", "slice"]).where("left < right")
+    slice_of = F.floor((F.col("place") - 1) / SIZES.slice).alias("slice")
+    seconds = placed.rows.where(rights)
+    seconds = seconds.select("bucket", slice_of, F.col("number").alias("right"))
+    if placed.meetings > SIZES.meetings_of_task:
+        tasks = 1 + placed.meetings // SIZES.meetings_of_task
+        seconds = seconds.repartition(tasks, "bucket", "slice")
+    pairs = firsts.join(seconds, ["bucket", "slice"]).where("left < right")
     return pairs.groupBy("left", "right").agg(F.min("home").alias("home"))
 
 
-def _numbers(values: Unsigned, at: I64) -> I64:
+def _numbers(values: Unsigned, bands: I64) -> I64:
     """Return one number for each band and its value; a hash of both for values beyond 32 bits."""
-    wide, position = values.astype(np.uint64), at.astype(np.uint64)
+    wide, position = values.astype(np.uint64), bands.astype(np.uint64)
     if values.dtype.itemsize == 4:
         both: U64 = position << np.uint64(32) | wide
     else:
@@ -219,18 +249,18 @@ def _met(pairs: DataFrame, documents: Documents, name: str) -> DataFrame:
     count = pairs.count()
     # Pairs of a small bucket go to one part; others to a grid, so that few parts need a document.
     size = documents.bytes / max(1, documents.counts["documents"]) if name == "text" else 0
-    parts = count * max(1 / _PAIRS_A_PART, 2 * size / _BYTES_A_PART)
-    side = F.lit(1 + math.isqrt(int(parts)))
-    row, column = (F.pmod(F.xxhash64(each), side) for each in _SIDES)
-    near = F.pmod(F.xxhash64("home"), side * side)
-    part = F.when(F.col("home").isNull(), row * side + column).otherwise(near)
+    number_of_parts = count * max(1 / SIZES.pairs, 2 * size / SIZES.bytes)
+    side = F.lit(1 + math.isqrt(int(number_of_parts)))
+    row, column = (F.pmod(F.xxhash64(name), side) for name in _SIDES)
+    of_home = F.pmod(F.xxhash64("home"), side * side)
+    part = F.when(F.col("home").isNull(), row * side + column).otherwise(of_home)
     pairs = pairs.withColumn("part", part)
-    own = pairs.select("part", F.explode(F.array(*_SIDES)).alias("number")).distinct()
+    compared = pairs.select("part", F.explode(F.array(*_SIDES)).alias("number")).distinct()
     if name == "text":
-        own = documents.with_texts(own, few=count <= _FEW)
+        compared = documents.with_texts(compared, is_small=count <= SIZES.broadcast)
     else:
-        own = own.join(documents.table.select("number", name), "number")
-    both = own.unionByName(pairs, allowMissingColumns=True)
+        compared = compared.join(documents.table.select("number", name), "number")
+    both = compared.unionByName(pairs, allowMissingColumns=True)
     return both.repartition("part").sortWithinPartitions("part", "left", "number")
 
 
@@ -246,10 +276,11 @@ def _compared(
     for _, runs in groupby(_runs(batches), itemgetter(0)):
         rows = pa.Table.from_batches([run for _, run in runs])
         documents = rows.column("left").null_count
-        own, pairs = rows.slice(0, documents), rows.slice(documents).select([*_SIDES, "home"])
-        numbers = own.column("number").to_numpy()
+        compared, pairs = rows.slice(0, documents), rows.slice(documents)
+        pairs = pairs.select([*_SIDES, "home"])
+        numbers = compared.column("number").to_numpy()
         sides = (np.searchsorted(numbers, pairs.column(side).to_numpy()) for side in _SIDES)
-        nearness = measure(own.column(name).to_pylist(), *sides).astype(np.float64)
+        nearness = measure(compared.column(name).to_pylist(), *sides).astype(np.float64)
         pairs = pairs.append_column("similarity", pa.array(nearness[-1]))
         pairs = pairs.append_column("of_left", pa.array(nearness[0]))
         decisive = nearness.max(axis=0) if either else nearness[-1]

@@ -141,30 +141,33 @@ def dedup_files(
             # Fail before any work, not when the files are written.
             on_hadoop(spark, "exists", _address(out))
     with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
-        if out is not None and tables.saved("shards") is None:
+        if out is not None and not tables.has_table("shards"):
             files.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
         documents, is_own = in_precedence(read, plan.keep, tables), F.col("file") >= len(others)
         ((first,),) = documents.table.where(is_own).agg(F.min("number")).collect()
         first = _NEVER if first is None else first
-        members, found = members_of(documents, plan, grouping, tables, first)
-        members = tables.kept("grouped", members)
-        every = documents.whole.join(members.select("number", "head"), "number", "left")
-        by_file = tables.kept("shards", every.groupBy("file").agg(*_figures()))
+        members, report = members_of(documents, plan, grouping, tables, first)
+        members = tables.once_table("grouped", members)
+        records = documents.all_rows.join(members.select("number", "head"), "number", "left")
+        by_file = tables.once_table("shards", records.groupBy("file").agg(*_figures()))
         removed = members.where(F.col("number") >= first)
         if out is not None:
-            own = tasks.numbers(spark, len(others)).join(by_file, "file", "left")
-            own = own.select("file", "lines").repartition(len(paths))
-            mapped(own, tasks.write, "file bigint").collect()
+            written = tasks.numbers(spark, len(others)).join(by_file, "file", "left")
+            written = written.select("file", "lines").repartition(len(paths))
+            mapped(written, tasks.write, "file bigint").collect()
             files.copy_about()
             listed = removed.select("number", "head", *measured(plan))
             listed = _listed(listed, documents, files.inputs)
             listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
-        bad = documents.whole.where("bad is not null").select("file", "line", "bad")
-        for file, line, written in bad.sort("file", "line").toLocalIterator():
-            reason, raw = json.loads(written)
+        bad = documents.all_rows.where("bad is not null").select("file", "line", "bad")
+        for file, line, reason_and_raw in bad.sort("file", "line").toLocalIterator():
+            reason, raw = json.loads(reason_and_raw)
             dead_letter(BadRecord(name_of(files.inputs[file]), line, raw, reason))
-        sums = [F.sum(F.col(each) * is_own.cast("int")).alias(each) for each in by_file.columns[3:]]
+        sums = [
+            F.sum(F.col(column) * is_own.cast("int")).alias(column)
+            for column in by_file.columns[3:]
+        ]
         (total,) = by_file.agg(F.sum("failed").alias("failed"), *sums).collect()
         counts: dict[str, Any] = {name: value or 0 for name, value in total.asDict().items()}
         earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
@@ -173,22 +176,24 @@ def dedup_files(
             **counts,
             against=removed.join(earlier, "head").count(),
             groups=members.select("head").distinct().count(),
-            recall=found.recall,
-            capped=found.capped,
-            unordered=found.unordered,
+            recall=report.recall,
+            capped=report.capped,
+            unordered=report.unordered,
         )
 
 
 def _figures() -> list[Column]:
     """Return the signed lines of the records of a file, and their counts."""
-    document, gone = F.col("digest").isNotNull(), F.col("head").isNotNull()
-    line, stays = F.col("line"), document & ~gone
-    found = [F.collect_list(F.when(stays, line).otherwise(-line)).alias("lines")]
-    found.append(F.count_if(~document).alias("failed"))
-    for name, some in (("kept", stays), ("removed", gone)):
-        sizes = {"": F.lit(1), "bytes_": F.col("bytes"), "words_": F.col("words")}
-        found += [F.sum(F.when(some, n).otherwise(0)).alias(of + name) for of, n in sizes.items()]
-    return found
+    is_document, is_removed = F.col("digest").isNotNull(), F.col("head").isNotNull()
+    line, stays = F.col("line"), is_document & ~is_removed
+    figures = [F.collect_list(F.when(stays, line).otherwise(-line)).alias("lines")]
+    figures.append(F.count_if(~is_document).alias("failed"))
+    sizes = {"": F.lit(1), "bytes_": F.col("bytes"), "words_": F.col("words")}
+    for name, condition in (("kept", stays), ("removed", is_removed)):
+        for prefix, size in sizes.items():
+            total = F.sum(F.when(condition, size).otherwise(0))
+            figures.append(total.alias(prefix + name))
+    return figures
 
 
 def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> DataFrame:
@@ -198,7 +203,7 @@ def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> D
     named = documents.table.join(named, "file")
     place = {"file": "at", "name": "file", "line": "line", "own_id": "id"}
     for key, prefix in (("number", ""), ("head", "original_")):
-        columns = [F.col(name).alias(prefix + to) for name, to in place.items()]
+        columns = [F.col(name).alias(prefix + alias) for name, alias in place.items()]
         removed = removed.join(named.select(F.col("number").alias(key), *columns), key)
     for name, kind in (("similarity", "double"), ("distance", "bigint")):
         value = F.col(name) if name in removed.columns else F.lit(None)
@@ -222,6 +227,6 @@ def _naming() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        if found := _OF_A_TASK.search(str(error)):
-            raise getattr(exceptions, found[1])(found[2]) from error
+        if match := _OF_A_TASK.search(str(error)):
+            raise getattr(exceptions, match[1])(match[2]) from error
         raise

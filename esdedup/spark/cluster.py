@@ -69,15 +69,15 @@ def read_index(
     Raises UsageError for wrong arguments, IndexNotFound, and the errors of the store.
     """
     check_list("fields", fields)
-    if taken := {"id", "text"} & {*fields}:
-        raise UsageError(f"fields: the column {min(taken)!r} is there already")
+    if reserved := {"id", "text"} & {*fields}:
+        raise UsageError(f"fields: the column {min(reserved)!r} is there already")
     connection = _connection(target, credentials)
     with _opened(connection, index) as store:
         meta = stored_meta(store)
         if slices is None:
-            wanted = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
+            by_documents = ceil(store.statistics(meta).sketched / _DOCUMENTS_A_SLICE)
             cores = 1 if is_remote(spark) else spark.sparkContext.defaultParallelism
-            slices = min(MOST_SLICES, max(cores, wanted))
+            slices = min(MOST_SLICES, max(cores, by_documents))
         Share(1, slices)
         point = store.open_point(keep_alive)
     schema = StructType().add("id", "string", False)
@@ -113,9 +113,9 @@ def write_groups(
     if missing := [name for name in _GROUPED if name not in df.columns]:
         raise UsageError(f"there is no column {missing[0]!r}: pass the table of groups")
     connection = _connection(target, credentials)
-    wanted = df.select(*_GROUPED)
+    grouped = df.select(*_GROUPED)
     if collapse_ready:
-        wanted = wanted.withColumn("group", F.coalesce("group", "id"))
+        grouped = grouped.withColumn("group", F.coalesce("group", "id"))
     with _opened(connection, index) as store:
         meta = stored_meta(store)
         if read_judgements(store, meta).acting:
@@ -125,13 +125,14 @@ def write_groups(
             )
         require_settled(store, meta)
         write = partial(_written, connection, index, meta)
-        rows = mapped(wanted.coalesce(writers), write, "report string").collect()
+        rows = mapped(grouped.coalesce(writers), write, "report string").collect()
         store.refresh()
     report = ChangeReport()
     for row in rows:
-        found = json.loads(row["report"])
-        failures = [Failure(**each) for each in found["failures"]]
-        report = (report + ChangeReport(**{**found, "failures": failures})).telling(_REASONS)
+        counts = json.loads(row["report"])
+        failures = [Failure(**failure) for failure in counts["failures"]]
+        of_task = ChangeReport(**{**counts, "failures": failures})
+        report = (report + of_task).telling(_REASONS)
     return report
 
 
@@ -174,10 +175,10 @@ def _batch(page: Sequence[Document], texts: Sequence[str], fields: Sequence[str]
 def _strings(values: Iterable[Any]) -> pa.Array:
     """Return texts unchanged but for half pairs of surrogates, and other values as JSON."""
     texts = (
-        each if isinstance(each, str | None) else json.dumps(each, ensure_ascii=False)
-        for each in values
+        value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
+        for value in values
     )
-    return pa.array([each and _SURROGATES.sub("\ufffd", each) for each in texts], pa.string())
+    return pa.array([text and _SURROGATES.sub("\ufffd", text) for text in texts], pa.string())
 
 
 def _written(
@@ -189,13 +190,14 @@ def _written(
         for batch in batches:
             for first in range(0, batch.num_rows, DOCUMENTS_AT_ONCE):
                 rows = batch.slice(first, DOCUMENTS_AT_ONCE).to_pylist()
-                own = ({**NO_MARKS, **{name: row[name] for name in _GROUPED[2:]}} for row in rows)
-                wanted = {
-                    row["id"]: Wanted(row["digest"], marks)
-                    for row, marks in zip(rows, own, strict=True)
-                }
-                report = (report + write_marks(store, meta, wanted)).telling(_REASONS)
+                marks = {row["id"]: _marks_of(row) for row in rows}
+                report = (report + write_marks(store, meta, marks)).telling(_REASONS)
     yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+
+
+def _marks_of(row: dict[str, Any]) -> Wanted:
+    """Return the marks of a row of `groups`."""
+    return Wanted(row["digest"], {**NO_MARKS, **{name: row[name] for name in _GROUPED[2:]}})
 
 
 def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Connection:

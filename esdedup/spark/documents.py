@@ -72,14 +72,16 @@ class Documents:
     (binary: its band hashes, 4 or 8 bytes each), bytes (bigint: of its text).
     texts: row (bigint), text (string).
     copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
-    whole: the table with the rows that are no documents, whose digest is null.
-    counts: of `SparkReport`, by name. bytes: of all texts. unordered: by the keep rule.
+    all_rows: the table with the rows that are no documents, whose digest is null.
+    counts: of `SparkReport`, by name.
+    bytes: of all texts.
+    unordered: documents that the keep rule can't compare.
     """
 
     table: DataFrame
     texts: DataFrame
     copies: DataFrame
-    whole: DataFrame
+    all_rows: DataFrame
     counts: dict[str, int]
     bytes: int
     unordered: Unordered
@@ -89,32 +91,33 @@ class Documents:
         filled = self.table.where("filled").select("number", "bands")
         return filled.join(self.copies.select("number"), "number", "left_anti")
 
-    def with_texts(self, wanted: DataFrame, few: bool) -> DataFrame:
+    def with_texts(self, numbers: DataFrame, is_small: bool) -> DataFrame:
         """Return rows with the texts of their documents, of which no others are shuffled.
 
-        wanted: number, and any columns. few: each executor has memory for all of these rows.
+        numbers: number, and any columns. is_small: each executor has memory for all of these rows.
         """
-        wanted, texts = wanted.join(self.table.select("number", "row"), "number"), self.texts
-        if few:
-            return F.broadcast(wanted).join(texts, "row").drop("row")
-        texts = chosen(texts, wanted, "row", "left_semi")
-        return wanted.join(texts, "row").drop("row")
+        rows = numbers.join(self.table.select("number", "row"), "number")
+        if is_small:
+            return F.broadcast(rows).join(self.texts, "row").drop("row")
+        texts = chosen(self.texts, rows, "row", "left_semi")
+        return rows.join(texts, "row").drop("row")
 
 
 def chosen(
-    table: DataFrame, rows: DataFrame, row: str, how: Literal["left_semi", "left_anti"]
+    table: DataFrame, rows: DataFrame, row: str, join: Literal["left_semi", "left_anti"]
 ) -> DataFrame:
     """Return the rows of a table that are among `rows`, or are not; none of them is shuffled.
 
     row: a column of both (bigint, not negative). Each executor holds one bit for each value.
     """
-    at, block = F.bitmap_bit_position(row), F.bitmap_bucket_number(row).alias("block of esdedup")
-    bits = rows.groupBy(block).agg(F.bitmap_construct_agg(at).alias("bits of esdedup"))
-    at_sql = f"bitmap_bit_position(`{row}`)"
-    byte = f"int(conv(hex(substring(`bits of esdedup`, int({at_sql} div 8) + 1, 1)), 16, 10))"
-    held = F.expr(f"{byte} & shiftleft(1, int({at_sql} % 8)) != 0")
-    same = F.expr(f"bitmap_bucket_number(`{row}`) = `block of esdedup`")
-    return table.join(F.broadcast(bits), same & held, how)
+    position = F.bitmap_bit_position(row)
+    block = F.bitmap_bucket_number(row).alias("block of esdedup")
+    bits = rows.groupBy(block).agg(F.bitmap_construct_agg(position).alias("bits of esdedup"))
+    sql = f"bitmap_bit_position(`{row}`)"
+    byte = f"int(conv(hex(substring(`bits of esdedup`, int({sql} div 8) + 1, 1)), 16, 10))"
+    has_bit = F.expr(f"{byte} & shiftleft(1, int({sql} % 8)) != 0")
+    is_in_block = F.expr(f"bitmap_bucket_number(`{row}`) = `block of esdedup`")
+    return table.join(F.broadcast(bits), is_in_block & has_bit, join)
 
 
 def numbered(
@@ -127,13 +130,13 @@ def numbered(
     if not isinstance(field_of(df, id).dataType, (T.StringType, T.IntegralType)):
         raise UsageError(f"column {id!r}: use ids that are strings or whole numbers")
     for name in texts:
-        kind = whole = field_of(df, name).dataType
-        kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
-        if not (any_type or isinstance(kind, T.StringType)):
-            raise UsageError(f"column {name!r} is {whole.simpleString()}: use strings")
+        kind = field_of(df, name).dataType
+        value = kind.elementType if isinstance(kind, T.ArrayType) else kind
+        if not (any_type or isinstance(value, T.StringType)):
+            raise UsageError(f"column {name!r} is {kind.simpleString()}: use strings")
     # mapInArrow accepts no names with dots.
-    own = {"id": id, **{f"text {at}": name for at, name in enumerate(texts)}}
-    columns = [_column(df, name).alias(to) for to, name in own.items()]
+    names = {"id": id, **{f"text {number}": name for number, name in enumerate(texts)}}
+    columns = [_column(df, name).alias(alias) for alias, name in names.items()]
     if keep.field is not None:
         column = _column(df, keep.field)
         is_time = isinstance(field_of(df, keep.field).dataType, T.TimestampType)
@@ -141,7 +144,8 @@ def numbered(
             # Texts of times do not sort by time.
             column = F.unix_micros(column)
         columns.append(column.alias("keep"))
-    meta = replace(plan.meta, text_fields=(*(name for name in own if name.startswith("text")),))
+    text_fields = (*(alias for alias in names if alias.startswith("text")),)
+    meta = replace(plan.meta, text_fields=text_fields)
     named = replace(plan, meta=meta, keep=replace(keep, field=keep.field and "keep"))
     rows = mapped(df.select(*columns), partial(_sketched, named), from_arrow_schema(SKETCHED))
     return in_precedence(rows, keep, tables)
@@ -163,46 +167,61 @@ def _column(df: DataFrame, name: str) -> Column:
 
 def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Documents:
     """Number documents. sketches: columns of `SKETCHED`, and any others."""
-    sketches = tables.kept("sketched", sketches.withColumn("row", F.monotonically_increasing_id()))
+    sketches = tables.once_table(
+        "sketched", sketches.withColumn("row", F.monotonically_increasing_id())
+    )
     # Rows of one id and key come in the order of their texts, whatever order they are read in.
     rows = sketches.drop("text").sort("key", "digest").drop("key")
-    whole = tables.kept("documents", rows.withColumn("number", F.monotonically_increasing_id()))
+    all_rows = tables.once_table(
+        "documents", rows.withColumn("number", F.monotonically_increasing_id())
+    )
     wordless = F.count_if(F.expr("not filled"))
-    figures = [F.count("*"), F.count("digest"), F.countDistinct("id"), wordless, F.max("keyed")]
-    figures.append(F.sum("bytes"))
-    counted = whole.agg(*figures).first()
-    assert counted is not None
-    rows_read, found, count, without_words, keyed, size = counted
+    figures = all_rows.agg(
+        F.count("*"),
+        F.count("digest"),
+        F.countDistinct("id"),
+        wordless,
+        F.max("keyed"),
+        F.sum("bytes"),
+    ).first()
+    assert figures is not None
+    rows_read, usable_rows, count, without_words, keyed, size = figures
     if count and keep.by == "field" and not keyed:
         raise UsageError(keep.nothing_to_compare())
-    unordered = _unordered(whole, keep)
-    usable = whole.where("digest is not null")
-    if found > count:
+    unordered = _unordered(all_rows, keep)
+    usable = all_rows.where("digest is not null")
+    if usable_rows > count:
         by_id = Window.partitionBy("id").orderBy(F.desc("number"))
         usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
-        usable = tables.kept("once", usable.drop("place"))
+        usable = tables.once_table("once", usable.drop("place"))
     # Documents whose text an earlier one has, except for texts without a character.
     texts = usable.where(F.col("digest") != NO_TEXT).select("number", "digest")
     first = F.min("number").over(Window.partitionBy("digest")).alias("first")
-    copies = tables.kept("copies", texts.select("number", first).where("number != first"))
-    counts = {"documents": count, "left_out": rows_read - found, "repeated": found - count}
-    counts["without_words"] = without_words
+    copies = tables.once_table("copies", texts.select("number", first).where("number != first"))
+    counts = {
+        "documents": count,
+        "left_out": rows_read - usable_rows,
+        "repeated": usable_rows - count,
+        "without_words": without_words,
+    }
     texts = sketches.select("row", "text")
-    return Documents(usable, texts, copies, whole, counts, size or 0, unordered)
+    return Documents(usable, texts, copies, all_rows, counts, size or 0, unordered)
 
 
-def _unordered(whole: DataFrame, keep: KeepRule) -> Unordered:
+def _unordered(all_rows: DataFrame, keep: KeepRule) -> Unordered:
     """Return the documents that the rule can't compare. Raises UsageError for times of two kinds.
 
-    whole: with the columns of `SKETCHED`.
+    all_rows: with the columns of `SKETCHED`.
     """
     if keep.compared == "value":
         return Unordered()
     name = F.coalesce("own_id", "id")
-    kinds = whole.where("kind is not null").groupBy("kind").agg(F.min(name)).sort("kind").collect()
+    kinds = (
+        all_rows.where("kind is not null").groupBy("kind").agg(F.min(name)).sort("kind").collect()
+    )
     if message := keep.several_kinds(dict(kinds)):
         raise UsageError(message)
-    wrong = whole.where("unordered is not null").sort("number").select(name, "unordered")
+    wrong = all_rows.where("unordered is not null").sort("number").select(name, "unordered")
     examples = wrong.limit(EXAMPLES).collect()
     return Unordered(wrong.count(), [(id, value) for id, value in examples])
 
@@ -216,15 +235,15 @@ def _sketched(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Batches:
             else BadRecord("", line, "", "it can't be read, or has no id")  # Rows have no place.
             for line, row in enumerate(rows_of(batch), 1)
         ]
-        found = read_chunk(plan, "id", Chunk(partial(list, records)))
-        yield from sketched_records(found, plan)
+        chunk = read_chunk(plan, "id", Chunk(partial(list, records)))
+        yield from sketched_records(chunk, plan)
 
 
 def sketched_records(
-    found: ReadChunk, plan: Plan, file: int | None = None, first: bytes = b""
+    chunk: ReadChunk, plan: Plan, file: int | None = None, first: bytes = b""
 ) -> Batches:
     """Yield records as `SKETCHED`. file: their number. first: begins the sort keys."""
-    part, lines = found.part, found.lines[found.lines > 0]
+    part, lines = chunk.part, chunk.lines[chunk.lines > 0]
     assert part.texts is not None
     texts, bands = [*part.texts], [*part.values]
     if (sketch := plan.sketch) is not None and sketch.varies:
@@ -253,6 +272,8 @@ def sketched_records(
         "bad": pa.nulls(lines.size),
     }
     yield pa.RecordBatch.from_pydict(columns, schema=SKETCHED)
-    bad = ((each.line, json.dumps([each.reason, each.raw])) for each in found.bad)
-    rows = [{"file": file, "line": line, "bad": written} for line, written in bad]
+    rows = [
+        {"file": file, "line": record.line, "bad": json.dumps([record.reason, record.raw])}
+        for record in chunk.bad
+    ]
     yield pa.RecordBatch.from_pylist(rows, schema=SKETCHED)

@@ -1,4 +1,4 @@
-"""Groups the similar documents of a DataFrame, as `esdedup group` does, or removes duplicates."""
+"""Group the similar documents of a DataFrame, as `esdedup group` does, or remove duplicates."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -67,9 +67,9 @@ def groups(
     with JobTables.of(df.sparkSession, work, "groups") as tables:
         documents = numbered(df, plan, tables, id, names)
         members, report = members_of(documents, plan, grouping, tables)
-        found = _groups(documents, members, plan, tables)
+        table = _groups(documents, members, plan, tables)
     warn(report, grouping.limits, plan.keep)
-    return SparkResult(found, report, tables.folder)
+    return SparkResult(table, report, tables.place)
 
 
 @accepts(Grouping)
@@ -92,14 +92,15 @@ def dedup(
     grouping, names = from_settings(Grouping, options, grouping), names_of(text)
     plan = _plan(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:
-        rows = tables.kept("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
+        rows = tables.once_table("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
         documents = numbered(rows, plan, tables, _ROW, names)
         members, report = members_of(documents, plan, grouping, tables)
-        of = documents.table.select("number", F.col("id").cast("bigint").alias(_ROW))
-        kept = chosen(rows, members.join(of, "number"), _ROW, "left_anti").drop(_ROW)
-        found = tables.kept("kept", kept)
+        row_of = documents.table.select("number", F.col("id").cast("bigint").alias(_ROW))
+        duplicates = members.join(row_of, "number")
+        retained = chosen(rows, duplicates, _ROW, "left_anti").drop(_ROW)
+        table = tables.once_table("kept", retained)
     warn(report, grouping.limits, plan.keep, of_rows=False)
-    return SparkResult(found, report, tables.folder)
+    return SparkResult(table, report, tables.place)
 
 
 def _plan(
@@ -134,16 +135,17 @@ def members_of(
         edges, placed, report = compare(documents, plan, grouping.limits, tables)
         if grouping.method == "components":
             # No measure that components are found by is directed.
-            found = edges("all", "true", f"number >= {first}")
-            pairs = _components(found).where("number != root").toDF("right", "left")
+            similar = edges("all", "true", f"number >= {first}")
+            pairs = _components(similar).where("number != root").toDF("right", "left")
             # The first one of a chain may be less similar than the threshold.
-            far = pairs.join(found, ["left", "right"], "left_anti")
-            far = tables.kept("chained", far.withColumn("home", F.lit(None).cast("bigint")))
+            chained = pairs.join(similar, ["left", "right"], "left_anti")
+            chained = chained.withColumn("home", F.lit(None).cast("bigint"))
+            chained = tables.once_table("chained", chained)
             buckets = Buckets.of(plan, grouping.limits)
-            far = verified(far, documents, buckets, float("-inf"))
-            joined = pairs.join(found, ["left", "right"]).unionByName(far)
+            chained = verified(chained, documents, buckets, float("-inf"))
+            joined = pairs.join(similar, ["left", "right"]).unionByName(chained)
             joined = joined.withColumnsRenamed({"right": "number", "left": "head"})
-            joined = tables.kept("members", joined.select("number", "head", "similarity"))
+            joined = tables.once_table("members", joined.select("number", "head", "similarity"))
         else:
             joined = _led(edges, placed.blocks(first, tables), tables)
     of_first = joined.withColumnRenamed("number", "first")
@@ -162,17 +164,19 @@ def _led(edges: Callable[..., DataFrame], begins: Sequence[int], tables: JobTabl
     """
     joined = tables.spark.createDataFrame([], _JOINED)
     for start, end in pairwise([*begins, _END]):
-        block, some, known = f"number >= {start} and number < {end}", [], joined.select("number")
+        block, followers = f"number >= {start} and number < {end}", joined.select("number")
+        similar = list[DataFrame]()
         if start:
-            some = [edges(f"before-{start}", f"number < {start}", block, known)]
-            known = some[0].select(F.col("right").alias("number")).distinct()
-        whole = reduce(DataFrame.unionByName, [edges(f"from-{start}", block, block, known), *some])
+            similar.append(edges(f"before-{start}", f"number < {start}", block, followers))
+            followers = similar[0].select(F.col("right").alias("number")).distinct()
+        similar.insert(0, edges(f"from-{start}", block, block, followers))
+        pairs = reduce(DataFrame.unionByName, similar)
         # Whether a document leads depends on earlier ones of its component, so each component is
         # processed by one task.
-        roots = _components(whole).withColumnRenamed("number", "left")
-        whole = whole.join(roots, "left").repartition("root").select("left", "right", "similarity")
-        found = tables.kept(f"members-{start}", mapped(whole, _followers, _JOINED))
-        joined = joined.unionByName(found)
+        roots = _components(pairs).withColumnRenamed("number", "left")
+        pairs = pairs.join(roots, "left").repartition("root").select("left", "right", "similarity")
+        members = tables.once_table(f"members-{start}", mapped(pairs, _followers, _JOINED))
+        joined = joined.unionByName(members)
     return joined
 
 
@@ -182,15 +186,17 @@ def _components(edges: DataFrame) -> DataFrame:
     The driver holds all edges.
     """
     packed = mapped(edges.select("left", "right"), _packed, "left binary, right binary").collect()
-    left, right = (np.frombuffer(b"".join(row[at] for row in packed), np.int64) for at in range(2))
-    vertices, one, other = renumbered(left, right)
+    left, right = (
+        np.frombuffer(b"".join(row[column] for row in packed), np.int64) for column in range(2)
+    )
+    vertices, left_row, right_row = renumbered(left, right)
     partition = singletons(vertices.size)
-    join(partition, one, other)
-    both = vertices, vertices[partition]
-    rows = [
-        tuple(each[at : at + _VERTICES_A_ROW].tobytes() for each in both)
-        for at in range(0, vertices.size, _VERTICES_A_ROW)
+    join(partition, left_row, right_row)
+    roots = vertices[partition]
+    slices = [
+        slice(start, start + _VERTICES_A_ROW) for start in range(0, vertices.size, _VERTICES_A_ROW)
     ]
+    rows = [(vertices[rows].tobytes(), roots[rows].tobytes()) for rows in slices]
     table = edges.sparkSession.createDataFrame(rows, "number binary, root binary")
     return mapped(table, _unpacked, "number bigint, root bigint")
 
@@ -212,16 +218,20 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Batches:
 
 def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
     """Yield the documents that follow a leader. batches: edges of whole components."""
-    parts = [[column.to_numpy() for column in batch] for batch in batches]
-    if not parts:
+    arrays = [[column.to_numpy() for column in batch] for batch in batches]
+    if not arrays:
         return
-    left, right, near = (np.concatenate(column) for column in zip(*parts, strict=True))
-    rows, one, other = renumbered(left, right)
-    order = np.lexsort((one, other))
+    left, right, nearness = (np.concatenate(column) for column in zip(*arrays, strict=True))
+    rows, left_row, right_row = renumbered(left, right)
+    order = np.lexsort((left_row, right_row))
     partition = singletons(rows.size)
-    follow(partition, one[order], other[order], near[order])
-    chosen = partition[other] == one
-    columns = {"number": right[chosen], "head": left[chosen], "similarity": near[chosen]}
+    follow(partition, left_row[order], right_row[order], nearness[order])
+    follows = partition[right_row] == left_row
+    columns = {
+        "number": right[follows],
+        "head": left[follows],
+        "similarity": nearness[follows],
+    }
     yield pa.RecordBatch.from_pydict(columns)
 
 
@@ -232,6 +242,7 @@ def _groups(documents: Documents, members: DataFrame, plan: Plan, tables: JobTab
     marked = members.unionByName(heads.select(F.col("head").alias("number"), "head", alone))
     ids = documents.table.select(F.col("number").alias("head"), F.col("id").alias("group"))
     marked = marked.join(ids, "head")
-    whole = documents.table.select("number", "id", "digest").join(marked, "number", "left")
+    rows = documents.table.select("number", "id", "digest").join(marked, "number", "left")
     original = F.when(F.col("number") != F.col("head"), F.col("group")).alias("original")
-    return tables.kept("groups", whole.select("id", "digest", "group", original, *measured(plan)))
+    rows = rows.select("id", "digest", "group", original, *measured(plan))
+    return tables.once_table("groups", rows)

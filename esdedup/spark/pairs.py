@@ -18,6 +18,7 @@ from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import (
+    SIZES,
     Buckets,
     Placed,
     candidate_pairs,
@@ -32,19 +33,21 @@ from esdedup.stores.stop_list import stopped_tokens
 
 _KEY = "esdedup"
 """The metadata of a column of texts that has the scheme of its index."""
-_SAMPLED = 256
-"""If pairs are many, one document in 256 is compared first, to estimate their number."""
 
 
 @dataclass(frozen=True)
 class SparkReport:
     """The counts of a job.
 
-    documents: that were compared. left_out: rows without an id or a text, which `dedup` keeps.
-    repeated: rows with an id of another row, which stays. without_words: documents that are only
-    compared for equality. capped: buckets of which not all pairs were compared. recall: the
-    expected share found of the pairs at the threshold, None if buckets are stopped or truncated.
-    basis: of the comparison. unordered: documents that the keep rule can't compare.
+    documents: that were compared.
+    left_out: rows without an id or a text, which `dedup` keeps.
+    repeated: rows with an id of another row, which stays.
+    without_words: documents that are only compared for equality.
+    capped: buckets of which not all pairs were compared.
+    recall: expected fraction found of the pairs at the threshold, None if buckets are stopped or
+    truncated.
+    basis: of the comparison.
+    unordered: documents that the keep rule can't compare.
     """
 
     documents: int
@@ -61,7 +64,9 @@ class SparkReport:
 class SparkResult:
     """The result of a job, in a folder of its own.
 
-    table: reads from the folder. folder: a path or a URI, until `close`, or the end of a `with`.
+    table: reads from the folder.
+    report: counts.
+    folder: a path or a URI, until `close`, or the end of a `with`.
     """
 
     table: DataFrame
@@ -115,10 +120,11 @@ def similar_pairs(
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents = numbered(df, plan, tables, id, names)
         edges, placed, report = compare(documents, plan, limits, tables, either=True)
-        if placed.meetings > placed.few:
-            some = edges("sample", "true", f"pmod(xxhash64(number), {_SAMPLED}) = 0").count()
+        if placed.meetings > placed.meetings_of_block:
+            sample = SIZES.sample
+            sampled = edges("sample", "true", f"pmod(xxhash64(number), {sample}) = 0").count()
             warnings.warn(
-                f"about {some * _SAMPLED:,} pairs are similar, as many texts resemble each other:"
+                f"about {sampled * sample:,} pairs are similar, as many texts resemble each other:"
                 " groups compares fewer, and returns one row a document",
                 stacklevel=3,
             )
@@ -126,20 +132,20 @@ def similar_pairs(
             F.col("first").alias("left"), F.col("number").alias("right"),
             F.lit(plan.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
-        found, shares = edges("all").withColumn("equal", F.lit(False)), list[str]()
+        pairs, sides = edges("all").withColumn("equal", F.lit(False)), list[str]()
         if plan.sketch is not None and plan.sketch.directed:
-            shares = ["of_left", "of_right"]
+            sides = ["of_left", "of_right"]
             larger = F.greatest("similarity", "of_left")
-            found = found.withColumns({"of_right": F.col("similarity"), "similarity": larger})
-            copies = copies.withColumns(dict.fromkeys(shares, F.lit(plan.nearest)))
-        found = found.unionByName(copies)
+            pairs = pairs.withColumns({"of_right": F.col("similarity"), "similarity": larger})
+            copies = copies.withColumns(dict.fromkeys(sides, F.lit(plan.nearest)))
+        pairs = pairs.unionByName(copies)
         for side in ("left", "right"):
             ids = documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
-            found = found.join(ids, side).drop(side).withColumnRenamed("own", side)
-        found = found.select("left", "right", *measured(plan), "equal", *shares)
-        found = tables.kept("pairs", found)
+            pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
+        pairs = pairs.select("left", "right", *measured(plan), "equal", *sides)
+        pairs = tables.once_table("pairs", pairs)
     warn(report, limits)
-    return SparkResult(found, report, tables.folder)
+    return SparkResult(pairs, report, tables.place)
 
 
 def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
@@ -149,24 +155,25 @@ def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
 
 def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
     """Return the index whose scheme the column of texts carries, or None."""
-    (first, *more) = text_fields
-    held = None if more else field_of(df, first).metadata.get(_KEY)
-    return IndexMeta.from_json(json.loads(held)) if held else None
+    if len(text_fields) > 1:
+        return None
+    meta = field_of(df, text_fields[0]).metadata.get(_KEY)
+    return IndexMeta.from_json(json.loads(meta)) if meta else None
 
 
 def plan_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Plan:
     """Return how documents are compared. Raises UsageError for another type of scheme."""
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
-    of = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
-    chosen = of.for_pairs(limits)
+    whole = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
+    sketch = whole.for_pairs(limits)
     if isinstance(scheme, IndexMeta):
         return plan_for(scheme, limits, keep)
     if scheme is None:
-        chosen = chosen.for_texts(limits)
-    chosen = replace(chosen, fields=())
-    own = of.only(chosen)
-    return Plan(IndexMeta(own), chosen, keep, sketching=own)
+        sketch = sketch.for_texts(limits)
+    sketch = replace(sketch, fields=())
+    sketching = whole.only(sketch)
+    return Plan(IndexMeta(sketching), sketch, keep, sketching=sketching)
 
 
 def compare(
@@ -191,11 +198,11 @@ def compare(
     placed = placed_in(documents.compared(), buckets, limits.max_per_bucket, tables)
 
     def edges(name: str, *conditions: Any) -> DataFrame:
-        pairs = tables.kept(f"candidates-{name}", candidate_pairs(placed, *conditions))
+        pairs = tables.once_table(f"candidates-{name}", candidate_pairs(placed, *conditions))
         if least > 1:
-            pairs = tables.kept(f"sharing-{name}", sharing(pairs, documents, buckets, least))
-        found = verified(pairs, documents, buckets, plan.least(limits), either=either)
-        return tables.kept(f"edges-{name}", found)
+            pairs = tables.once_table(f"sharing-{name}", sharing(pairs, documents, buckets, least))
+        similar = verified(pairs, documents, buckets, plan.least(limits), either=either)
+        return tables.once_table(f"edges-{name}", similar)
 
     recall = sketch.recall(unswapped, sketch.tokens, least)
     if placed.capped.buckets or stopped_tokens(plan.meta.stop, sketch.key):
@@ -208,7 +215,7 @@ def compare(
 
 
 def measured(plan: Plan) -> list[Column]:
-    """Return the column of the measure: of `similarity`, or of a distance from the nearness."""
+    """Return the columns of the measure: of `similarity`, or of a distance from the nearness."""
     if plan.metric != "hamming":
         return [F.col("similarity")]
     return [(-F.col("similarity")).cast("int").alias("distance")]

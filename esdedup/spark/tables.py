@@ -1,4 +1,4 @@
-"""Keeps the intermediate tables of a job as Parquet, in a folder that all executors reach.
+"""Keep the intermediate tables of a job as Parquet, in a folder that all executors reach.
 
 A table is written once and then read. Row numbers are thus fixed, and an executor that is lost
 costs only the work since the last table.
@@ -13,7 +13,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,22 +22,26 @@ from pyspark.sql.types import StructType
 
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.records.locations import look_up, remove
+from esdedup.runs.run import Run
 
 Batches = Iterator[pa.RecordBatch]
 
 
-@dataclass(frozen=True)
-class JobTables:
-    """The tables of one job.
+class JobTables(Run):
+    """The tables of one job, in a folder of its own, at a path or URI of the cluster's file system.
 
-    folder: its own, a path or URI of the cluster's file system. result: the name of the only table
-    that stays, if any. resumes: the folder may have tables of an earlier run.
+    spark: the session.
+    result: the name of the only table that stays, or None.
+    resumes: the folder may have tables of an earlier run.
     """
 
-    spark: SparkSession
-    folder: str
-    result: str | None
-    resumes: bool
+    def __init__(
+        self, spark: SparkSession, place: str, result: str | None, *, resumes: bool
+    ) -> None:
+        super().__init__(place)
+        self.spark = spark
+        self.result = result
+        self.resumes = resumes
 
     @staticmethod
     @contextmanager
@@ -51,20 +54,8 @@ class JobTables:
         machine. name: of the folder, from which the same job resumes if it fails. Raises UsageError
         if there is no folder.
         """
-        parent = work
-        if parent is None and not is_remote(spark):
-            parent = spark.sparkContext.getCheckpointDir()
-        if parent is None and not (spark.conf.get("spark.master", "") or "").startswith("local"):
-            raise UsageError(
-                "name a folder for intermediate tables that all executors reach, such as"
-                " hdfs:///tmp: work (--work), or SparkContext's setCheckpointDir"
-            )
-        if parent is None:
-            made = tempfile.mkdtemp(prefix="esdedup-")
-            atexit.register(shutil.rmtree, made, ignore_errors=True)
-            parent = Path(made).as_uri()
-        folder = f"{parent.rstrip('/')}/{name or f'esdedup-{uuid.uuid4().hex}'}"
-        tables = JobTables(spark, folder, result, name is not None)
+        folder = f"{_parent_of(spark, work)}/{name or f'esdedup-{uuid.uuid4().hex}'}"
+        tables = JobTables(spark, folder, result, resumes=name is not None)
         try:
             yield tables
         except BaseException:
@@ -74,28 +65,53 @@ class JobTables:
             raise
         tables.remove("tables" if result else "")
 
-    def kept(self, name: str, table: DataFrame) -> DataFrame:
+    def once_table(self, name: str, table: DataFrame) -> DataFrame:
         """Write a table, unless an earlier run has written it, and return it as read from there."""
-        if self.saved(name) is None:
-            table.write.mode("overwrite").parquet(self._path(name))
-        return self.spark.read.schema(table.schema).parquet(self._path(name))
+        if not self.has_table(name):
+            table.write.mode("overwrite").parquet(self._path_of_table(name))
+        return self.spark.read.schema(table.schema).parquet(self._path_of_table(name))
 
-    def saved(self, name: str) -> DataFrame | None:
-        """Return a table that is written as a whole, or else None."""
-        marker, written = f"{self._path(name)}/_SUCCESS", False
-        if self.resumes and is_remote(self.spark):
-            with suppress(OSError, EsdedupError):
-                written = look_up(marker.removeprefix("file://")) is not None
-        elif self.resumes:
-            written = on_hadoop(self.spark, "exists", marker)
-        return self.spark.read.parquet(self._path(name)) if written else None
+    def has_table(self, name: str) -> bool:
+        """Return whether an earlier run has written a table as a whole."""
+        marker = "_SUCCESS"
+        return self.resumes and self.has(f"{self._name_of_table(name)}/{marker}")
+
+    def has(self, name: str) -> bool:
+        """Return whether a file is there, which a session of Spark Connect may not reach."""
+        path = self.path_of(name)
+        if not is_remote(self.spark):
+            return bool(on_hadoop(self.spark, "exists", path))
+        try:
+            return look_up(path.removeprefix("file://")) is not None
+        except (OSError, EsdedupError):
+            return False
 
     def remove(self, name: str) -> None:
         """Remove a table, such as "tables/NAME", or a folder of them."""
-        remove_folder(self.spark, f"{self.folder}/{name}")
+        remove_folder(self.spark, self.path_of(name))
 
-    def _path(self, name: str) -> str:
-        return f"{self.folder}/{name if name == self.result else f'tables/{name}'}"
+    def _path_of_table(self, name: str) -> str:
+        return self.path_of(self._name_of_table(name))
+
+    def _name_of_table(self, name: str) -> str:
+        return name if name == self.result else f"tables/{name}"
+
+
+def _parent_of(spark: SparkSession, work: str | None) -> str:
+    """Return the folder for the folders of jobs, without a slash at the end."""
+    if work is not None:
+        return work.rstrip("/")
+    checkpoints = None if is_remote(spark) else spark.sparkContext.getCheckpointDir()
+    if checkpoints is not None:
+        return checkpoints.rstrip("/")
+    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        raise UsageError(
+            "name a folder for intermediate tables that all executors reach, such as hdfs:///tmp:"
+            " `work`, or SparkContext's setCheckpointDir"
+        )
+    temporary = tempfile.mkdtemp(prefix="esdedup-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return Path(temporary).as_uri()
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -114,7 +130,7 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
         warnings.warn(f"remove {folder} yourself: Spark Connect can't: {error}", stacklevel=3)
 
 
-def on_hadoop(spark: SparkSession, method: str, name: str, *more: Any) -> Any:
+def on_hadoop(spark: SparkSession, method: str, name: str, *arguments: Any) -> Any:
     """Call a method of the file system of a file with its path.
 
     Raises UsageError if Spark can't use the file system.
@@ -126,7 +142,7 @@ def on_hadoop(spark: SparkSession, method: str, name: str, *more: Any) -> Any:
     try:
         path = jvm.org.apache.hadoop.fs.Path(name)
         system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-        return getattr(system, method)(path, *more)
+        return getattr(system, method)(path, *arguments)
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
         raise UsageError(

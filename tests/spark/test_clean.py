@@ -106,9 +106,8 @@ def test_shards_are_those_of_one_machine(
 ) -> None:
     if "--against" in options:
         # Leaders are found in several blocks, and several tasks make the pairs of each.
-        monkeypatch.setattr(candidates, "_MEETINGS_A_TASK", 50)
-        monkeypatch.setattr(candidates, "_MEETINGS", 100)
-        monkeypatch.setattr(candidates, "_MEETINGS_A_ROW", 0)
+        sizes = candidates.Sizes(meetings_of_task=50, meetings=100, meetings_of_row=0)
+        monkeypatch.setattr(candidates, "SIZES", sizes)
     options = [str(tmp_path / each) if each == "held" else each for each in options] + ["--json"]
     for name in ("in", "held"):
         Path(name).mkdir()

@@ -4,6 +4,7 @@ import json
 import random
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -149,12 +150,10 @@ BOILERPLATE = (
 def test_large_buckets_are_paired_in_slices(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = {"_ROWS_A_SLICE": 300, "_SMALL": 20, "_FEW": 0, "_PAIRS_A_PART": 4_000}
-    for name, value in small.items():
-        monkeypatch.setattr(candidates, name, value)
-    monkeypatch.setattr(candidates, "_MEETINGS", 1_000)
-    monkeypatch.setattr(candidates, "_MEETINGS_A_ROW", 0)
-    monkeypatch.setattr(pairs, "_SAMPLED", 4)
+    sizes = candidates.Sizes(slice=300, small_bucket=20, broadcast=0, pairs=4_000)
+    sizes = replace(sizes, meetings=1_000, meetings_of_row=0, sample=4)
+    monkeypatch.setattr(candidates, "SIZES", sizes)
+    monkeypatch.setattr(pairs, "SIZES", sizes)
     rng = random.Random(2)
     texts = ["We are out of office. Your mail is read on Monday."] * 2_000
     texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(1_000)]
@@ -182,8 +181,8 @@ def test_large_buckets_are_paired_in_slices(
 def test_leaders_are_found_in_blocks(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cap: int
 ) -> None:
-    for name, value in (("_MEETINGS", 100), ("_MEETINGS_A_ROW", 0), ("_GROWTH", 4)):
-        monkeypatch.setattr(candidates, name, value)
+    sizes = candidates.Sizes(meetings=100, meetings_of_row=0, growth=4)
+    monkeypatch.setattr(candidates, "SIZES", sizes)
     rng = random.Random(cap)
     # Texts of which each resembles its neighbours, so that one leads or not by those before.
     words = [f"{rng.getrandbits(30):x}" for _ in range(300)]
