@@ -17,13 +17,13 @@ from esdedup.compare.columns import Columns, columns_of
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
-from esdedup.compare.source import sketched
+from esdedup.compare.source import Records, RecordSource, sketched
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
 from esdedup.models import Document
 from esdedup.records.documents import id_at
 from esdedup.runs.run import Run
-from esdedup.runs.shares import Part, Shares
+from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
@@ -33,16 +33,19 @@ from esdedup.text.arrays import I64
 from esdedup.text.strings import Numbers, Strings, natural_order
 
 _BINS = 10
-_TAKEN = "iloc", "lazy", "take", "to_list", "tolist"
+_ATTRIBUTES_IN_MEMORY = "iloc", "lazy", "take", "to_list", "tolist"
 """Attributes of frames and columns, which are in memory; other objects with Arrow's C stream are
 read once, batch by batch."""
 
 
 class Duplicate(NamedTuple):
-    """A record that duplicates another. row, original: their positions, from 0.
+    """A record that duplicates another.
 
-    similarity: exact Jaccard similarity, or by passages the share of its words that the original
-    holds; None by Hamming distance. distance: the other way round.
+    row: its position, from 0.
+    original: the position of the other.
+    similarity: exact Jaccard similarity, or by passages the fraction of its words that the original
+    holds; None by Hamming distance.
+    distance: Hamming distance; None by similarity.
     """
 
     row: int
@@ -73,12 +76,12 @@ class Deduplicated:
     @cached_property
     def kept(self) -> Any:
         """Return the records that stay, in their order, as a list, a frame or a table, as given."""
-        return _taken(self.records, np.delete(np.arange(len(self.groups.ids)), self._rows))
+        return _picked(self.records, np.delete(np.arange(len(self.groups.ids)), self._rows))
 
     @cached_property
     def removed(self) -> Any:
         """Return the other records, likewise."""
-        return _taken(self.records, self._rows)
+        return _picked(self.records, self._rows)
 
     @cached_property
     def duplicates(self) -> list[Duplicate]:
@@ -86,8 +89,8 @@ class Deduplicated:
         groups, rows = self.groups, self.groups.duplicate_rows
         originals = [int(groups.ids[row]) for row in groups.representative[rows].tolist()]
         return sorted(
-            Duplicate(int(each.id), original, each.similarity, each.distance)
-            for each, original in zip(map(groups.member, rows.tolist()), originals, strict=True)
+            Duplicate(int(member.id), original, member.similarity, member.distance)
+            for member, original in zip(map(groups.member, rows.tolist()), originals, strict=True)
         )
 
     def rethreshold(self, threshold: float) -> Deduplicated:
@@ -110,8 +113,8 @@ class Deduplicated:
         return replace(self, groups=groups, _least=least)
 
     def __repr__(self) -> str:
-        removed, every = self.groups.duplicates, len(self.groups.ids)
-        return f"<Deduplicated: {every - removed:,} kept, {removed:,} removed of {every:,}>"
+        removed, records = self.groups.duplicates, len(self.groups.ids)
+        return f"<Deduplicated: {records - removed:,} kept, {removed:,} removed of {records:,}>"
 
     def _repr_html_(self) -> str:
         """Return a table and a histogram of the similarities, for a notebook."""
@@ -205,41 +208,33 @@ def group(
         return groups_among(columns, plan, grouping, run.folder, lambda *_: None)
 
 
-class _Parsed(NamedTuple):
-    """The texts of records, their ids if these are of a field, and their keys of the keep rule."""
-
-    texts: list[str]
-    ids: list[str] | None
-    keys: Strings
-
-
 def _scanned(records: Any, text: TextFields, id: str | None, plan: Plan, run: Run) -> Columns:
     """Return the texts and tokens of records. Those of a stream are kept in the folder."""
     if not _is_stream(records):
         return _columns(_parsed(records, text, id, plan)[1], plan)
     reader = require_pyarrow().RecordBatchReader.from_stream(records)
 
-    def parts() -> Iterator[Part]:
+    def batches() -> Iterator[Records]:
         start = 0
         for batch in itertools.chain([reader.schema.empty_table()], reader):
-            _, (texts, ids, keys) = _parsed(batch, text, id, plan, start)
-            yield sketched(Strings.of(ids or []), texts, plan, keys)
-            start += len(texts)
+            _, parsed = _parsed(batch, text, id, plan, start)
+            yield parsed
+            start += len(parsed.texts)
 
     shares = Shares(run)
-    shares.write_all(parts())
+    shares.write_all(RecordSource(plan, batches()).parts())
     return columns_of(shares, replace(plan, numbered=id is None))
 
 
 def _is_stream(records: Any) -> bool:
-    taken = any(hasattr(type(records), name) for name in _TAKEN)
-    return hasattr(records, "__arrow_c_stream__") and not taken
+    is_in_memory = any(hasattr(type(records), name) for name in _ATTRIBUTES_IN_MEMORY)
+    return hasattr(records, "__arrow_c_stream__") and not is_in_memory
 
 
 def _parsed(
     records: Any, text: TextFields, id: str | None, plan: Plan, start: int = 0
-) -> tuple[Any, _Parsed]:
-    """Return the records as something that `_taken` accepts, and their texts, ids and keys.
+) -> tuple[Any, Records]:
+    """Return the records as something that `_picked` accepts, and their texts, ids and keys.
 
     start: the position of the first one.
     """
@@ -251,31 +246,33 @@ def _parsed(
         raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
     documents = (Document(str(row), source) for row, source in rows)
     ids = None if id is None else [_id(source, id, row) for row, source in rows]
-    return records, _Parsed(texts, ids, plan.keep.keys(documents, fields))
+    return records, Records(texts, ids, plan.keep.keys(documents, fields))
 
 
 def _sources(
     records: Any, names: Sequence[str], text_field: str
 ) -> tuple[Any, Sequence[Mapping[str, Any]]]:
-    """Return the records as something that `_taken` accepts, and some fields of each."""
+    """Return the records as something that `_picked` accepts, and some fields of each."""
     if hasattr(records, "__arrow_c_array__") and not hasattr(records, "__getitem__"):
         records = require_pyarrow().record_batch(records)
     elif _is_stream(records):
         records = require_pyarrow().table(records)
     of_frame = hasattr(records, "iloc") or not hasattr(records, "column_names")
-    found = getattr(records, "columns" if of_frame else "column_names", None)
-    if found is None:
+    column_names = getattr(records, "columns" if of_frame else "column_names", None)
+    if column_names is None:
         check_list("records", records)
         # A column of texts alone is a list of them.
         records = _values(records)
-        sources = ({text_field: each} if isinstance(each, str) else each for each in records)
+        sources = (
+            {text_field: record} if isinstance(record, str) else record for record in records
+        )
         return records, [*sources]
-    there, columns = {str(name): name for name in found}, {}
+    existing, columns = {str(name): name for name in column_names}, {}
     for name in names:
-        column = name if name in there else name.partition(".")[0]
-        if column not in there:
-            raise UsageError(f"there is no column {name!r}. There are: {', '.join(there)}")
-        columns[column] = _values(records[there[column]])
+        column = name if name in existing else name.partition(".")[0]
+        if column not in existing:
+            raise UsageError(f"there is no column {name!r}. There are: {', '.join(existing)}")
+        columns[column] = _values(records[existing[column]])
     rows = zip(*columns.values(), strict=True)
     return records, [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -288,7 +285,7 @@ def _values(column: Any) -> list[Any]:
     return [*getattr(column, call)()]
 
 
-def _taken(records: Any, rows: I64) -> Any:
+def _picked(records: Any, rows: I64) -> Any:
     """Return some records as a list, a frame or a table, as given."""
     if isinstance(records, list):
         return [records[row] for row in rows.tolist()]
@@ -321,7 +318,7 @@ def _id(source: Mapping[str, Any], field: str, row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
-def _columns(parsed: _Parsed, plan: Plan) -> Columns:
+def _columns(parsed: Records, plan: Plan) -> Columns:
     """Return the documents in their order of precedence; of those of one id the last one stays."""
     texts, ids, keys = parsed
     rows = np.arange(len(texts))
@@ -330,10 +327,12 @@ def _columns(parsed: _Parsed, plan: Plan) -> Columns:
         rows = by_id[np.append(first[1:], True)[: first.size]]
     part = sketched(Strings.of([""] * len(texts)), texts, plan, keys)
     order = plan.keep.order(rows, part.keys)
-    unordered = plan.keep.unordered(part.keys, lambda some: _names(ids, some))
+    unordered = plan.keep.unordered(part.keys, lambda rows: _names(ids, rows))
     part, texts = part.picked(order), [texts[row] for row in order.tolist()]
-    of: Sequence[str] = Numbers(order) if ids is None else [ids[row] for row in order.tolist()]
-    return replace(Columns.of(part, texts), ids=of, unordered=unordered)
+    ordered: Sequence[str] = Numbers(order)
+    if ids is not None:
+        ordered = [ids[row] for row in order.tolist()]
+    return replace(Columns.of(part, texts), ids=ordered, unordered=unordered)
 
 
 def _names(ids: Sequence[str] | None, rows: I64) -> list[str]:

@@ -141,8 +141,8 @@ class _Items:
     def added(self, places: I64, owners: I64) -> I64:
         """Return the words from each of some shingles, ascending, to the next one of its item."""
         added = np.full(places.size, self.size)
-        near = np.minimum(np.diff(places), added[1:])
-        added[:-1] = np.where(owners[1:] == owners[:-1], near, added[1:])
+        distances = np.minimum(np.diff(places), added[1:])
+        added[:-1] = np.where(owners[1:] == owners[:-1], distances, added[1:])
         return added
 
     @cached_property

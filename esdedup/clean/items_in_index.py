@@ -101,7 +101,8 @@ def _passages_of(index: Index) -> Sketch:
     if sketch is None:
         raise UsageError(
             f"`contained` requires passages: index the documents of {index.store.where} with"
-            f" `passages`; in a cluster, run `esdedup switch -i {index.location.index} --passages`"
+            f" `passages`; in a cluster, run `esdedup switch -i {index.location.index}` with"
+            " `passages`"
         )
     return sketch
 

@@ -126,8 +126,8 @@ def _samples(closest: Removals, columns: Columns, row_of: I64) -> list[dict[str,
         return []
     by_value = closest.picked(np.argsort(closest.value, kind="stable"))
     values = by_value.value
-    wanted = np.linspace(values[0], values[-1], _SAMPLES)
-    chosen = by_value.picked(np.unique(np.searchsorted(values, wanted)))
+    targets = np.linspace(values[0], values[-1], _SAMPLES)
+    chosen = by_value.picked(np.unique(np.searchsorted(values, targets)))
     texts = columns.texts_of(row_of[chosen.document])()
     original_texts = columns.texts_of(row_of[chosen.original])()
     # The beginning of what a document contains.

@@ -82,10 +82,11 @@ class RepeatedUnits:
         for text, pieces in zip(texts, pieces_of_texts, strict=True):
             # A unit is removed with the separator after it.
             pairs = itertools.zip_longest(pieces[::2], pieces[1::2], fillvalue="")
-            rest = "".join(
+            remainder = "".join(
                 unit + separator for unit, separator in pairs if not next(next_is_repeated)
             )
-            shortened.append(rest if rest == text or rest.strip() else None)
+            has_units = remainder == text or remainder.strip()
+            shortened.append(remainder if has_units else None)
         failed = texts.count(None)
         self.report += UnitReport(
             documents=len(texts) - failed,

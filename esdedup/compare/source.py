@@ -129,6 +129,35 @@ class FileSource:
                 on_chunk(chunk)
 
 
+class Records(NamedTuple):
+    """Records in memory.
+
+    texts: of n records.
+    ids: their ids, or None for their positions.
+    keys: of the keep rule.
+    """
+
+    texts: Sequence[str]
+    ids: Sequence[str] | None
+    keys: Strings
+
+
+@dataclass(frozen=True)
+class RecordSource:
+    """Documents that a program has in memory, batch by batch.
+
+    batches: their records, at least one batch.
+    """
+
+    plan: Plan
+    batches: Iterable[Records]
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the documents."""
+        for records in self.batches:
+            yield sketched(Strings.of(records.ids or []), records.texts, self.plan, records.keys)
+
+
 @dataclass(frozen=True)
 class StoreSource:
     """Documents of a store, whose texts or stored tokens are read.
@@ -150,8 +179,8 @@ class StoreSource:
         """Yield some documents by their ids."""
         yield self._part([])
         for start in range(0, len(ids), _HELD_AT_ONCE):
-            held = self.store.hold(ids[start : start + _HELD_AT_ONCE], self.plan.paths)
-            yield self._part([entry.document for entry in held])
+            entries = self.store.hold(ids[start : start + _HELD_AT_ONCE], self.plan.paths)
+            yield self._part([entry.document for entry in entries])
 
     def ids(self) -> Strings:
         """Return the ids of all documents that the store has now."""
@@ -203,14 +232,14 @@ class StoreSource:
         if not self.unreadable:
             return
         examples = ", ".join(map(repr, itertools.islice(self.unreadable, _EXAMPLES)))
-        more = len(self.unreadable) - _EXAMPLES
+        without_example = len(self.unreadable) - _EXAMPLES
         log.warning(
             "%s: the digest or tokens of %s can't be read, and count as none: %s. Another client"
             " may have changed them: run `esdedup backfill` with `stale`, and index those documents"
             " again of which only the tokens are wrong",
             self.store.where,
             count(len(self.unreadable), "document"),
-            f"{examples} and {more:,} more" if more > 0 else examples,
+            f"{examples} and {without_example:,} more" if without_example > 0 else examples,
         )
 
 

@@ -290,10 +290,10 @@ def _compared(
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of each part of each batch, with the number of the part."""
     for batch in batches:
-        parts = batch.column("part").to_numpy()
-        starts = np.flatnonzero(run_starts(parts)).tolist()
-        for start, end in pairwise([*starts, parts.size]):
-            yield int(parts[start]), batch.slice(start, end - start)
+        part = batch.column("part").to_numpy()
+        starts = np.flatnonzero(run_starts(part)).tolist()
+        for start, end in pairwise([*starts, part.size]):
+            yield int(part[start]), batch.slice(start, end - start)
 
 
 def _similarities(buckets: Buckets, texts: list[str], left: I64, right: I64) -> F64:

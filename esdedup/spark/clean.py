@@ -126,15 +126,15 @@ def dedup_files(
         raise UsageError("two tasks may write one file: set spark.speculation to false")
     if out is not None and is_one_file(out):
         raise UsageError(f"{out}: Spark writes a file for each file: name a folder")
-    inputs, others = [*map(_absolute, inputs)], [*map(_absolute, against)]
-    others = files_named(others, format)[0] if others else []
+    inputs = [*map(_absolute, inputs)]
+    compared = files_named([*map(_absolute, against)], format)[0] if against else []
     paths = files_named(inputs, format)[0]
     out = out if out is None else _absolute(out).rstrip("/")
-    files = CleanFiles(inputs, paths, others, out, format, encoding, texts, id_field)
+    files = CleanFiles(inputs, paths, compared, out, format, encoding, texts, id_field)
     tasks, name = _Tasks(files, plan), None
     if out is not None:
         folder, _, last = out.rpartition("/")
-        job = [grouping.to_json(), plan.meta.scheme.id, others, files.job]
+        job = [grouping.to_json(), plan.meta.scheme.id, compared, files.job]
         name = f"{last}.work-{digest_of(job)}"
         work = folder if work is None else work
         if not is_remote(spark):
@@ -144,7 +144,7 @@ def dedup_files(
         if out is not None and not tables.has_table("shards"):
             files.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
-        documents, is_own = in_precedence(read, plan.keep, tables), F.col("file") >= len(others)
+        documents, is_own = in_precedence(read, plan.keep, tables), F.col("file") >= len(compared)
         ((first,),) = documents.table.where(is_own).agg(F.min("number")).collect()
         first = _NEVER if first is None else first
         members, report = members_of(documents, plan, grouping, tables, first)
@@ -153,7 +153,7 @@ def dedup_files(
         by_file = tables.once_table("shards", records.groupBy("file").agg(*_figures()))
         removed = members.where(F.col("number") >= first)
         if out is not None:
-            written = tasks.numbers(spark, len(others)).join(by_file, "file", "left")
+            written = tasks.numbers(spark, len(compared)).join(by_file, "file", "left")
             written = written.select("file", "lines").repartition(len(paths))
             mapped(written, tasks.write, "file bigint").collect()
             files.copy_about()

@@ -165,14 +165,14 @@ def plan_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -
     """Return how documents are compared. Raises UsageError for another type of scheme."""
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
-    whole = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
-    sketch = whole.for_pairs(limits)
+    of_documents = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
+    sketch = of_documents.for_pairs(limits)
     if isinstance(scheme, IndexMeta):
         return plan_for(scheme, limits, keep)
     if scheme is None:
         sketch = sketch.for_texts(limits)
     sketch = replace(sketch, fields=())
-    sketching = whole.only(sketch)
+    sketching = of_documents.only(sketch)
     return Plan(IndexMeta(sketching), sketch, keep, sketching=sketching)
 
 
