@@ -22,15 +22,15 @@ from typing import Any
 
 from esdedup.exceptions import EsdedupError, StoreError
 from esdedup.stores import concurrency
-from esdedup.stores.concurrency import Done, Item, Submit
+from esdedup.stores.concurrency import Answer, Item, Submit
 from esdedup.text.characters import message_of
 
 log = logging.getLogger("esdedup")
 
 
 def in_order(
-    workers: int, work: Callable[[Item], Done], items: Iterable[Item], ahead: int = 1
-) -> Generator[Done]:
+    workers: int, work: Callable[[Item], Answer], items: Iterable[Item], ahead: int = 1
+) -> Generator[Answer]:
     """Yield `work(item)` of each item, as `concurrency.in_order`.
 
     workers: number of processes; one is this process. ahead: number of items to submit before the
@@ -44,7 +44,7 @@ def in_order(
         yield from concurrency.in_order(submit, items, lambda: 2 * workers + ahead)
 
 
-def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
+def beside(work: Callable[[Item], Answer], items: Iterable[Item]) -> Generator[Answer]:
     """Yield `work(item)` of each item, which a thread does while the next item is computed.
 
     Ctrl-C ends the items: the result of the last one comes before KeyboardInterrupt.
@@ -57,7 +57,7 @@ def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Don
         except KeyboardInterrupt as error:
             interrupts.append(error)
 
-    def submit(item: Item) -> Future[Done]:
+    def submit(item: Item) -> Future[Answer]:
         return pool.submit(work, item)
 
     with ThreadPoolExecutor(1) as pool:
@@ -67,8 +67,8 @@ def beside(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Don
 
 
 def in_pieces(
-    workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
-) -> Generator[Done]:
+    workers: int, work: Callable[[Item], tuple[Answer, Item | None]], items: Iterable[Item]
+) -> Generator[Answer]:
     """Yield the results of all pieces of the items, as `concurrency.in_pieces`, in processes."""
     with _processes(workers, work) as submit:
         yield from concurrency.in_pieces(submit, items, lambda: workers)
@@ -76,8 +76,8 @@ def in_pieces(
 
 @contextmanager
 def _processes(
-    workers: int, work: Callable[[Item], Done], *, here: bool = False
-) -> Iterator[Submit[Item, Done]]:
+    workers: int, work: Callable[[Item], Answer], *, here: bool = False
+) -> Iterator[Submit[Item, Answer]]:
     """Start processes that call a function. Return a function that submits an item to them.
 
     here: a thread of this process calls it too, also while the others start.
@@ -113,7 +113,9 @@ def _processes(
             process.join()
 
 
-def _result(work: Callable[[Item], Done], pipes: SimpleQueue[Connection | None], item: Item) -> Any:
+def _result(
+    work: Callable[[Item], Answer], pipes: SimpleQueue[Connection | None], item: Item
+) -> Any:
     """Send an item to a process that is idle, and return its result, or raise its error."""
     pipe = pipes.get()
     try:

@@ -36,9 +36,14 @@ Decide = Callable[[Sequence[Held]], Sequence[Decision]]
 class ChangeReport(Counts):
     """Counts of the documents of a change; `read` is the sum of the others except `conflicts`.
 
-    written: changed. unchanged: needed no change. without_text: have no text and no tokens. stale:
-    not changed, because their text has changed. gone: deleted by other clients. conflicts: times
-    that a document was read again because it had changed. failures: not changed, with the reason.
+    read: the number of documents.
+    written: changed.
+    unchanged: needed no change.
+    without_text: have no text and no tokens.
+    stale: not changed, because their text has changed.
+    gone: deleted by other clients.
+    conflicts: times that a document was read again because it had changed.
+    failures: not changed, with the reason.
     untold: number of further failures, if there are too many to keep.
     """
 
@@ -72,66 +77,78 @@ def change_held(
     decide: Decide,
     paths: list[str] | None = None,
     gone: str | None = None,
+    attempts: int = ATTEMPTS,
 ) -> ChangeReport:
     """Change documents, each as it is at the moment of writing; return counts of those held.
 
     held: documents with at least the fields of `paths`. decide: called first with them, then with
     those that conflicted, as they are by then. paths: dotted names of the fields to read again;
     None for whole documents. gone: the reason to fail a deleted document; None to count it as gone.
+    attempts: at a document that other clients keep changing.
     """
     report, unsure = ChangeReport(read=len(held)), set[str]()
-    for attempt in range(ATTEMPTS):
-        verdicts = decide(held)
-        changes = [each for each in verdicts if isinstance(each, Change)]
-        refused = store.change(changes).failures if changes else []
-        taken = {each.id for each in refused if each.conflict}
-        conflicts = [each.held for each in changes if each.held.document.id in taken]
-        others = [each for each in refused if not each.conflict]
-        done = [one.id for one, each in zip(held, verdicts, strict=True) if each == "unchanged"]
-        ours = len(unsure.intersection(done))
-        unsure.update(each.id for each in refused if each.unsure)
+    for attempt in range(attempts):
+        decisions = decide(held)
+        changes = [decision for decision in decisions if isinstance(decision, Change)]
+        failures = store.change(changes).failures if changes else []
+        conflict_ids = {failure.id for failure in failures if failure.conflict}
+        conflicts = [change.held for change in changes if change.held.document.id in conflict_ids]
+        final_failures = [failure for failure in failures if not failure.conflict]
+        unchanged = [
+            document.id
+            for document, decision in zip(held, decisions, strict=True)
+            if decision == "unchanged"
+        ]
+        # Documents that a request changed whose answer was lost.
+        changed_before = len(unsure.intersection(unchanged))
+        unsure.update(failure.id for failure in failures if failure.unsure)
+        not_decided = [decision for decision in decisions if isinstance(decision, Failure)]
         report += ChangeReport(
-            written=len(changes) - len(conflicts) - len(others) + ours,
-            unchanged=len(done) - ours,
-            without_text=verdicts.count("without_text"),
-            stale=verdicts.count("stale"),
-            failures=[*(each for each in verdicts if isinstance(each, Failure)), *others],
+            written=len(changes) - len(conflicts) - len(final_failures) + changed_before,
+            unchanged=len(unchanged) - changed_before,
+            without_text=decisions.count("without_text"),
+            stale=decisions.count("stale"),
+            failures=[*not_decided, *final_failures],
         )
         if not conflicts:
             return report
         # Without a random pause, a quicker writer would win each time.
         time.sleep(random.uniform(0, 0.02 * attempt))
         held = store.hold_again(conflicts, paths)
-        deleted = taken & unsure - {one.id for one in held}
-        ids = [one.id for one in conflicts if one.id not in deleted]
+        deleted = conflict_ids & unsure - {document.id for document in held}
+        ids = [document.id for document in conflicts if document.id not in deleted]
         report += ChangeReport(written=len(deleted), conflicts=len(conflicts))
         report += missing(ids, held, gone)
-    reason = f"it changed each of {ATTEMPTS} times between reading and writing; run this again"
-    return report + ChangeReport(failures=[Failure(one.document.id, reason) for one in held])
+    reason = f"it changed each of {attempts} times between reading and writing; run this again"
+    return report + ChangeReport(failures=[Failure(document.id, reason) for document in held])
 
 
 def update(store: Store, documents: Sequence[Document]) -> WriteReport:
     """Merge fields into documents, objects into objects; a missing document is a failure."""
     fields: dict[str, Any] = {}
-    for each in documents:
-        fields[each.id] = merged(fields.get(each.id, {}), each.source)
+    for document in documents:
+        fields[document.id] = merged(fields.get(document.id, {}), document.source)
     held = store.hold(list(fields), [], to_change=True)
     absent = "there is no such document"
 
-    def decide(some: Sequence[Held]) -> list[Decision]:
-        return [Change(one, fields[one.id]) for one in some]
+    def decide(held: Sequence[Held]) -> list[Decision]:
+        return [Change(document, fields[document.id]) for document in held]
 
     failures = change_held(store, held, decide, [], absent).failures
-    known = {one.id for one in held}
-    failures += [Failure(id, absent) for id in fields if id not in known]
-    failed = {each.id for each in failures}
-    return WriteReport(updated=sum(each.id not in failed for each in documents), failures=failures)
+    ids = {document.id for document in held}
+    failures += [Failure(id, absent) for id in fields if id not in ids]
+    failed = {failure.id for failure in failures}
+    updated = sum(document.id not in failed for document in documents)
+    return WriteReport(updated=updated, failures=failures)
 
 
 def delete(store: Store, ids: Sequence[str]) -> int:
     """Delete documents, and return the number that existed. Raises StoreError if one stays."""
-    held = store.hold([*dict.fromkeys(ids)], [])
-    report = change_held(store, held, lambda some: [Change(one, None) for one in some], [])
+
+    def decide(held: Sequence[Held]) -> list[Decision]:
+        return [Change(document, None) for document in held]
+
+    report = change_held(store, store.hold([*dict.fromkeys(ids)], []), decide, [])
     for failure in report.failures:
         raise StoreError(f"{store.where}: {failure.id} was not deleted: {failure.reason}")
     return report.written
@@ -150,5 +167,6 @@ def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> Chang
     """Count the documents that were not found. gone: see `change_held`."""
     if gone is None:
         return ChangeReport(gone=len(ids) - len(held))
-    lost = set(ids) - {one.document.id for one in held}
-    return ChangeReport(failures=[Failure(id, gone, conflict=True) for id in ids if id in lost])
+    lost = set(ids) - {document.id for document in held}
+    failures = [Failure(id, gone, conflict=True) for id in ids if id in lost]
+    return ChangeReport(failures=failures)

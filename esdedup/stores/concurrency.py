@@ -17,8 +17,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
-Done = TypeVar("Done")
-Submit = Callable[[Item], Future[Done]]
+Answer = TypeVar("Answer")
+Submit = Callable[[Item], Future[Answer]]
 """Starts the work on an item."""
 
 _AT_FIRST = 4
@@ -85,34 +85,36 @@ class Window:
             return True
         return self._requests < self.width and self._bytes + size <= _MOST_BYTES
 
-    def submit(self, work: Callable[..., Done], *given: Any) -> Future[Done]:
+    def submit(self, work: Callable[..., Answer], *arguments: Any) -> Future[Answer]:
         """Start a call. One from within another is done at once, as in a window of one."""
-        future: Future[Done] = Future()
+        future: Future[Answer] = Future()
         # Also after `close`, when a call may still go on.
         if self.most == 1 or hasattr(self._inside, "a_call"):
-            _call(future, work, given)
+            _call(future, work, arguments)
             return future
         if len(self._threads) < self.most:
             # Daemons, so that Ctrl-C need not wait for an answer.
             thread = threading.Thread(target=_serve, args=(self._calls, self._inside), daemon=True)
             self._threads.append(thread)
             thread.start()
-        self._calls.put((future, work, given))
+        self._calls.put((future, work, arguments))
         return future
 
-    def begin(self, work: Callable[..., Done], *given: Any) -> Callable[[], Done]:
+    def begin(self, work: Callable[..., Answer], *arguments: Any) -> Callable[[], Answer]:
         """Start a call, and return a function that waits for its result.
 
         Without threads, the function makes the call.
         """
-        return partial(work, *given) if self.most == 1 else self.submit(work, *given).result
+        if self.most == 1:
+            return partial(work, *arguments)
+        return self.submit(work, *arguments).result
 
     def in_order(
         self,
-        work: Callable[[Item], Done],
+        work: Callable[[Item], Answer],
         items: Iterable[Item],
         ids: Callable[[Item], Iterable[str]] = lambda _: (),
-    ) -> Generator[Done]:
+    ) -> Generator[Answer]:
         """Yield `work(item)` of each item, in the order of the items, as the function `in_order`.
 
         ids: of the documents of an item. Work on two items that share one is not done at the same
@@ -125,18 +127,18 @@ class Window:
             yield from in_order(submit, items, lambda: self.width, ids)
 
     def in_pieces(
-        self, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
-    ) -> Generator[Done]:
+        self, work: Callable[[Item], tuple[Answer, Item | None]], items: Iterable[Item]
+    ) -> Generator[Answer]:
         """Yield the results of all pieces of the items, as the function `in_pieces`."""
         with self._calling(work) as submit:
             yield from in_pieces(submit, items, lambda: self.width)
 
     @contextmanager
-    def _calling(self, work: Callable[[Item], Done]) -> Iterator[Submit[Item, Done]]:
+    def _calling(self, work: Callable[[Item], Answer]) -> Iterator[Submit[Item, Answer]]:
         """Return a function that submits items. At the end no call is left."""
-        begun: set[Future[Done]] = set()
+        begun: set[Future[Answer]] = set()
 
-        def submit(item: Item) -> Future[Done]:
+        def submit(item: Item) -> Future[Answer]:
             future = self.submit(work, item)
             begun.add(future)
             future.add_done_callback(begun.discard)
@@ -146,7 +148,7 @@ class Window:
             yield submit
         except (Exception, GeneratorExit):
             # After Ctrl-C, a request may go on for as long as its server does not answer.
-            wait([each for each in [*begun] if not each.cancel()])
+            wait([future for future in [*begun] if not future.cancel()])
             raise
 
     def close(self) -> None:
@@ -165,43 +167,43 @@ def _serve(calls: SimpleQueue[Any], inside: threading.local) -> None:
         del call
 
 
-def _call(future: Future[Done], work: Callable[..., Done], given: Collection[Any]) -> None:
+def _call(future: Future[Answer], work: Callable[..., Answer], arguments: Collection[Any]) -> None:
     try:
-        future.set_result(work(*given))
+        future.set_result(work(*arguments))
     except BaseException as error:
         future.set_exception(error)
 
 
 def in_order(
-    submit: Submit[Item, Done],
+    submit: Submit[Item, Answer],
     items: Iterable[Item],
     ahead: Callable[[], int],
     ids: Callable[[Item], Iterable[str]] = lambda _: (),
-) -> Generator[Done]:
+) -> Generator[Answer]:
     """Yield the result of each item, in the order of the items.
 
     ahead: returns the number of items to work on at the same time. ids: see `Window.in_order`.
     Raises the first error of the work. What `items` raises comes after the results of all items
     before it.
     """
-    given, waiting = iter(items), deque[tuple[Future[Done], frozenset[str]]]()
+    remaining, waiting = iter(items), deque[tuple[Future[Answer], frozenset[str]]]()
     failure: Exception | None = None
     while True:
         try:
-            item = next(given)
+            item = next(remaining)
         except StopIteration:
             break
         except Exception as error:
             failure = error
             break
-        own = frozenset(ids(item))
+        item_ids = frozenset(ids(item))
         while waiting and (
             waiting[0][0].done()
             or len(waiting) >= ahead()
-            or not all(future.done() or own.isdisjoint(its) for future, its in waiting)
+            or not all(future.done() or item_ids.isdisjoint(before) for future, before in waiting)
         ):
             yield waiting.popleft()[0].result()
-        waiting.append((submit(item), own))
+        waiting.append((submit(item), item_ids))
         del item
     while waiting:
         yield waiting.popleft()[0].result()
@@ -210,21 +212,23 @@ def in_order(
 
 
 def in_pieces(
-    submit: Submit[Item, tuple[Done, Item | None]], items: Iterable[Item], ahead: Callable[[], int]
-) -> Generator[Done]:
+    submit: Submit[Item, tuple[Answer, Item | None]],
+    items: Iterable[Item],
+    ahead: Callable[[], int],
+) -> Generator[Answer]:
     """Yield the results of all pieces of the items, in any order.
 
     The work on an item returns the result of a piece, and the rest of the item or None. ahead:
     returns the number of items to work on at the same time. Raises the first error of the work.
     """
-    given, waiting = iter(items), set[Future[tuple[Done, Item | None]]]()
+    remaining, waiting = iter(items), set[Future[tuple[Answer, Item | None]]]()
     while True:
-        waiting.update(map(submit, itertools.islice(given, max(0, ahead() - len(waiting)))))
+        waiting.update(map(submit, itertools.islice(remaining, max(0, ahead() - len(waiting)))))
         if not waiting:
             return
         ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-        for each in ended:
-            done, rest = each.result()
-            if rest is not None:
-                waiting.add(submit(rest))
-            yield done
+        for future in ended:
+            answer, remainder = future.result()
+            if remainder is not None:
+                waiting.add(submit(remainder))
+            yield answer

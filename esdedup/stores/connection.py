@@ -20,13 +20,20 @@ _LONGEST_LABEL = 63
 class Connection:
     """Addresses and credentials of a cluster.
 
-    urls: one or more nodes, http or https; empty with a cloud id. Give at most one of user name and
-    password, API key (encoded, or "id:key"), and bearer token. ca_certs: a file of certificate
-    authorities to trust. fingerprint: the SHA-256 of the server's certificate, in hexadecimal, with
-    or without colons; it replaces verification. timeout: of one request, in seconds. retry_for:
-    seconds in which a failed request is retried; 0 for never. requests: maximum number in flight;
-    fewer while the servers refuse some for load. compress: gzip requests and answers. Raises
-    UsageError for values that contradict each other or have another form.
+    urls: one or more nodes, http or https; empty with a cloud id.
+    username, password: one of three ways to authenticate.
+    api_key: another one: encoded, or "id:key".
+    bearer_token: another one.
+    ca_certs: a file of certificate authorities to trust.
+    fingerprint: the SHA-256 of the server's certificate, in hexadecimal, with or without colons;
+        it replaces verification.
+    cloud_id: of a deployment in Elastic Cloud, in place of `urls`.
+    timeout: of one request, in seconds.
+    retry_for: seconds in which a failed request is retried; 0 for never.
+    requests: maximum number in flight; fewer while the servers refuse some for load.
+    compress: gzip requests and answers.
+
+    Raises UsageError for values that contradict each other or have another form.
     """
 
     urls: tuple[str, ...] = ()
@@ -55,8 +62,8 @@ class Connection:
             raise UsageError(f"requests {self.requests}: use 1 or more")
         if (self.username is None) != (self.password is None):
             raise UsageError("give both a user name and a password")
-        given = [self.username, self.api_key, self.bearer_token]
-        if sum(value is not None for value in given) > 1:
+        credentials = [self.username, self.api_key, self.bearer_token]
+        if sum(value is not None for value in credentials) > 1:
             raise UsageError("give one of user name and password, API key, or bearer token")
         secure = self.cloud_id or all(url.startswith("https:") for url in self.urls)
         if (self.ca_certs or self.fingerprint) and not secure:
@@ -76,34 +83,34 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     url: one address, or several of the same cluster with commas between them. options: the other
     fields of Connection.
     """
-    given = url or ""
-    addresses, found = [], None
-    for address in filter(None, map(str.strip, given.split(","))):
-        parts = split_address(address, given)
-        user, at, host = parts.netloc.rpartition("@")
-        addresses.append(urlunsplit(parts._replace(netloc=host)).rstrip("/"))
-        if at and found is None:
-            name, _, password = user.partition(":")
-            found = unquote(name), unquote(password)
-    if found and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
-        options["username"], options["password"] = found
+    text = url or ""
+    addresses, user = [], None
+    for address in filter(None, map(str.strip, text.split(","))):
+        split = split_address(address, text)
+        credentials, at_sign, host = split.netloc.rpartition("@")
+        addresses.append(urlunsplit(split._replace(netloc=host)).rstrip("/"))
+        if at_sign and user is None:
+            name, _, password = credentials.partition(":")
+            user = unquote(name), unquote(password)
+    if user and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
+        options["username"], options["password"] = user
     return Connection(tuple(addresses), **options)
 
 
-def split_address(address: str, given: str) -> SplitResult:
-    """Return the parts of an address, or raise UsageError. given: contains it, for messages."""
+def split_address(address: str, text: str) -> SplitResult:
+    """Split an address, or raise UsageError. text: what the user wrote, for messages."""
     try:
-        parts = urlsplit(address)
-        host, port = parts.hostname or "", parts.port
+        split = urlsplit(address)
+        host, port = split.hostname or "", split.port
     except ValueError:
         host, port = "", None
     labels = host.removesuffix(".").split(".") if ":" not in host else [host]
     fits = all(0 < len(label) <= _LONGEST_LABEL for label in labels)
     # `urlsplit` drops some control characters.
-    fits = fits and not (parts.query or parts.fragment or "@" in parts.path)
-    if not fits or port == 0 or parts.scheme not in ("http", "https") or _BLANK.search(address):
-        raise UsageError(f"URL {masked(given)!r}: use http://host:port or https://host:port")
-    return parts
+    fits = fits and not (split.query or split.fragment or "@" in split.path)
+    if not fits or port == 0 or split.scheme not in ("http", "https") or _BLANK.search(address):
+        raise UsageError(f"URL {masked(text)!r}: use http://host:port or https://host:port")
+    return split
 
 
 def check_file_name(name: str) -> None:
@@ -116,9 +123,9 @@ def check_file_name(name: str) -> None:
 
 def masked(address: str) -> str:
     """Mask what may be a secret in an address: up to the last @, and after a ?."""
-    before, at, host = address.rpartition("@")
+    before, at_sign, host = address.rpartition("@")
     host = re.sub(r"\?.*", "?***", host)
-    if not at:
+    if not at_sign:
         return host
     scheme = re.match("https?://", before)
     return f"{scheme[0] if scheme else ''}***@{host}"
@@ -126,7 +133,7 @@ def masked(address: str) -> str:
 
 def seconds(text: str) -> float:
     """Return the seconds in a text such as 30s, 5m, 1h or 0. Raises ValueError if it is wrong."""
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
+    span = _SPAN.fullmatch(text.strip())
+    if span is None:
         raise ValueError(f"{text!r} is not a time such as 30s, 5m, 1h or 0")
-    return float(found[1]) * _SECONDS.get(found[2], 1)
+    return float(span[1]) * _SECONDS.get(span[2], 1)

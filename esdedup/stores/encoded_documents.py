@@ -16,9 +16,12 @@ from esdedup.stores.json_text import text_with_fields
 class EncodedDocuments:
     """Documents as JSON, in columns, which are pickled in a tenth of the time of a list of objects.
 
-    sources: their own fields, an object each. tokens: by the name of a field, the scheme and the
-    packed tokens of each document, None if it has none. marks: values to add in the field
-    `marks_in` of each document, or empty.
+    ids: of the documents.
+    sources: their own fields, a JSON object each.
+    tokens: by the name of a field, the scheme and the packed tokens of each document, None if it
+        has none.
+    marks_in: the field of the marks.
+    marks: values to add in the field `marks_in` of each document, or empty.
     """
 
     ids: list[str]
@@ -32,7 +35,7 @@ class EncodedDocuments:
 
     def of(self, rows: Sequence[int]) -> "EncodedDocuments":
         """Return some of the documents."""
-        ids, sources = ([each[row] for row in rows] for each in (self.ids, self.sources))
+        ids, sources = [self.ids[row] for row in rows], [self.sources[row] for row in rows]
         tokens = {
             field: (scheme, [packed[row] for row in rows])
             for field, (scheme, packed) in self.tokens.items()
@@ -42,21 +45,21 @@ class EncodedDocuments:
 
     def fields(self) -> list[dict[str, str]]:
         """Return the tokens of each document as JSON, by the name of their field."""
-        made: list[dict[str, str]] = [{} for _ in self.ids]
+        documents: list[dict[str, str]] = [{} for _ in self.ids]
         for field, (scheme, packed) in self.tokens.items():
-            some = [(row, data) for row, data in zip(made, packed, strict=True) if data is not None]
-            written = token_json(unpack([data for _, data in some], scheme), scheme)
-            for (row, _), tokens in zip(some, written, strict=True):
-                row[field] = tokens
-        return made
+            rows = [row for row, tokens in enumerate(packed) if tokens is not None]
+            sketches = unpack([tokens for tokens in packed if tokens is not None], scheme)
+            for row, tokens in zip(rows, token_json(sketches, scheme), strict=True):
+                documents[row][field] = tokens
+        return documents
 
     def documents(self) -> list[Document]:
         """Return the documents that are read after these were written, with their tokens."""
-        made = []
+        documents = []
         for row, (id, fields) in enumerate(zip(self.ids, self.fields(), strict=True)):
             ours = {field: json.loads(tokens) for field, tokens in fields.items()}
             if self.marks and self.marks[row]:
                 ours[self.marks_in] = {**ours.get(self.marks_in, {}), **self.marks[row]}
             raw = text_with_fields(self.sources[row], ours, f"document {id!r}")
-            made.append(Document(id, {**json.loads(self.sources[row]), **ours}, raw))
-        return made
+            documents.append(Document(id, {**json.loads(self.sources[row]), **ours}, raw))
+        return documents

@@ -18,8 +18,8 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
     "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers. If
     "a" is a list of objects, the value is the list of their values.
     """
-    found = _at(source, path)
-    return None if found is _MISSING else found
+    value = _at(source, path)
+    return None if value is _MISSING else value
 
 
 def has_field(source: Mapping[str, Any], path: str) -> bool:
@@ -32,8 +32,8 @@ def has_field(source: Mapping[str, Any], path: str) -> bool:
 
 def _at(source: Any, path: str) -> Any:
     if isinstance(source, list):
-        found = [value for each in source if (value := _at(each, path)) is not _MISSING]
-        return found or _MISSING
+        values = [value for item in source if (value := _at(item, path)) is not _MISSING]
+        return values or _MISSING
     if not isinstance(source, Mapping):
         return _MISSING
     if path in source:
@@ -41,23 +41,23 @@ def _at(source: Any, path: str) -> Any:
     # An object's own name may hold dots too, so every cut of the path is tried.
     for cut, character in enumerate(path):
         if character == "." and path[:cut] in source:
-            found = _at(source[path[:cut]], path[cut + 1 :])
-            if found is not _MISSING:
-                return found
+            value = _at(source[path[:cut]], path[cut + 1 :])
+            if value is not _MISSING:
+                return value
     return _MISSING
 
 
 def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     """Return fields by their dotted names; those below a field of ours are in an object of it."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for path in paths:
         field, dot, name = path.partition(".")
         if dot and field.startswith(FIELD):
             if name in (ours := tokens_in(source, field)):
-                found.setdefault(field, {})[name] = ours[name]
+                fields.setdefault(field, {})[name] = ours[name]
         elif (value := _at(source, path)) is not _MISSING:
-            found[path] = value
-    return found
+            fields[path] = value
+    return fields
 
 
 def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:
@@ -69,14 +69,14 @@ def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None
     """
     if isinstance(text_fields[0], ValueField):
         return _value_of(source, text_fields[0])[0]
-    if len(text_fields) == 1 and isinstance(found := source.get(text_fields[0]), str):
-        return found  # Nearly every text is one string.
-    strings = [each for field in text_fields for each in _strings(value_at(source, field))]
+    if len(text_fields) == 1 and isinstance(text := source.get(text_fields[0]), str):
+        return text  # Nearly every text is one string.
+    strings = [text for field in text_fields for text in _strings(value_at(source, field))]
     return "\n".join(strings) if strings else None
 
 
 def parts_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> int:
-    """Return the number of strings that the text of a document is made of."""
+    """Return the number of strings that are joined to the text of a document."""
     if isinstance(text_fields[0], ValueField):
         return 1
     return sum(1 for field in text_fields for _ in _strings(value_at(source, field)))
@@ -98,20 +98,20 @@ def fault_in(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | Non
     return _value_of(source, first)[1] if isinstance(first, ValueField) else None
 
 
-def text_in(given: str, text_fields: Sequence[str]) -> str:
+def text_in(query: str, text_fields: Sequence[str]) -> str:
     """Return the text that a query is given as; the field's value in JSON, if it is not a string.
 
     Raises UsageError if a `ValueField` can't hold it.
     """
     first = text_fields[0]
     if not isinstance(first, ValueField):
-        return given
+        return query
     with suppress(RecordError):
-        return first.sketch.text(given)
+        return first.sketch.text(query)
     try:
-        value = json.loads(given)
+        value = json.loads(query)
     except ValueError:
-        value = given
+        value = query
     try:
         return first.sketch.text(value)
     except RecordError as error:
@@ -122,8 +122,8 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _strings(each)
+        for item in value:
+            yield from _strings(item)
 
 
 def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:

@@ -102,23 +102,23 @@ def with_digits(text: str) -> dict[str, Any]:
     return fields
 
 
-def merged_text(text: str, fields: Mapping[str, Any], of: str) -> str:
+def merged_text(text: str, fields: Mapping[str, Any], subject: str) -> str:
     """Merge fields into the text of an object, objects into objects, as a cluster does.
 
-    A field `REMOVED` is removed. of: names the fields in messages. Raises RecordError if JSON can't
-    hold them, ValueError if the text is not an object.
+    A field `REMOVED` is removed. subject: names the fields in messages. Raises RecordError if JSON
+    can't hold them, ValueError if the text is not an object.
     """
     for name, value in fields.items():
         member = _member(text, name)
         if value is REMOVED:
             text = text if member is None else _without(text, member)
         elif member is None:
-            text = _with(text, name, to_json(_present(value), of), of)
+            text = _with(text, name, to_json(_present(value), subject), subject)
         elif isinstance(value, Mapping) and isinstance(member.value, dict):
-            inner = merged_text(text[member.start : member.end], value, of)
+            inner = merged_text(text[member.start : member.end], value, subject)
             text = text[: member.start] + inner + text[member.end :]
         else:
-            text = text[: member.start] + to_json(_present(value), of) + text[member.end :]
+            text = text[: member.start] + to_json(_present(value), subject) + text[member.end :]
     return text
 
 
@@ -129,13 +129,13 @@ def text_with(text: str, name: str, value: str) -> str:
     return text[: member.start] + value + text[member.end :]
 
 
-def text_with_fields(text: str, fields: Mapping[str, object], of: str) -> str:
+def text_with_fields(text: str, fields: Mapping[str, object], subject: str) -> str:
     """Put fields into the text of an object, each as `text_with` does.
 
-    of: names the object in messages. Raises RecordError if JSON can't hold the fields.
+    subject: names the object in messages. Raises RecordError if JSON can't hold the fields.
     """
     for name, value in fields.items():
-        text = text_with(text, name, to_json(value, of))
+        text = text_with(text, name, to_json(value, subject))
     return text
 
 
@@ -153,7 +153,7 @@ def one_line(text: str) -> str:
 
 def without_comments(text: str) -> str:
     """Remove comments, which Elasticsearch accepts in documents and returns with them."""
-    return _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "", text)
+    return _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else "", text)
 
 
 def rewritten_number(text: str) -> str | None:
@@ -182,7 +182,7 @@ def _present(value: Any) -> Any:
     """Return a value to add without the names to remove."""
     if not isinstance(value, Mapping):
         return value
-    return {name: _present(each) for name, each in value.items() if each is not REMOVED}
+    return {name: _present(field) for name, field in value.items() if field is not REMOVED}
 
 
 def _member(text: str, name: str) -> JsonMember | None:
@@ -202,13 +202,14 @@ def _member(text: str, name: str) -> JsonMember | None:
     elif position < 0 and name not in text and "\\u" not in text and _PLAIN_NAME.fullmatch(name):
         return None
     start = after_blanks(text, 0)
-    return next((each for each in reversed([*members(text, start)]) if each.key == name), None)
+    named = [member for member in members(text, start) if member.key == name]
+    return named[-1] if named else None
 
 
-def _with(text: str, name: str, value: str, of: str) -> str:
+def _with(text: str, name: str, value: str, subject: str) -> str:
     end = len(text.rstrip(_BLANK)) - 1
     comma = "" if text[:end].rstrip(_BLANK).endswith("{") else ","
-    return f"{text[:end]}{comma}{to_json(name, of)}:{value}{text[end:]}"
+    return f"{text[:end]}{comma}{to_json(name, subject)}:{value}{text[end:]}"
 
 
 def _without(text: str, member: JsonMember) -> str:

@@ -41,16 +41,20 @@ class IndexLocation:
             return ClusterStore(Cluster(self.target, self.policy), self.index)
         return LocalStore(self.target, self.index)
 
-    def check_apart(self, other: str) -> None:
+    def check_apart(self, index: str) -> None:
         """Raise UsageError if another name is the same index, shares one, or holds judgements."""
-        if other == self.index or other.startswith(PREFIX):
-            what = "the documents already" if other == self.index else "judgements"
-            raise UsageError(f"index {other!r} holds {what}: name another to move to")
+        if index == self.index:
+            raise UsageError(
+                f"index {index!r} holds the documents already: name another to move to"
+            )
+        if index.startswith(PREFIX):
+            raise UsageError(f"index {index!r} holds judgements: name another to move to")
         if isinstance(self.target, Connection):
             with reached(self.target, self.policy) as cluster, suppress(IndexNotFound):
-                found = [{*resolve(cluster, each).indices} for each in (self.index, other)]
-                if shared := sorted(found[0] & found[1]):
+                indices = {*resolve(cluster, self.index).indices}
+                shared = sorted(indices.intersection(resolve(cluster, index).indices))
+                if shared:
                     raise UsageError(
-                        f"{other!r} names an index that {self.index!r} names too:"
+                        f"{index!r} names an index that {self.index!r} names too:"
                         f" {', '.join(shared)}"
                     )

@@ -21,11 +21,11 @@ def mapped(folder: Path, arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """
     with _temporary(folder) as file:
         rows = 0
-        for each in arrays:
-            file.write(np.ascontiguousarray(each).data)
-            rows += len(each)
+        for array in arrays:
+            file.write(np.ascontiguousarray(array).data)
+            rows += len(array)
         file.flush()
-        return _of_file(file, (rows, *each.shape[1:]), each.dtype)
+        return _of_file(file, (rows, *array.shape[1:]), array.dtype)
 
 
 def mapped_zeros(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:

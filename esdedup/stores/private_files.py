@@ -88,9 +88,9 @@ def file_name(text: str) -> str:
     name = re.sub(r"^\.|[^\w.,=@+~ -]", _percent_encoded, text)
     if len(name.encode()) <= _MOST_BYTES:
         return name
-    kept = name.encode()[: _MOST_BYTES - 17].decode(errors="ignore")
-    return f"{kept}-{xxhash.xxh3_64_hexdigest(name.encode())}"
+    start = name.encode()[: _MOST_BYTES - 17].decode(errors="ignore")
+    return f"{start}-{xxhash.xxh3_64_hexdigest(name.encode())}"
 
 
-def _percent_encoded(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
+def _percent_encoded(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))

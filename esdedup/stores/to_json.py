@@ -15,12 +15,12 @@ MOST_NESTED = 500
 """Levels of arrays and objects; Python reads 990 at the top of its stack, and servers 1,000."""
 
 
-def to_json(value: Any, of: str) -> str:
+def to_json(value: Any, subject: str) -> str:
     """Return compact JSON, with characters beyond ASCII unescaped.
 
     Dates become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones, as in the
-    servers' own clients. of: names the value in messages. Raises RecordError for other types, NaN,
-    infinity, and half of a surrogate pair.
+    servers' own clients. subject: names the value in messages. Raises RecordError for other types,
+    NaN, infinity, and half of a surrogate pair.
     """
     try:
         text = ENCODER.encode(value)
@@ -28,7 +28,7 @@ def to_json(value: Any, of: str) -> str:
             text.encode("utf-8")
         check_depth(text, value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise RecordError(f"{of} can't be written as JSON: {error}") from error
+        raise RecordError(f"{subject} can't be written as JSON: {error}") from error
     return text
 
 
@@ -38,16 +38,15 @@ def check_depth(text: str, value: Any) -> None:
         return
     level: list[Any] = [value]
     for _ in range(MOST_NESTED):
-        values = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [each for some in values for each in some if isinstance(each, (dict, list))]
+        children = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [item for items in children for item in items if isinstance(item, (dict, list))]
     if level:
         raise RecordError(f"nested too deeply: more than {MOST_NESTED} levels")
 
 
-def same_json(one: Any, other: Any) -> bool:
+def same_json(left: object, right: object) -> bool:
     """Return whether two values are the same JSON. 1, 1.0 and true differ."""
-    first, second = (json.dumps(each, sort_keys=True) for each in (one, other))
-    return first == second
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def json_fault(error: Exception) -> str:

@@ -146,10 +146,7 @@ def test_a_change_that_another_client_made_counts_as_unchanged_or_gone(store: St
     assert report == ChangeReport(read=2, unchanged=1, gone=1, conflicts=2)
 
 
-def test_a_document_that_others_keep_changing_is_left_to_them(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.stores.changes.ATTEMPTS", 3)
+def test_a_document_that_others_keep_changing_is_left_to_them(store: Store) -> None:
     write(store, [document("a", n=1)])
     others = iter(range(10))
 
@@ -157,7 +154,7 @@ def test_a_document_that_others_keep_changing_is_left_to_them(
         update(store, [Document("a", {"m": next(others)})])
         return [Change(one, {"n": 2}) for one in held]
 
-    report = change_held(store, store.hold(["a"]), decide)
+    report = change_held(store, store.hold(["a"]), decide, attempts=3)
     assert (report.written, report.conflicts) == (0, 3)
     assert ["changed each of 3 times" in each.reason for each in report.failures] == [True]
     assert [plain(one)["n"] for one in store.get(["a"])] == [1]
