@@ -73,7 +73,7 @@ class ChangeReport(Counts):
 
 def change_held(
     store: Store,
-    held: Sequence[Held],
+    documents: Sequence[Held],
     decide: Decide,
     paths: list[str] | None = None,
     gone: str | None = None,
@@ -81,14 +81,14 @@ def change_held(
 ) -> ChangeReport:
     """Change documents, each as it is at the moment of writing; return counts of those held.
 
-    held: documents with at least the fields of `paths`. decide: called first with them, then with
+    documents: with at least the fields of `paths`. decide: called first with them, then with
     those that conflicted, as they are by then. paths: dotted names of the fields to read again;
     None for whole documents. gone: the reason to fail a deleted document; None to count it as gone.
     attempts: at a document that other clients keep changing.
     """
-    report, unsure = ChangeReport(read=len(held)), set[str]()
+    report, unsure = ChangeReport(read=len(documents)), set[str]()
     for attempt in range(attempts):
-        decisions = decide(held)
+        decisions = decide(documents)
         changes = [decision for decision in decisions if isinstance(decision, Change)]
         failures = store.change(changes).failures if changes else []
         conflict_ids = {failure.id for failure in failures if failure.conflict}
@@ -96,7 +96,7 @@ def change_held(
         final_failures = [failure for failure in failures if not failure.conflict]
         unchanged = [
             document.id
-            for document, decision in zip(held, decisions, strict=True)
+            for document, decision in zip(documents, decisions, strict=True)
             if decision == "unchanged"
         ]
         # Documents that a request changed whose answer was lost.
@@ -114,13 +114,13 @@ def change_held(
             return report
         # Without a random pause, a quicker writer would win each time.
         time.sleep(random.uniform(0, 0.02 * attempt))
-        held = store.hold_again(conflicts, paths)
-        deleted = conflict_ids & unsure - {document.id for document in held}
+        documents = store.hold_again(conflicts, paths)
+        deleted = conflict_ids & unsure - {document.id for document in documents}
         ids = [document.id for document in conflicts if document.id not in deleted]
         report += ChangeReport(written=len(deleted), conflicts=len(conflicts))
-        report += missing(ids, held, gone)
+        report += missing(ids, documents, gone)
     reason = f"it changed each of {attempts} times between reading and writing; run this again"
-    return report + ChangeReport(failures=[Failure(document.id, reason) for document in held])
+    return report + ChangeReport(failures=[Failure(document.id, reason) for document in documents])
 
 
 def update(store: Store, documents: Sequence[Document]) -> WriteReport:
@@ -128,14 +128,14 @@ def update(store: Store, documents: Sequence[Document]) -> WriteReport:
     fields: dict[str, Any] = {}
     for document in documents:
         fields[document.id] = merged(fields.get(document.id, {}), document.source)
-    held = store.hold(list(fields), [], to_change=True)
+    stored = store.hold(list(fields), [], to_change=True)
     absent = "there is no such document"
 
-    def decide(held: Sequence[Held]) -> list[Decision]:
-        return [Change(document, fields[document.id]) for document in held]
+    def decide(documents: Sequence[Held]) -> list[Decision]:
+        return [Change(document, fields[document.id]) for document in documents]
 
-    failures = change_held(store, held, decide, [], absent).failures
-    ids = {document.id for document in held}
+    failures = change_held(store, stored, decide, [], absent).failures
+    ids = {document.id for document in stored}
     failures += [Failure(id, absent) for id in fields if id not in ids]
     failed = {failure.id for failure in failures}
     updated = sum(document.id not in failed for document in documents)
@@ -145,8 +145,8 @@ def update(store: Store, documents: Sequence[Document]) -> WriteReport:
 def delete(store: Store, ids: Sequence[str]) -> int:
     """Delete documents, and return the number that existed. Raises StoreError if one stays."""
 
-    def decide(held: Sequence[Held]) -> list[Decision]:
-        return [Change(document, None) for document in held]
+    def decide(documents: Sequence[Held]) -> list[Decision]:
+        return [Change(document, None) for document in documents]
 
     report = change_held(store, store.hold([*dict.fromkeys(ids)], []), decide, [])
     for failure in report.failures:
@@ -154,7 +154,7 @@ def delete(store: Store, ids: Sequence[str]) -> int:
     return report.written
 
 
-def merged(old: Any, new: Any) -> Any:
+def merged(old: object, new: object) -> Any:
     """Merge a partial document into another, as a cluster does, without what is `REMOVED`."""
     if not isinstance(new, Mapping):
         return new
@@ -163,10 +163,10 @@ def merged(old: Any, new: Any) -> Any:
     return {key: value for key, value in values.items() if value is not REMOVED}
 
 
-def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> ChangeReport:
+def missing(ids: Sequence[str], documents: Sequence[Held], gone: str | None) -> ChangeReport:
     """Count the documents that were not found. gone: see `change_held`."""
     if gone is None:
-        return ChangeReport(gone=len(ids) - len(held))
-    lost = set(ids) - {document.id for document in held}
+        return ChangeReport(gone=len(ids) - len(documents))
+    lost = set(ids) - {document.id for document in documents}
     failures = [Failure(id, gone, conflict=True) for id in ids if id in lost]
     return ChangeReport(failures=failures)

@@ -85,7 +85,7 @@ class Window:
             return True
         return self._requests < self.width and self._bytes + size <= _MOST_BYTES
 
-    def submit(self, work: Callable[..., Answer], *arguments: Any) -> Future[Answer]:
+    def submit(self, work: Callable[..., Answer], *arguments: object) -> Future[Answer]:
         """Start a call. One from within another is done at once, as in a window of one."""
         future: Future[Answer] = Future()
         # Also after `close`, when a call may still go on.
@@ -100,7 +100,7 @@ class Window:
         self._calls.put((future, work, arguments))
         return future
 
-    def begin(self, work: Callable[..., Answer], *arguments: Any) -> Callable[[], Answer]:
+    def begin(self, work: Callable[..., Answer], *arguments: object) -> Callable[[], Answer]:
         """Start a call, and return a function that waits for its result.
 
         Without threads, the function makes the call.
@@ -167,7 +167,9 @@ def _serve(calls: SimpleQueue[Any], inside: threading.local) -> None:
         del call
 
 
-def _call(future: Future[Answer], work: Callable[..., Answer], arguments: Collection[Any]) -> None:
+def _call(
+    future: Future[Answer], work: Callable[..., Answer], arguments: Collection[object]
+) -> None:
     try:
         future.set_result(work(*arguments))
     except BaseException as error:

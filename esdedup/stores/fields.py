@@ -30,7 +30,7 @@ def has_field(source: Mapping[str, Any], path: str) -> bool:
     return bool(parent) and has_field(source, parent) and value_at(source, parent) is None
 
 
-def _at(source: Any, path: str) -> Any:
+def _at(source: object, path: str) -> Any:
     if isinstance(source, list):
         values = [value for item in source if (value := _at(item, path)) is not _MISSING]
         return values or _MISSING
@@ -118,7 +118,7 @@ def text_in(query: str, text_fields: Sequence[str]) -> str:
         raise UsageError(str(error)) from error
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -23,7 +23,7 @@ _PLAIN_NAME = re.compile(r"[\w.]+", re.ASCII)
 """A name that JSON holds as it is, or with \\u."""
 
 
-def _integer(digits: str) -> Any:
+def _integer(digits: str) -> int | str:
     return int(digits) if len(digits) <= _MOST_DIGITS else digits
 
 

@@ -66,7 +66,7 @@ class Judgement:
         if self.similarity is not None and not 0 <= self.similarity <= 1:
             raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the judgement as a JSON object."""
         normalisation = {**self.normalisation.to_json(), "version": self.normalisation.version}
         return {
@@ -248,8 +248,8 @@ class StoredJudgements:
         beside = self._beside
         if beside.meta() is None:
             return []
-        held = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
-        return [Judgement.from_json(record.document.source) for record in held]
+        documents = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
+        return [Judgement.from_json(document.document.source) for document in documents]
 
     def write(self, judgements: Iterable[Judgement]) -> None:
         """Write judgements; they are durable when this returns."""

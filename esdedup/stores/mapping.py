@@ -26,6 +26,9 @@ META_SECONDS = 10.0
 """Seconds after which an open index reads its `IndexMeta` again, because others may change it."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
+IndexMapping = dict[str, Any]
+"""The mapping of an index, of a field or of properties, as servers have it in JSON."""
+
 TextFields = str | Sequence[str]
 """The name of the field with the text, or the names of several."""
 
@@ -142,8 +145,8 @@ class IndexMeta(SketchedFields):
         """The scheme with the sketches of all fields."""
         if not self.other_schemes:
             return self.scheme
-        others = (sketch for scheme in self.other_schemes for sketch in scheme.sketches)
-        return self.scheme.only(*self.scheme.sketches, *others)
+        schemes = self.scheme, *self.other_schemes
+        return self.scheme.only(*(sketch for scheme in schemes for sketch in scheme.sketches))
 
     @cached_property
     def sketched(self) -> tuple[SketchedFields, ...]:
@@ -152,7 +155,7 @@ class IndexMeta(SketchedFields):
         Tokens of other fields are in objects of their own.
         """
         text = SketchedFields(self.scheme, self.text_fields, self.field, self.stop, self.marks_in)
-        others = (
+        other_fields = (
             SketchedFields(
                 scheme,
                 tuple(scheme.sketches[0].fields),
@@ -162,7 +165,7 @@ class IndexMeta(SketchedFields):
             )
             for scheme in self.other_schemes
         )
-        return (text, *others)
+        return (text, *other_fields)
 
     @property
     def sketched_with_next(self) -> tuple[SketchedFields, ...]:
@@ -225,22 +228,22 @@ class IndexMeta(SketchedFields):
                 " documents again, see docs/how-to/upgrade.md"
             ) from error
 
-    def holds(self, other: IndexMeta) -> bool:
+    def holds(self, requested: IndexMeta) -> bool:
         """Return whether `require` accepts another description."""
-        has_fields = self.text_fields == other.text_fields and self.field == other.field
-        return has_fields and self.full_scheme.id == other.full_scheme.id
+        has_fields = self.text_fields == requested.text_fields and self.field == requested.field
+        return has_fields and self.full_scheme.id == requested.full_scheme.id
 
-    def require(self, other: IndexMeta, where: str) -> None:
-        """Raise SchemeMismatch if `other` differs from this. where: the store that holds this."""
-        self.full_scheme.require(other.full_scheme, where)
-        if self.text_fields != other.text_fields:
+    def require(self, requested: IndexMeta, where: str) -> None:
+        """Raise SchemeMismatch if another description differs. where: the store that holds this."""
+        self.full_scheme.require(requested.full_scheme, where)
+        if self.text_fields != requested.text_fields:
             raise SchemeMismatch(
                 f"{where} has tokens of {quoted(self.text_fields)}, not"
-                f" {quoted(other.text_fields)}: leave the text field out, or use another index"
+                f" {quoted(requested.text_fields)}: leave the text field out, or use another index"
             )
-        if self.field != other.field:
+        if self.field != requested.field:
             raise SchemeMismatch(
-                f"{where} has its tokens in the field {self.field!r}, not {other.field!r}"
+                f"{where} has its tokens in the field {self.field!r}, not {requested.field!r}"
             )
 
 
@@ -258,7 +261,7 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
     return names
 
 
-def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> dict[str, Any]:
+def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> IndexMapping:
     """Return the mapping of the object field that holds our tokens.
 
     doc_values: of every field, for an index that rebuilds `_source` from them.
@@ -271,7 +274,7 @@ def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> dict[str, Any]
     return _with_doc_values(document) if doc_values else document
 
 
-def _with_doc_values(document: dict[str, Any]) -> dict[str, Any]:
+def _with_doc_values(document: IndexMapping) -> IndexMapping:
     """Return the mapping of a field of ours without the settings that leave doc values out."""
     properties = {
         name: {setting: value for setting, value in field.items() if setting != "doc_values"}
@@ -290,10 +293,10 @@ def has_doc_values(meta: IndexMeta, mapping: Mapping[str, Any]) -> bool:
     )
 
 
-def _mapping(names: Sequence[str] = ()) -> dict[str, Any]:
+def _mapping(names: Sequence[str] = ()) -> IndexMapping:
     """Return the mapping of a field of ours without tokens. names: of its values; none for all."""
     text = files("esdedup.mappings").joinpath("document.json").read_text("utf-8")
-    document: dict[str, Any] = json.loads(text)
+    document: IndexMapping = json.loads(text)
     for name in document["properties"].keys() - (names or document["properties"].keys()):
         del document["properties"][name]
     return document
@@ -304,14 +307,14 @@ def index_mapping(
     mapping: Mapping[str, Any] = MappingProxyType({}),
     *,
     doc_values: bool = False,
-) -> dict[str, Any]:
+) -> IndexMapping:
     """Return the mapping to put: our fields, and `_meta` with the values of others in it.
 
     mapping: of the index, to which this is added. doc_values: as of `field_mapping`; True for a
     mapping whose fields of ours have them.
     """
     doc_values = doc_values or has_doc_values(meta, mapping)
-    properties: dict[str, Any] = {
+    properties: IndexMapping = {
         meta.marks_field: _mapping(MARKS),
         **{
             part.field: field_mapping(part.scheme, doc_values=doc_values)
@@ -326,7 +329,7 @@ def index_mapping(
 
 
 def _add_analyzed(
-    properties: dict[str, Any], part: SketchedFields, fields: Mapping[str, Mapping[str, Any]]
+    properties: IndexMapping, part: SketchedFields, fields: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Add the field whose tokens the index computes. fields: of the mapping, by dotted name."""
     (analyzer,) = part.scheme.analysis["analyzer"]
@@ -356,9 +359,9 @@ def _add_analyzed(
             object_properties[name] = {**field, "fields": subfields}
 
 
-def analysis_of(meta: IndexMeta) -> dict[str, Any]:
+def analysis_of(meta: IndexMeta) -> IndexMapping:
     """Return the setting `analysis` of an index that computes tokens; nothing for others."""
-    analysis: dict[str, Any] = {}
+    analysis: IndexMapping = {}
     for part in meta.sketched:
         if not part.in_documents:
             for kind, definitions in part.scheme.analysis.items():
@@ -374,7 +377,7 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
     computed = [part for part in meta.sketched if not part.in_documents]
     if not computed:
         return []
-    fields, properties = dict(fields_of(mapping)), dict[str, Any]()
+    fields, properties = dict(fields_of(mapping)), IndexMapping()
     for part in computed:
         _add_analyzed(properties, part, fields)
     expected = dict(fields_of({"properties": properties}))
@@ -426,10 +429,10 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
     for meta, following in behind:
-        if any(following.holds(other) for other in attached.values()):
+        if any(map(following.holds, attached.values())):
             return _with_values_of_all(meta, attached.values())
-    (first, first_meta), *others = attached.items()
-    for index, meta in others:
+    first, first_meta = next(iter(attached.items()))
+    for index, meta in attached.items():
         first_meta.require(meta, f"{first}, beside {index} behind {name!r},")
     common_next = first_meta.next if len(behind) == len(attached) else None
     return _with_values_of_all(replace(first_meta, next=common_next), attached.values())
@@ -438,11 +441,15 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
 def _with_values_of_all(meta: IndexMeta, metas: Collection[IndexMeta]) -> IndexMeta:
     """Join the stop lists of all that hold the same tokens. One attached index makes all so."""
     tokens = meta.full_scheme.id, meta.field
-    alike = [other for other in metas if (other.full_scheme.id, other.field) == tokens]
+    stop_lists = [
+        index_meta.stop
+        for index_meta in metas
+        if (index_meta.full_scheme.id, index_meta.field) == tokens
+    ]
     return replace(
         meta,
-        stop=tuple(sorted({entry for other in alike for entry in other.stop})),
-        attached=any(other.attached for other in metas),
+        stop=tuple(sorted({entry for stop_list in stop_lists for entry in stop_list})),
+        attached=any(index_meta.attached for index_meta in metas),
     )
 
 

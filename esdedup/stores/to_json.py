@@ -15,7 +15,7 @@ MOST_NESTED = 500
 """Levels of arrays and objects; Python reads 990 at the top of its stack, and servers 1,000."""
 
 
-def to_json(value: Any, subject: str) -> str:
+def to_json(value: object, subject: str) -> str:
     """Return compact JSON, with characters beyond ASCII unescaped.
 
     Dates become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones, as in the
@@ -32,7 +32,7 @@ def to_json(value: Any, subject: str) -> str:
     return text
 
 
-def check_depth(text: str, value: Any) -> None:
+def check_depth(text: str, value: object) -> None:
     """Raise RecordError if arrays or objects are nested too deeply. text: the value as JSON."""
     if text.count("[") + text.count("{") <= MOST_NESTED:
         return
@@ -62,7 +62,7 @@ def json_fault(error: Exception) -> str:
     return str(error)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):

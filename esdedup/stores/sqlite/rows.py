@@ -247,7 +247,7 @@ def _marked(row: Row, change: Change) -> Row | None:
     return row._replace(**marks)
 
 
-def _is_mark(name: str, value: Any) -> bool:
+def _is_mark(name: str, value: object) -> bool:
     """Return whether a value belongs in the table of groups. Null removes a mark."""
     is_none = value is None or value is REMOVED
     return name in MARKS and (is_none or type(value) in (str, int, float))
