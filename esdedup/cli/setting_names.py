@@ -28,9 +28,10 @@ class OptionsFormatter(logging.Formatter):
 
 
 def _option_of_setting(setting: str) -> str:
-    """Return the long option of the running command that sets a setting."""
+    """Return the option of the running command that sets a setting, preferably its long name."""
     context = CONTEXT.get(None)
     for parameter in context.command.params if context is not None else ():
         if parameter.name == setting:
-            return next((name for name in parameter.opts if name.startswith("--")), setting)
+            long_names = (name for name in parameter.opts if name.startswith("--"))
+            return next(long_names, parameter.opts[0])
     return _OTHER_OPTIONS.get(setting) or option_of(setting)

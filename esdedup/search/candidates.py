@@ -1,4 +1,4 @@
-"""Builds `CandidateQuery` from the tokens of a text, for any store to run."""
+"""Build `CandidateQuery` from the tokens of a text, for any store to run."""
 
 import itertools
 from collections import Counter
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from esdedup.models import CandidateQuery, Candidates, Document, Query
-from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.kinds.base import Probes, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import Sketches
 from esdedup.sketch.tokens import encode
@@ -26,23 +26,40 @@ def candidate_queries(
     if sketch.by_server:
         sizes = sketches.words if sketches.shingles is None else sketches.shingles.counts
         assert sizes is not None
-        found = _queries(meta, sketch, [[[]] * sketch.tokens] * len(queries), queries)
-        every = zip(found, queries, sizes.tolist(), strict=True)
+        empty_groups: list[list[list[str]]] = [[[]] * sketch.tokens] * len(queries)
         return [
-            replace(each, field=meta.analyzed, text=query.text, shingles=size)
-            for each, query, size in every
+            replace(candidate_query, field=meta.analyzed, text=query.text, shingles=size)
+            for candidate_query, query, size in zip(
+                _queries(meta, sketch, empty_groups, queries), queries, sizes.tolist(), strict=True
+            )
         ]
-    if (probes := sketches.probes.get(sketch.name)) is None:
-        return _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
+    probes = sketches.probes.get(sketch.name)
+    if probes is None:
+        return _queries(meta, sketch, _groups_of_one(sketch, sketches), queries)
+    return _queries(meta, sketch, _groups_of_probes(sketch, probes), queries)
+
+
+def _groups_of_one(sketch: Sketch, sketches: Sketches) -> list[list[list[str]]]:
+    """Return of each text a group for each of its own tokens."""
+    tokens = encode(sketch.token_values(sketches.values[sketch.name]), sketch.bits)
+    return [[[token] for token in tokens_of_text] for tokens_of_text in tokens]
+
+
+def _groups_of_probes(sketch: Sketch, probes: Probes) -> list[list[list[str]]]:
+    """Return of each text a group for each position: the tokens that are looked up there."""
     values, present = probes
-    count, positions, many = values.shape
-    tokens = encode(values.transpose(0, 2, 1).reshape(count * many, positions), sketch.bits)
-    starts = range(0, count * many, many)
-    groups = [[*map(list, zip(*tokens[at : at + many], strict=True))] for at in starts]
-    for row, position in np.argwhere(~present.all(axis=2)).tolist():
-        wanted = present[row, position].tolist()
-        groups[row][position] = [*itertools.compress(groups[row][position], wanted)]
-    return _queries(meta, sketch, groups, queries)
+    texts, positions, probes_a_position = values.shape
+    # A row of tokens holds one probe of each position, as `encode` writes the positions.
+    rows = values.transpose(0, 2, 1).reshape(texts * probes_a_position, positions)
+    tokens = encode(rows, sketch.bits)
+    groups = []
+    for start in range(0, len(tokens), probes_a_position):
+        of_positions = zip(*tokens[start : start + probes_a_position], strict=True)
+        groups.append([list(group) for group in of_positions])
+    for text, position in np.argwhere(~present.all(axis=2)).tolist():
+        is_present = present[text, position].tolist()
+        groups[text][position] = [*itertools.compress(groups[text][position], is_present)]
+    return groups
 
 
 def equal_text_queries(
@@ -50,13 +67,15 @@ def equal_text_queries(
 ) -> list[CandidateQuery]:
     """Return queries that find all documents of an equal text, by all tokens or its digest."""
     if sketch.by_server:
-        found = candidate_queries(meta, sketch, sketches, queries)
+        by_tokens = candidate_queries(meta, sketch, sketches, queries)
     else:
-        found = _queries(meta, sketch, _own_tokens(sketch, sketches), queries)
-    wordless = wordless_queries(meta, sketches.digests, queries)
+        by_tokens = _queries(meta, sketch, _groups_of_one(sketch, sketches), queries)
+    by_digest = wordless_queries(meta, sketches.digests, queries)
     return [
-        replace(one, least=len(one.groups), kept=False) if filled else other
-        for one, other, filled in zip(found, wordless, sketches.filled.tolist(), strict=True)
+        replace(token_query, least=len(token_query.groups), kept=False) if filled else digest_query
+        for token_query, digest_query, filled in zip(
+            by_tokens, by_digest, sketches.filled.tolist(), strict=True
+        )
     ]
 
 
@@ -67,36 +86,30 @@ def wordless_queries(
     return _queries(meta, None, ([[digest]] for digest in digests), queries)
 
 
-def _own_tokens(sketch: Sketch, sketches: Sketches) -> list[list[list[str]]]:
-    """Return groups of one token each."""
-    tokens = encode(sketch.token_values(sketches.values[sketch.name]), sketch.bits)
-    return [[[each] for each in row] for row in tokens]
-
-
 def _queries(
     meta: IndexMeta,
     sketch: Sketch | None,
     groups: Iterable[list[list[str]]],
     queries: Sequence[Query],
 ) -> list[CandidateQuery]:
-    """Return the queries for groups of tokens, one list of groups for each query."""
-    key, leads, kept = "wordless", False, False
-    if sketch is not None:
-        key, leads, kept = sketch.key, sketch.leads, sketch.metric == "hamming"
+    """Return the queries for groups of tokens, one list of groups for each query.
+
+    sketch: None for digests of texts without words.
+    """
     return [
         CandidateQuery(
-            key,
-            own,
-            query.exclude,
-            meta.field,
-            query.filters,
+            key="wordless" if sketch is None else sketch.key,
+            groups=groups_of_query,
+            exclude=query.exclude,
+            field=meta.field,
+            filters=query.filters,
             originals=query.originals,
             marked=query.marked,
-            leads=leads,
-            kept=kept,
+            leads=sketch is not None and sketch.leads,
+            kept=sketch is not None and sketch.metric == "hamming",
             marks_in=meta.marks_field,
         )
-        for own, query in zip(groups, queries, strict=True)
+        for groups_of_query, query in zip(groups, queries, strict=True)
     ]
 
 
@@ -104,30 +117,38 @@ def in_pieces(query: CandidateQuery) -> list[CandidateQuery]:
     """Return queries of few groups each, of which a document has to share any."""
     if query.least > 1 or len(query.groups) <= _MOST_GROUPS:
         return [query]
-    starts = range(0, len(query.groups), _MOST_GROUPS)
     # A document may be a candidate of several, and is counted once by its id.
-    part = replace(query, verify=None)
-    return [replace(part, groups=query.groups[at : at + _MOST_GROUPS]) for at in starts]
+    unverified = replace(query, verify=None)
+    return [
+        replace(unverified, groups=query.groups[start : start + _MOST_GROUPS])
+        for start in range(0, len(query.groups), _MOST_GROUPS)
+    ]
 
 
 def merged(pieces: Sequence[Candidates]) -> Candidates:
     """Return the candidates of a query from those of its pieces."""
     if len(pieces) == 1:
         return pieces[0]
-    documents, shared = dict[str, Document](), Counter[str]()
+    document_of, matched = dict[str, Document](), Counter[str]()
     for piece in pieces:
-        for each, count in zip(piece.documents, piece.matched, strict=True):
-            documents[each.id] = each
-            shared[each.id] += count
-    order = shared.most_common()
-    found = [documents[id] for id, _ in order], [each for _, each in order]
-    return Candidates(*found, sum(piece.missed for piece in pieces))
+        for document, count in zip(piece.documents, piece.matched, strict=True):
+            document_of[document.id] = document
+            matched[document.id] += count
+    ranked = matched.most_common()
+    return Candidates(
+        documents=[document_of[id] for id, _ in ranked],
+        matched=[count for _, count in ranked],
+        missed=sum(piece.missed for piece in pieces),
+    )
 
 
 def with_least(
     query: CandidateQuery, sketch: Sketch, limits: Limits, similarity: float | None = None
 ) -> CandidateQuery:
-    """Return the query with the most shared groups to require; similarity: else the threshold."""
+    """Return the query with the most shared groups to require.
+
+    similarity: that a document must have; None for the threshold.
+    """
     if not query.groups:
         return query
     least = sketch.least(limits, query.shingles or len(query.groups), similarity)

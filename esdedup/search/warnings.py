@@ -23,12 +23,12 @@ def missing_matches(
     if result.truncated:
         yield (
             f"More than {limits.candidates} candidates: the best {limits.candidates} were verified,"
-            " and a match may be missing. Raise --candidates, and index.max_result_window if it is"
+            " and a match may be missing. Raise `candidates`, and index.max_result_window if it is"
             " lower"
         )
-    if (result.asked or result.stopped) and (lack := _lacking(result, limits, scheme)):
+    if (result.asked or result.stopped) and (warning := _lacking(result, limits, scheme)):
         differs = of_many and (limits.threshold is None or result.stopped)
-        yield "Fewer than -k matches, or missing ones: see expected_recall" if differs else lack
+        yield "Fewer than `k` matches, or missing ones: see expected_recall" if differs else warning
     chosen = scheme.chosen(limits)
     parts = {"hamming": "segments", "jaccard": "bands", "cover": "tokens"}[chosen.metric]
     if (limits.words or chosen.passage) < chosen.passage:
@@ -46,21 +46,24 @@ def _lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
     """Return a warning if the expected recall is low, else None."""
     if limits.threshold is not None:
         # More candidates help a truncated answer, not another scheme.
-        other = result.recall is None or result.blind or result.truncated
-        return None if other else lacking_recall(result.recall, limits)
-    found = len(result.matches)
-    if result.blind and not found:
+        if result.recall is None or result.blind or result.truncated:
+            return None
+        return lacking_recall(result.recall, limits)
+    matches = len(result.matches)
+    if result.blind and not matches:
         return None
     chosen = scheme.chosen(limits)
-    several = len(levels_of(scheme, chosen)) > 1
-    better = "" if several else f": an index of {chosen.nearest} finds more"
-    if found < limits.k and not result.truncated:
+    has_levels = len(levels_of(scheme, chosen)) > 1
+    advice = "" if has_levels else f": an index of {chosen.nearest} finds more"
+    if matches < limits.k and not result.truncated:
         token = "a token that was looked up" if result.stopped else "a token"
-        return f"Only {found} of {limits.k} were found, as no other document shares {token}{better}"
+        return (
+            f"Only {matches} of {limits.k} were found, as no other document shares {token}{advice}"
+        )
     if result.recall is None or result.recall >= GOOD_RECALL:
         return None
-    share = f"Of documents as near as the last about {percent(result.recall)} are found"
-    return share + (better or ": raise --candidates")
+    warning = f"Of documents as near as the last about {percent(result.recall)} are found"
+    return warning + (advice or ": raise `candidates`")
 
 
 def lacking_recall(expected: float | None, limits: Limits) -> str | None:
@@ -73,17 +76,18 @@ def lacking_recall(expected: float | None, limits: Limits) -> str | None:
             "How many similar pairs are missing is unknown: pairs that share only stopped or"
             " truncated buckets were not compared"
         )
-    wanted = GOOD_RECALL if limits.recall is None else limits.recall
-    if limits.threshold is None or expected >= wanted:
+    least = GOOD_RECALL if limits.recall is None else limits.recall
+    if limits.threshold is None or expected >= least:
         return None
-    at = f"{limits.threshold:g}"
-    warning = f"Of documents at Jaccard {at} about {percent(expected)} are found"
+    threshold = f"{limits.threshold:g}"
+    warning = f"Of documents at Jaccard {threshold} about {percent(expected)} are found"
     if limits.recall is not None:
-        warning += f", less than --recall {percent(wanted)}"
-    if (bands_needed(limits.threshold, wanted, 1) or math.inf) > MOST_PERMUTATIONS:
-        return f"{warning}. No scheme reaches {percent(wanted)}"
-    made = f"esdedup scheme --threshold {at} --recall {wanted:g}"
-    return f"{warning}. An index with the scheme that `{made}` prints finds more"
+        warning += f", less than `recall` {percent(least)}"
+    if (bands_needed(limits.threshold, least, 1) or math.inf) > MOST_PERMUTATIONS:
+        return f"{warning}. No scheme reaches {percent(least)}"
+    settings = f"`threshold` {threshold} and `recall` {least:g}"
+    advice = f"An index with the scheme that `esdedup scheme` prints for {settings} finds more"
+    return f"{warning}. {advice}"
 
 
 def not_compared(statistics: Statistics, stopped: int) -> Iterator[str]:
@@ -102,21 +106,21 @@ def not_compared(statistics: Statistics, stopped: int) -> Iterator[str]:
 
 def missing_pairs(recall: float | None, capped: Capped, limits: Limits) -> Iterator[str]:
     """Yield warnings of similar pairs that may be missing."""
-    if lack := lacking_recall(recall, limits):
-        yield lack
+    if warning := lacking_recall(recall, limits):
+        yield warning
     if capped.buckets:
-        most = f"{limits.max_per_bucket:,}"
+        cap = f"{limits.max_per_bucket:,}"
         yield (
-            f"{capped.buckets:,} buckets hold more than {most} documents, up to"
-            f" {capped.largest:,}: each was compared with the first {most} of them, and a pair may"
-            " be missing. Raise --max-per-bucket"
+            f"{capped.buckets:,} buckets hold more than {cap} documents, up to"
+            f" {capped.largest:,}: each was compared with the first {cap} of them, and a pair may"
+            " be missing. Raise `max_per_bucket`"
         )
 
 
-def percent(share: float) -> str:
-    """Return a share in percent, not rounded to all or nothing."""
-    if share <= 0.0:
+def percent(fraction: float) -> str:
+    """Return a fraction in percent, not rounded to all or nothing."""
+    if fraction <= 0.0:
         return "none"
     # As many digits as there are nines.
-    digits = 3 if share >= 1.0 else max(3, math.ceil(-math.log10(1.0 - share)))
-    return f"{100 * share:.{digits}g}%"
+    digits = 3 if fraction >= 1.0 else max(3, math.ceil(-math.log10(1.0 - fraction)))
+    return f"{100 * fraction:.{digits}g}%"
