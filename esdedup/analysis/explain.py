@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.analysis.features import WeighedFeatures, weighed_features
-from esdedup.analysis.to_json import object_of
+from esdedup.analysis.plain_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
+from esdedup.models import Document
 from esdedup.search.warnings import percent
 from esdedup.sketch.banding import MOST_SWAPS
 from esdedup.sketch.kinds.base import Sketch, ValueField
@@ -42,9 +43,13 @@ _STORED = {
 class ExplainedDocument:
     """One document of the pair.
 
-    words: number of them; of characters if the shingles are of those. shingles: number of distinct
-    ones. digest: of the normalised text, 16 hexadecimal digits. stored_tokens: the state of the
-    tokens in the index. shared: stretches of `text` in shared shingles, each (start, end).
+    id: of the document.
+    words: number of them; of characters if the shingles are of those.
+    shingles: number of distinct ones.
+    digest: of the normalised text, 16 hexadecimal digits.
+    stored_tokens: the state of the tokens in the index.
+    shared: stretches of `text` in shared shingles, each (start, end).
+    text: the text, with what is shared marked.
     """
 
     id: str
@@ -60,12 +65,15 @@ class ExplainedDocument:
 class ExplainedSketch:
     """Comparison of the pair by one sketch of the scheme.
 
-    name: of the sketch. tokens: number that a document has. met: the equal ones, each
-    "position:token". probed: number of positions in which the left text as a query meets the right
-    one, with the most probes. chance: share of pairs this similar that such a query finds; None by
-    Hamming distance. distance: number of differing bits, None by Jaccard similarity. always:
-    distance up to which two documents share a token. features: those that weigh most in the
-    fingerprints; None if features have no weights.
+    name: of the sketch.
+    tokens: number that a document has.
+    met: the equal ones, each "position:token".
+    probed: number of positions in which the left text as a query meets the right one, with the
+        most probes.
+    chance: fraction of pairs this similar that such a query finds; None by Hamming distance.
+    distance: number of differing bits, None by Jaccard similarity.
+    always: distance up to which two documents share a token; None by Jaccard similarity.
+    features: those that weigh most in the fingerprints; None if features have no weights.
     """
 
     name: str
@@ -79,34 +87,40 @@ class ExplainedSketch:
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the figures in words: (name, value, remark)."""
-        found = []
+        facts = []
         if self.distance is not None:
             always = f"up to {self.always}, a token is always equal"
-            found.append((f"{self.name}: distance", f"{self.distance} bits", always))
-        found.append((f"{self.name}: equal tokens", f"{len(self.met)} of {self.tokens}", ""))
+            facts.append((f"{self.name}: distance", f"{self.distance} bits", always))
+        facts.append((f"{self.name}: equal tokens", f"{len(self.met)} of {self.tokens}", ""))
         if self.chance is not None:
-            met = f"{self.probed} of {self.tokens}"
+            probed = f"{self.probed} of {self.tokens}"
             chance = f"{percent(self.chance)} of pairs this similar meet"
-            found.append((f"{self.name}: met by a query", met, chance))
+            facts.append((f"{self.name}: met by a query", probed, chance))
         if self.features is not None:
             lists = {"in both": self.features.shared, "in the difference": self.features.differing}
-            found += [
+            facts += [
                 (f"{self.name}: most {where}", "; ".join(map(str, features)), "")
                 for where, features in lists.items()
                 if features
             ]
-        return found
+        return facts
 
 
 @dataclass(frozen=True)
 class Explanation:
     """Similarity of two documents, and the tokens in which they meet.
 
-    index: where the documents are. scheme: its id. unit, size: of a shingle. shared: number of
-    shingles in both texts. union: in either. similarity: exact Jaccard similarity, 0 to 1.
-    duplicates: the normalised texts are equal. passage: words of the shortest passage, if these are
-    marked, not shingles. sketches: of the scheme, in its order; empty if a
-    text has no shingle and so no token.
+    index: where the documents are.
+    text_fields: of the index.
+    scheme: id of the index's scheme.
+    unit, size: of a shingle.
+    left, right: the documents.
+    shared: number of shingles in both texts.
+    union: number of shingles in either text.
+    similarity: exact Jaccard similarity, 0 to 1.
+    duplicates: the normalised texts are equal.
+    passage: words of the shortest passage, if these are marked, not shingles.
+    sketches: of the scheme, in its order; empty if a text has no shingle and so no token.
     """
 
     index: str
@@ -126,14 +140,14 @@ class Explanation:
     @property
     def warnings(self) -> list[str]:
         """Return sentences to read before the figures."""
-        found = []
-        for side in (self.left, self.right):
-            if side.stored_tokens in _STORED:
-                stored = _STORED[side.stored_tokens]
-                found.append(f"{side.id}: {stored}. The current text is explained")
-            if not side.shingles:
-                found.append(f"{side.id}: the text has no {self.units}, so it has no tokens")
-        return found
+        warnings = []
+        for document in (self.left, self.right):
+            if document.stored_tokens in _STORED:
+                stored = _STORED[document.stored_tokens]
+                warnings.append(f"{document.id}: {stored}. The current text is explained")
+            if not document.shingles:
+                warnings.append(f"{document.id}: the text has no {self.units}, so it has no tokens")
+        return warnings
 
     @property
     def units(self) -> str:
@@ -141,14 +155,12 @@ class Explanation:
         return "characters" if self.unit == "char" else "words"
 
     def _in_passages(self, passage: int) -> tuple[str, str, str]:
-        """Return the words of both documents in passages, and their shares."""
-        words = [int(each.text.common.sum()) for each in (self.left, self.right)]
-        shares = [
-            f"{count / max(1, each.words):.2f} of {each.id}"
-            for count, each in zip(words, (self.left, self.right), strict=True)
-        ]
-        shared = f"{words[0]:,} and {words[1]:,} {self.units}"
-        return f"in passages of {passage}", shared, " and ".join(shares)
+        """Return the words of both documents in passages, and the fractions of all words."""
+        left, right = (int(document.text.common.sum()) for document in (self.left, self.right))
+        of_left = f"{left / max(1, self.left.words):.2f} of {self.left.id}"
+        of_right = f"{right / max(1, self.right.words):.2f} of {self.right.id}"
+        shared = f"{left:,} and {right:,} {self.units}"
+        return f"in passages of {passage}", shared, f"{of_left} and {of_right}"
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts."""
@@ -157,14 +169,17 @@ class Explanation:
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the main figures in words: (name, value, remark)."""
         shingles = f"shingles {self.unit}:{self.size} in both, {self.union:,} in either"
-        equal = ("yes", "equal") if self.duplicates else ("no", "different")
-        of_texts = ("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")
-        return [
-            *([] if isinstance(self.text_fields[0], ValueField) else [of_texts]),
-            *([] if self.passage is None else [self._in_passages(self.passage)]),
-            *(fact for each in self.sketches for fact in each.facts()),
-            ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}"),
-        ]
+        facts = []
+        if not isinstance(self.text_fields[0], ValueField):
+            shared = f"{self.shared:,} {shingles}"
+            facts.append(("Jaccard similarity", f"{self.similarity:.3f}", shared))
+        if self.passage is not None:
+            facts.append(self._in_passages(self.passage))
+        for explained in self.sketches:
+            facts += explained.facts()
+        equality = "equal" if self.duplicates else "different"
+        answer = "yes" if self.duplicates else "no"
+        return [*facts, ("exact duplicates", answer, f"the normalised texts are {equality}")]
 
 
 def explain(
@@ -177,15 +192,8 @@ def explain(
     """
     if left == right:
         raise UsageError(f"{left!r} is given twice: give the ids of two documents")
-    found = {document.id: document for document in store.get([left, right])}
-    texts = []
-    for id in (left, right):
-        if id not in found:
-            raise StoreError(f"{store.where} has no document {id!r}")
-        try:
-            texts.append(text_of(found[id].source, meta.text_fields))
-        except RecordError as error:
-            raise StoreError(f"document {id!r}: {error}") from error
+    documents = _documents(store, left, right)
+    texts = [_text_of(document, meta) for document in documents]
     scheme, limits = meta.scheme, Limits(swaps=MOST_SWAPS)
     analyzed = store.analyzed(meta.analyzed, texts) if meta.scheme.by_server else None
     sketches = sketch(texts, scheme, with_shingles=True, limits=limits)
@@ -198,45 +206,65 @@ def explain(
         similarity = 1.0
     passage = scheme.sketch(name).passage
     shingling = replace(scheme.shingling, size=passage) if passage else scheme.shingling
-    marked = mark_shared((texts[0], texts[1]), scheme.normalisation, shingling, scheme.seed)
-    columns = (left, right), marked, sets.counts.tolist(), digests
-    one, other = (
+    marked_texts = mark_shared((texts[0], texts[1]), scheme.normalisation, shingling, scheme.seed)
+    left_document, right_document = (
         ExplainedDocument(
-            id,
-            words=text.starts.size,
-            shingles=count,
+            document.id,
+            words=marked.starts.size,
+            shingles=shingles,
             digest=digest,
-            stored_tokens=_stored(found[id].tokens_in(meta.field), scheme, digest),
-            shared=text.shared,
-            text=text,
+            stored_tokens=_stored(document.tokens_in(meta.field), scheme, digest),
+            shared=marked.shared,
+            text=marked,
         )
-        for id, text, count, digest in zip(*columns, strict=True)
+        for document, marked, shingles, digest in zip(
+            documents, marked_texts, sets.counts.tolist(), digests, strict=True
+        )
     )
     shared = int(np.isin(sets[0], sets[1], assume_unique=True).sum())
+    explained = [
+        replace(
+            _explain_sketch(sketch, sketches, similarity, limits, analyzed),
+            features=weighed_features(texts, scheme, sketch) if sketch.feature_size else None,
+        )
+        for sketch in (scheme.sketches if sketches.filled.all() else ())
+    ]
     return Explanation(
         index=store.where,
         text_fields=meta.text_fields,
         scheme=scheme.id,
         unit=scheme.shingling.unit,
         size=scheme.shingling.size,
-        left=one,
-        right=other,
+        left=left_document,
+        right=right_document,
         shared=shared,
-        union=one.shingles + other.shingles - shared,
+        union=left_document.shingles + right_document.shingles - shared,
         similarity=similarity,
         duplicates=duplicates,
         passage=passage or None,
-        sketches=tuple(
-            replace(
-                _sketch(each, sketches, similarity, limits, analyzed),
-                features=weighed_features(texts, scheme, each) if each.feature_size else None,
-            )
-            for each in (scheme.sketches if sketches.filled.all() else ())
-        ),
+        sketches=tuple(explained),
     )
 
 
+def _documents(store: Store, left: str, right: str) -> list[Document]:
+    """Return two documents, given by id. Raises StoreError if one does not exist."""
+    document_of = {document.id: document for document in store.get([left, right])}
+    for id in (left, right):
+        if id not in document_of:
+            raise StoreError(f"{store.where} has no document {id!r}")
+    return [document_of[left], document_of[right]]
+
+
+def _text_of(document: Document, meta: IndexMeta) -> str:
+    """Return the text of a document. Raises StoreError if it has none."""
+    try:
+        return text_of(document.source, meta.text_fields)
+    except RecordError as error:
+        raise StoreError(f"document {document.id!r}: {error}") from error
+
+
 def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTokens:
+    """Return the state of the tokens of a document. digest: of its text."""
     if scheme.by_server:
         return "current"
     if tokens.get("scheme") is None:
@@ -246,29 +274,32 @@ def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTok
     return "current" if tokens.get("digest") == digest else "stale"
 
 
-def _sketch(
-    each: Sketch,
+def _explain_sketch(
+    sketch: Sketch,
     sketches: Sketches,
     similarity: float,
     limits: Limits,
     analyzed: list[list[str]] | None,
 ) -> ExplainedSketch:
     """Explain a sketch. analyzed: the tokens of both texts, if the index computes them."""
-    values, probes = sketches.values[each.name], sketches.probes.get(each.name)
-    own = each.token_values(values)
-    left, right = analyzed or encode(own, each.bits)
-    met = tuple(f"{at}:{token}" for at, token in enumerate(left) if token in {*right})
+    values, probes = sketches.values[sketch.name], sketches.probes.get(sketch.name)
+    token_values = sketch.token_values(values)
+    left, right = analyzed or encode(token_values, sketch.bits)
+    right_tokens = {*right}
+    met = tuple(
+        f"{position}:{token}" for position, token in enumerate(left) if token in right_tokens
+    )
     probed = len(met)
     if probes is not None:
-        found = (probes.values[0] == own[1, :, None]) & probes.present[0]
-        probed = int(found.any(axis=1).sum())
-    by_distance = each.metric == "hamming"
+        is_met = (probes.values[0] == token_values[1, :, None]) & probes.present[0]
+        probed = int(is_met.any(axis=1).sum())
+    by_distance = sketch.metric == "hamming"
     return ExplainedSketch(
-        each.name,
-        len(left),
-        met,
-        probed,
-        chance=each.recall(limits, each.tokens, 1, similarity),
+        sketch.name,
+        tokens=len(left),
+        met=met,
+        probed=probed,
+        chance=sketch.recall(limits, sketch.tokens, 1, similarity),
         distance=int(hamming(values[:1], values[1:])[0]) if by_distance else None,
-        always=each.tokens - 1 if by_distance else None,
+        always=sketch.tokens - 1 if by_distance else None,
     )

@@ -20,8 +20,8 @@ from esdedup.analysis.distribution import (
 )
 from esdedup.analysis.explain import CONTEXT
 from esdedup.analysis.html import page
+from esdedup.analysis.plain_json import object_of
 from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
-from esdedup.analysis.to_json import object_of
 from esdedup.compare.source import texts_in
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
@@ -45,8 +45,11 @@ _SNIPPET = 200
 
 @dataclass(frozen=True)
 class LargeGroup:
-    """A large group. text: beginning of the representative's.
+    """A large group.
 
+    representative: id of the document that stays.
+    text: beginning of the representative's.
+    documents: their number.
     farthest: similarity, or distance, of the duplicate that is least similar to the representative.
     template: that its documents seem to follow, or None.
     """
@@ -60,7 +63,12 @@ class LargeGroup:
 
 @dataclass(frozen=True)
 class ExampleText:
-    """A document of an example. characters: of its whole text."""
+    """A document of an example.
+
+    id: of the document.
+    characters: number of those of its whole text.
+    pieces: of the text, as far as it is shown.
+    """
 
     id: str
     characters: int
@@ -69,7 +77,11 @@ class ExampleText:
 
 @dataclass(frozen=True)
 class Example:
-    """A duplicate beside the representative of its group. value: similarity, or distance."""
+    """A duplicate beside the representative of its group.
+
+    representative, duplicate: the documents.
+    value: similarity, or distance.
+    """
 
     representative: ExampleText
     duplicate: ExampleText
@@ -80,11 +92,20 @@ class Example:
 class Report:
     """The groups of duplicates of an index in numbers, with examples.
 
-    made: when, in UTC. equal: duplicates whose normalised text is that of the representative.
-    chained: those less similar to it than the threshold. ranges: number of groups by size. bins:
-    similarities or distances to the representative of all but the equal ones, the least similar
-    first. examples_left_out: texts that were gone, changed, or too long. stopped_tokens: in the
-    index's stop list.
+    made: when, in UTC.
+    text_fields: of the index.
+    scheme: of the index.
+    groups: of duplicates.
+    statistics: of the index.
+    equal: duplicates whose normalised text is that of the representative.
+    chained: duplicates that are less similar to the representative than the threshold.
+    ranges: number of groups by size.
+    bins: similarities or distances to the representative of all but the equal ones, the least
+        similar first.
+    largest: the largest groups.
+    examples: duplicates beside their representatives.
+    examples_left_out: texts that were gone, changed, or too long.
+    stopped_tokens: number of tokens in the index's stop list.
     """
 
     made: str
@@ -131,29 +152,29 @@ class Report:
         """Return sentences to read before the figures."""
         grouping, groups, judged = self.grouping, self.groups, self.groups.judged
         stopped = 0 if grouping.exact else self.stopped_tokens
-        found = [
+        warnings = [
             *not_compared(self.statistics, stopped),
             *missing_pairs(groups.recall, groups.capped, grouping.limits),
         ]
         if unordered := groups.unordered.warning(grouping.keep):
-            found.append(unordered)
+            warnings.append(unordered)
         if str(judged):
-            found.append(f"Judged pairs: {judged}")
+            warnings.append(f"Judged pairs: {judged}")
         if self.chained:
             chained = count(self.chained, "duplicate is", "duplicates are")
-            found.append(f"{chained} {joined_though_unlike(grouping, judged)}")
-        found += [
+            warnings.append(f"{chained} {joined_though_unlike(grouping, judged)}")
+        warnings += [
             warning_of(group.representative, group.documents, group.template)
             for group in self.largest
             if group.template is not None
         ]
         if self.examples_left_out:
             examples = count(self.examples_left_out, "example is", "examples are")
-            found.append(
+            warnings.append(
                 f"{examples} left out: a text is gone, has changed since its tokens were computed"
                 " (esdedup check), or is longer than a million characters"
             )
-        return found
+        return warnings
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of everything but the texts of examples."""
@@ -197,36 +218,45 @@ def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
     """Report on the groups of an index."""
     statistics = store.statistics(meta)
     rows = groups.duplicate_rows
-    heads = groups.representative[rows]
-    same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
-    bins = _bins(meta, groups, rows[~same])
+    representatives = groups.representative[rows]
+    is_equal = (groups.digests[rows] == groups.digests[representatives]).all(axis=1)
+    differing = rows[~is_equal]
+    bins = _bins(meta, groups, differing)
+    examples = [_example(store, meta, groups, row) for row in _rows_of_examples(groups, differing)]
+    shown = tuple(example for example in examples if example is not None)
     large = groups.heads[:LARGEST].tolist()
-    # Examples are from all over the range, the most similar first.
-    differing = rows[~same][np.argsort(groups.value[rows[~same]], kind="stable")]
-    differing = differing if groups.grouping.by_distance else differing[::-1]
-    places = np.linspace(0, differing.size - 1, min(_EXAMPLES, differing.size)).astype(np.int64)
-    shown = [_example(store, meta, groups, row) for row in differing[places].tolist()]
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         text_fields=meta.text_fields,
         scheme=meta.scheme,
         groups=groups,
         statistics=statistics,
-        equal=int(same.sum()),
+        equal=int(is_equal.sum()),
         chained=int(bins[0].count),
         ranges=size_ranges(groups.sizes),
         bins=bins,
         largest=tuple(
-            replace(each, template=in_group(store, meta, groups, row))
-            for row, each in zip(large, summaries(store, meta, groups, large), strict=True)
+            replace(group, template=in_group(store, meta, groups, row))
+            for row, group in zip(large, summaries(store, meta, groups, large), strict=True)
         ),
-        examples=tuple(each for each in shown if each is not None),
-        examples_left_out=sum(each is None for each in shown),
+        examples=shown,
+        examples_left_out=len(examples) - len(shown),
         stopped_tokens=len(meta.stop),
     )
 
 
+def _rows_of_examples(groups: Groups, rows: I64) -> list[int]:
+    """Return rows from all over the range of values, the most similar first."""
+    ascending = rows[np.argsort(groups.value[rows], kind="stable")]
+    nearest_first = ascending if groups.grouping.by_distance else ascending[::-1]
+    count = min(_EXAMPLES, rows.size)
+    places = np.linspace(0, rows.size - 1, count).astype(np.int64)
+    chosen: list[int] = nearest_first[places].tolist()
+    return chosen
+
+
 def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
+    """Return the bins of the values of rows, the least similar first."""
     limits, values = groups.grouping.limits, groups.value[rows]
     if groups.grouping.by_distance:
         bits = 64 * meta.scheme.sketch(limits.sketch).width
@@ -236,17 +266,19 @@ def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
     """Return a row and its representative, or None if a text is not the one that was grouped."""
-    rows = int(groups.representative[row]), row
-    ids = [groups.ids[each] for each in rows]
+    pair = int(groups.representative[row]), row
+    ids = [groups.ids[document_row] for document_row in pair]
     texts, scheme = texts_in(store, meta.text_fields)(ids), meta.scheme
     if max(map(len, texts)) > _LONGEST:
         return None
-    if digests(texts, meta) != [groups.digest(each) for each in rows]:
+    if digests(texts, meta) != [groups.digest(document_row) for document_row in pair]:
         return None
-    both = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
+    marked_texts = mark_shared(
+        (texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed
+    )
     representative, duplicate = (
         ExampleText(id, len(text), marked.pieces(CONTEXT, _EXCERPT))
-        for id, text, marked in zip(ids, texts, both, strict=True)
+        for id, text, marked in zip(ids, texts, marked_texts, strict=True)
     )
     return Example(representative, duplicate, float(groups.value[row]))
 

@@ -120,10 +120,12 @@ class Sample:
 def meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
     """Return the chance, with collisions of short tokens, that a query meets a document: (n,)."""
     if not isinstance(sketch, Banded):
-        recalls = [sketch.recall(Limits(), sketch.tokens, 1, each) for each in similarity.tolist()]
+        recalls = [
+            sketch.recall(Limits(), sketch.tokens, 1, value) for value in similarity.tolist()
+        ]
         return np.array([1.0 if recall is None else recall for recall in recalls])
     rows = sketch.rows
-    equal_rows = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
+    equal_rows = np.array([banding.meeting(value, rows, swaps) for value in similarity.tolist()])
     collision = banding.probes(rows, swaps) * 2.0**-sketch.token_bits
     in_a_band = equal_rows + (1.0 - equal_rows) * collision
     with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.

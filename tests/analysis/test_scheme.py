@@ -99,11 +99,12 @@ def test_a_scheme_by_the_advice_of_a_warning_ends_it(limits: str) -> None:
     run_command("index", "a.jsonl")
     warned = run_command(*query)
     assert "are found" in warned.err
-    advice = re.findall(r"esdedup (scheme --threshold \S+ --recall [^\s`]+)`", warned.err)
-    if not advice:
+    advised = r"`esdedup scheme` prints for (--threshold \S+) and (--recall \S+) finds more"
+    advice = re.search(advised, warned.err)
+    if advice is None:
         assert "No scheme reaches" in warned.err
         return
-    made = run_command(*advice[0].split(), "-o", "scheme.json")
+    made = run_command("scheme", *advice[1].split(), *advice[2].split(), "-o", "scheme.json")
     assert (made.status, made.err) == (0, "")
     run_command("index", "a.jsonl", "--db", "b.db", "--scheme", "scheme.json")
     assert "are found" not in run_command(*query, "--db", "b.db").err

@@ -10,8 +10,8 @@ import numpy as np
 
 from esdedup import Limits, Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
+from esdedup.analysis.plain_json import to_json
 from esdedup.analysis.sampling import Sample, draw, meeting
-from esdedup.analysis.to_json import to_json
 from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, unrelated
 from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
 from esdedup.arguments import setting
