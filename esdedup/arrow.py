@@ -112,7 +112,7 @@ def _columns(texts: Sequence[str | None], scheme: Scheme) -> list[pa.Array]:
 
 
 def _stored(scheme: Scheme) -> list[Sketch]:
-    return [each for each in scheme.sketches if each.metric == "hamming"]
+    return [each for each in scheme.sketches if each.measure.by_values]
 
 
 def _tokens(values: Values, bits: int) -> tuple[I64, pa.Array]:

@@ -25,6 +25,7 @@ from esdedup.records.documents import id_at
 from esdedup.runs.run import Run
 from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import Measure
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
@@ -43,15 +44,25 @@ class Duplicate(NamedTuple):
 
     row: its position, from 0.
     original: the position of the other.
-    similarity: exact Jaccard similarity, or by passages the fraction of its words that the original
-    holds; None by Hamming distance.
-    distance: Hamming distance; None by similarity.
+    value: exact Jaccard similarity, Hamming distance, or by passages the fraction of its words that
+    the original holds.
+    measure: of the value.
     """
 
     row: int
     original: int
-    similarity: float | None
-    distance: int | None
+    value: float
+    measure: Measure
+
+    @property
+    def similarity(self) -> float | None:
+        """The similarity, or the share by passages; None by Hamming distance."""
+        return self.measure.similarity(self.value)
+
+    @property
+    def distance(self) -> int | None:
+        """The Hamming distance; None for another measure."""
+        return self.measure.distance(self.value)
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +100,7 @@ class Deduplicated:
         groups, rows = self.groups, self.groups.duplicate_rows
         originals = [int(groups.ids[row]) for row in groups.representative[rows].tolist()]
         return sorted(
-            Duplicate(int(member.id), original, member.similarity, member.distance)
+            Duplicate(int(member.id), original, member.value, member.measure)
             for member, original in zip(map(groups.member, rows.tolist()), originals, strict=True)
         )
 
@@ -100,7 +111,7 @@ class Deduplicated:
         """
         check_type("threshold", threshold, "float")
         grouping = self.groups.grouping
-        if grouping.exact or grouping.by_distance:
+        if grouping.exact or not self.groups.measure.by_threshold:
             raise UsageError("rethreshold requires a threshold of similarity")
         least = self._least or grouping.limits.least_similarity
         if threshold < least:
@@ -118,18 +129,16 @@ class Deduplicated:
 
     def _repr_html_(self) -> str:
         """Return a table and a histogram of the similarities, for a notebook."""
-        by_distance = self.groups.grouping.by_distance
+        measure = self.groups.measure
         values = self.groups.value[self.groups.duplicate_rows]
-        bounds = (0, values.max(initial=_BINS)) if by_distance else (values.min(initial=0.9), 1)
-        counts, edges = np.histogram(values, _BINS, bounds)
+        counts, edges = np.histogram(values, _BINS, measure.bounds(values))
         width = 12 / max(1, counts.max())
         rows = "".join(
             f"<tr><td>{low:.2f} to {high:.2f}</td><td style='text-align:right'>{count:,}</td><td>"
             f"<div style='background:#4878a8;height:0.8em;width:{width * count:.1f}em'></div></td>"
             for count, low, high in zip(counts, edges, edges[1:], strict=False)
         )
-        measure = "distance" if by_distance else "similarity"
-        head = f"<tr><th>{measure} to the original</th><th>removed</th><th></th></tr>"
+        head = f"<tr><th>{measure.column} to the original</th><th>removed</th><th></th></tr>"
         return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
 
 

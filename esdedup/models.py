@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
+from esdedup.sketch.measures import Measure
 from esdedup.tabular import Tabular
 
 if TYPE_CHECKING:
     from esdedup.text.arrays import F64, Mask, Ragged
 
 Each = TypeVar("Each")
-Metric = Literal["jaccard", "hamming", "cover"]
 MARKS = ("group", "original", "similarity", "distance")
 """The values, beside the tokens, that an ingest policy or `group` adds."""
 FIELD = "esdedup"
@@ -281,17 +281,30 @@ class Cover:
 class Match:
     """A document verified to be similar to a query.
 
-    similarity: exact Jaccard similarity, 0 to 1; None for another measure. distance: Hamming
-    distance in bits; None for another measure. matched: number of shared tokens. source: the
-    document's own fields. cover: shared passages; None for another measure.
+    value: exact Jaccard similarity, Hamming distance in bits, or number of words of the query in
+    passages.
+    measure: of the value.
+    matched: number of shared tokens.
+    source: the document's own fields.
+    cover: shared passages; None for another measure.
     """
 
     id: str
-    similarity: float | None
-    distance: int | None
+    value: float
+    measure: Measure
     matched: int
     source: Mapping[str, Any]
     cover: Cover | None = None
+
+    @property
+    def similarity(self) -> float | None:
+        """The exact Jaccard similarity, 0 to 1; None for another measure."""
+        return None if self.cover is not None else self.measure.similarity(self.value)
+
+    @property
+    def distance(self) -> int | None:
+        """The Hamming distance in bits; None for another measure."""
+        return self.measure.distance(self.value)
 
 
 @dataclass(frozen=True)
@@ -346,22 +359,35 @@ class Result(Tabular):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two similar documents; similarity and distance as in Match.
+    """Two similar documents.
 
-    By passages, similarity is the larger share of either document in these.
-
-    left: the id that comes first in order; of equal texts, the earlier document. equal: the
-    normalised texts are equal. of_left, of_right: the share of the words of each document that the
-    other one holds in passages, 0 to 1; None for another measure.
+    left: the id that comes first in order; of equal texts, the earlier document.
+    right: the other id.
+    value: exact Jaccard similarity, Hamming distance in bits, or the larger share of either
+    document in passages.
+    measure: of the value.
+    equal: the normalised texts are equal.
+    of_left, of_right: the share of the words of each document that the other one holds in passages,
+    0 to 1; None for another measure.
     """
 
     left: str
     right: str
-    similarity: float | None
-    distance: int | None
+    value: float
+    measure: Measure
     equal: bool = False
     of_left: float | None = None
     of_right: float | None = None
+
+    @property
+    def similarity(self) -> float | None:
+        """The similarity, or by passages the larger share; None by Hamming distance."""
+        return self.measure.similarity(self.value)
+
+    @property
+    def distance(self) -> int | None:
+        """The Hamming distance in bits; None for another measure."""
+        return self.measure.distance(self.value)
 
 
 @dataclass(frozen=True)

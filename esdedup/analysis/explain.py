@@ -293,13 +293,13 @@ def _explain_sketch(
     if probes is not None:
         is_met = (probes.values[0] == token_values[1, :, None]) & probes.present[0]
         probed = int(is_met.any(axis=1).sum())
-    by_distance = sketch.metric == "hamming"
+    by_values = sketch.measure.by_values
     return ExplainedSketch(
         sketch.name,
         tokens=len(left),
         met=met,
         probed=probed,
         chance=sketch.recall(limits, sketch.tokens, 1, similarity),
-        distance=int(hamming(values[:1], values[1:])[0]) if by_distance else None,
-        always=sketch.tokens - 1 if by_distance else None,
+        distance=int(hamming(values[:1], values[1:])[0]) if by_values else None,
+        always=sketch.tokens - 1 if by_values else None,
     )

@@ -6,7 +6,6 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.search.warnings import missing_pairs, not_compared
-from esdedup.sketch.kinds.base import MEASURES
+from esdedup.sketch.measures import JACCARD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
@@ -183,7 +182,7 @@ class Report:
     def html(self, index: str = "the index") -> str:
         """Return a page with the texts of examples, which loads nothing. index: for the title."""
         scheme = self.scheme.describe(max(1, self.statistics.documents))
-        worded = partial(in_words, self.grouping)
+        worded = self.groups.measure.in_words
         values = {"report": self, "index": index, "bars": bars, "scheme": scheme}
         return page("report", values | {"in_words": worded})
 
@@ -200,18 +199,7 @@ class Report:
 
 def measure_of(grouping: Grouping, scheme: Scheme) -> str:
     """Return what the value of a duplicate is: a measure, in words."""
-    if grouping.exact:
-        return "Jaccard similarity"
-    sketch = scheme.chosen(grouping.limits)
-    measure = MEASURES[sketch.metric][0]
-    return "share of its words that the representative holds" if sketch.directed else measure
-
-
-def in_words(grouping: Grouping, value: float) -> str:
-    """Return a similarity, or a distance, as text. Only equal texts are shown as 1."""
-    if grouping.by_distance:
-        return count(int(value), "bit")
-    return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
+    return (JACCARD if grouping.exact else scheme.chosen(grouping.limits).measure).of_duplicate
 
 
 def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
@@ -247,8 +235,7 @@ def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
 
 def _rows_of_examples(groups: Groups, rows: I64) -> list[int]:
     """Return rows from all over the range of values, the most similar first."""
-    ascending = rows[np.argsort(groups.value[rows], kind="stable")]
-    nearest_first = ascending if groups.grouping.by_distance else ascending[::-1]
+    nearest_first = rows[groups.measure.nearest_first(groups.value[rows])]
     count = min(_EXAMPLES, rows.size)
     places = np.linspace(0, rows.size - 1, count).astype(np.int64)
     chosen: list[int] = nearest_first[places].tolist()
@@ -257,11 +244,11 @@ def _rows_of_examples(groups: Groups, rows: I64) -> list[int]:
 
 def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
     """Return the bins of the values of rows, the least similar first."""
-    limits, values = groups.grouping.limits, groups.value[rows]
-    if groups.grouping.by_distance:
-        bits = 64 * meta.scheme.sketch(limits.sketch).width
-        return distances_in_bins(values, limits.distance or 0, bits)
-    return similarities_in_bins(values, 1.0 if groups.grouping.exact else limits.least_similarity)
+    values, farthest = groups.value[rows], groups.farthest
+    if groups.measure.whole:
+        bits = 64 * meta.scheme.sketch(groups.grouping.limits.sketch).width
+        return distances_in_bins(values, int(farthest), bits)
+    return similarities_in_bins(values, farthest)
 
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
@@ -287,11 +274,10 @@ def summaries(
     store: Store, meta: IndexMeta, groups: Groups, heads: Sequence[int]
 ) -> Iterator[LargeGroup]:
     """Yield the groups of some representatives, given by row, without their templates."""
-    worst = np.nanmax if groups.grouping.by_distance else np.nanmin
     texts = texts_in(store, meta.text_fields)([groups.ids[row] for row in heads])
     for row, text in zip(heads, texts, strict=True):
         values = groups.value[groups.representative == row]
         line = " ".join(text[: 2 * _SNIPPET].split())
         if len(line) > _SNIPPET or len(text) > 2 * _SNIPPET:
             line = f"{line[:_SNIPPET]}…"
-        yield LargeGroup(groups.ids[row], line, values.size, float(worst(values)))
+        yield LargeGroup(groups.ids[row], line, values.size, groups.measure.farthest(values))

@@ -97,7 +97,7 @@ def find_in_index(
 
 def _passages_of(index: Index) -> Sketch:
     """Return the sketch of passages of an index. Raises UsageError if it has none."""
-    sketch = next((sketch for sketch in index.scheme.sketches if sketch.metric == "cover"), None)
+    sketch = next((sketch for sketch in index.scheme.sketches if sketch.passage), None)
     if sketch is None:
         raise UsageError(
             f"`contained` requires passages: index the documents of {index.store.where} with"
@@ -163,6 +163,7 @@ def _groups_of(removals: Removals, index: Index, grouping: Grouping, plan: Plan)
         digests,
         originals,
         values,
+        plan.measure,
         Capped(),
         None,
         plan.basis,

@@ -23,6 +23,7 @@ from esdedup.index import Index
 from esdedup.records.files import Chunk, Record
 from esdedup.runs.run import OnStep
 from esdedup.runs.shares import Shares, StoredTexts
+from esdedup.sketch.measures import COVER
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
@@ -198,9 +199,8 @@ def _duplicates(corpus: Corpus, order: I64, groups: Groups) -> Removals:
     rows = rows[order[rows] >= corpus.first]
     rows = rows[np.argsort(order[rows])]
     originals = order[groups.representative[rows]]
-    by_distance = groups.grouping.by_distance
     values = groups.value[rows].astype(np.float64)
-    return Removals.of_duplicates(corpus, by_distance, order[rows], originals, values)
+    return Removals.of_duplicates(corpus, groups.measure, order[rows], originals, values)
 
 
 def _containing(
@@ -212,7 +212,14 @@ def _containing(
     assert containment is not None
     spans, counts = find_contained(texts, corpus.first, containment, job.workers, step)
     removals = Removals(
-        corpus, "contained", spans.document, spans.item, spans.fraction, spans.start, spans.end
+        corpus,
+        COVER,
+        spans.document,
+        spans.item,
+        spans.fraction,
+        spans.start,
+        spans.end,
+        are_contained=True,
     )
     if job.mask:
         masked = MaskedTexts(*without_contained(texts, spans))
@@ -241,7 +248,7 @@ def _saved_removals(corpus: Corpus, job: CleanJob) -> Removals:
     texts = Strings(arrays["masked_texts"], arrays["masked_offsets"])
     removals = Removals.of_duplicates(
         corpus,
-        job.plan.metric == "hamming",
+        job.plan.measure,
         arrays["document"],
         arrays["original"],
         arrays["value"],
@@ -250,7 +257,8 @@ def _saved_removals(corpus: Corpus, job: CleanJob) -> Removals:
         return removals
     return replace(
         removals,
-        measured="contained",
+        measure=COVER,
+        are_contained=True,
         start=arrays["start"],
         end=arrays["end"],
         masked=MaskedTexts(arrays["masked"], texts),

@@ -6,20 +6,19 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from esdedup.clean.outputs import RetainedRecords
 from esdedup.runs.shares import Shares
+from esdedup.sketch.measures import Measure
 from esdedup.stores.memory_mapped import mapped
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, Mask, offsets_of
 from esdedup.text.strings import Strings
 
 _ROWS_AT_ONCE = 1 << 18
-Value = Literal["similarity", "distance", "contained"]
-"""What is measured of a document and its original: the name of its column."""
 
 
 class Place(NamedTuple):
@@ -94,31 +93,32 @@ class Removals:
     """Documents that duplicate or contain others, a row for each pair, by document.
 
     corpus: that the documents are of.
-    measured: what `value` is. A document that is "contained" may have several rows.
+    measure: of the values.
     document: numbers of documents, shape (n,).
     original: the number of the document that each one duplicates, or contains, shape (n,).
     value: similarity or distance, or the contained fraction of the original, shape (n,).
     start, end: first character and end of the contained original in the text, shape (n,).
     masked: documents that stay all the same.
+    are_contained: the documents contain their originals; one may have several rows.
     """
 
     corpus: Corpus
-    measured: Value
+    measure: Measure
     document: I64
     original: I64
     value: F64
     start: I64
     end: I64
     masked: MaskedTexts = field(default_factory=MaskedTexts)
+    are_contained: bool = False
 
     @staticmethod
     def of_duplicates(
-        corpus: Corpus, by_distance: bool, document: I64, original: I64, value: F64
+        corpus: Corpus, measure: Measure, document: I64, original: I64, value: F64
     ) -> Removals:
         """Return the documents that duplicate an original each."""
-        measured: Value = "distance" if by_distance else "similarity"
         nowhere = np.zeros(0, np.int64)
-        return Removals(corpus, measured, document, original, value, nowhere, nowhere)
+        return Removals(corpus, measure, document, original, value, nowhere, nowhere)
 
     def __len__(self) -> int:
         return self.document.size
@@ -128,19 +128,20 @@ class Removals:
         start, end = (self.start[rows], self.end[rows]) if self.start.size else (self.start,) * 2
         return Removals(
             self.corpus,
-            self.measured,
+            self.measure,
             self.document[rows],
             self.original[rows],
             self.value[rows],
             start,
             end,
             self.masked,
+            self.are_contained,
         )
 
     @cached_property
     def closest(self) -> Removals:
         """One row for each document: the original it contains most of, the last of equals."""
-        if self.measured != "contained":
+        if not self.are_contained:
             return self
         order = np.lexsort((self.value, self.document))
         document = self.document[order]
@@ -175,7 +176,7 @@ class Removals:
 
     def table(self) -> Tabular:
         """Return the table that lists the rows."""
-        return ContainedTable(self) if self.measured == "contained" else DuplicatesTable(self)
+        return ContainedTable(self) if self.are_contained else DuplicatesTable(self)
 
     def blocks(self) -> Iterator[Removals]:
         """Yield the rows in blocks, whose places fit into memory."""
@@ -209,11 +210,10 @@ class DuplicatesTable(Tabular):
         return len(self.removals)
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
-        by_distance = self.removals.measured == "distance"
+        measure = self.removals.measure
         for block in self.removals.blocks():
             for (place, original), value in zip(block.places(), block.value.tolist(), strict=True):
-                similarity, distance = (None, int(value)) if by_distance else (value, None)
-                yield *place, *original, similarity, distance
+                yield *place, *original, *measure.marks(value)
 
 
 @dataclass(frozen=True, repr=False)

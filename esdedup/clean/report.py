@@ -132,7 +132,7 @@ def _samples(closest: Removals, columns: Columns, row_of: I64) -> list[dict[str,
     original_texts = columns.texts_of(row_of[chosen.original])()
     # The beginning of what a document contains.
     starts = chosen.start.tolist() or [0] * len(chosen)
-    measured = chosen.measured
+    column = "contained" if chosen.are_contained else chosen.measure.column
     samples = []
     for row, (place, original) in enumerate(chosen.places()):
         value = float(chosen.value[row])
@@ -140,7 +140,7 @@ def _samples(closest: Removals, columns: Columns, row_of: I64) -> list[dict[str,
             {
                 **place._asdict(),
                 **{f"original_{name}": part for name, part in original._asdict().items()},
-                measured: int(value) if measured == "distance" else value,
+                column: chosen.measure.typed(value),
                 "text": texts[row][starts[row] :][:_EXCERPT],
                 "original_text": original_texts[row][:_EXCERPT],
             }

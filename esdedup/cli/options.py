@@ -12,7 +12,7 @@ from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, Server, U
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of, source_of, variable_of
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
-from esdedup.sketch.kinds.base import MEASURES, Sketch
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.stores import Cluster, reached
 from esdedup.stores.connection import connection_to, seconds
 from esdedup.stores.to_json import json_fault
@@ -212,8 +212,8 @@ def typed(name: str) -> bool:
 def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
     """Return the sketch to compare by. Raises UsageError for a limit of another measure."""
     chosen = scheme.chosen(limits)
-    by, use = MEASURES[chosen.metric]
-    if chosen.metric != "jaccard" and typed("threshold"):
+    by, use = chosen.measure.words, chosen.measure.limit
+    if use != "threshold" and typed("threshold"):
         raise UsageError(
             f"--threshold can't be combined with --sketch {chosen.name}, which compares by {by}:"
             f" use --{use}"

@@ -110,16 +110,12 @@ def print_facts(rows: Iterable[Sequence[str]], title: str | None = None) -> None
 
 def print_groups(groups: Groups, most: int, more: str, title: str | None = None) -> None:
     """Print groups, if any, and how many of them are shown. more: how to see the rest."""
-    by_distance, rows = groups.grouping.by_distance, []
+    measure, rows = groups.measure, []
     for each in itertools.islice(groups, most):
-        if by_distance:
-            farthest = str(max(member.distance or 0 for member in each.members))
-        else:
-            farthest = f"{min(member.similarity or 0 for member in each.members):.3f}"
+        farthest = measure.text(measure.farthest([member.value for member in each.members]))
         ids = ", ".join(member.id for member in each.members[:_IDS])
         rows.append((f"{len(each.members):,}", farthest, each.representative, ids))
-    farthest = "most distant" if by_distance else "least similar"
-    columns: list[tuple[str, Kind]] = [("duplicates", "number"), (farthest, "number")]
+    columns: list[tuple[str, Kind]] = [("duplicates", "number"), (measure.farthest_words, "number")]
     columns += [("representative", "key"), ("ids of duplicates", "line")]
     if rows:
         print_table(columns, rows, title)

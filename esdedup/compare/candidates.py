@@ -110,7 +110,7 @@ def candidates_of(
     sketch, values = plan.sketch, columns.values
     assert sketch is not None
     stop = stopped_buckets(plan.compared.stop, sketch)
-    if sketch.metric == "hamming":
+    if sketch.measure.by_values:
         return _near_fingerprints(sketch, prints_of(values, compared), limits, stop)
     at, stopped = stop
     limits = replace(limits, swaps=0)

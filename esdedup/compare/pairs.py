@@ -15,10 +15,11 @@ from esdedup.compare.columns import Columns
 from esdedup.compare.plan import Basis, Plan, plan_for
 from esdedup.compare.source import read_store
 from esdedup.compare.verify import nearness_of
-from esdedup.models import Metric, Pair
+from esdedup.models import Pair
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import Measure
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
@@ -40,6 +41,7 @@ class SimilarPairs(Tabular):
     shares: of the words of the left and of the right document that the other one holds in
     passages, shape (2, pairs); without rows by another measure.
     first: position of the first document of the same text, which may be the same, shape (n,).
+    measure: of the values.
     capped: buckets of which not all pairs were compared.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance. None if
     buckets are stopped or cut: how many pairs meet only in these depends on the texts.
@@ -51,7 +53,7 @@ class SimilarPairs(Tabular):
     right: I64
     value: F64
     first: I64
-    metric: Metric
+    measure: Measure
     capped: Capped
     recall: float | None
     basis: Basis
@@ -81,9 +83,8 @@ class SimilarPairs(Tabular):
             )
 
     def __iter__(self) -> Iterator[Pair]:
-        by_distance = self.metric == "hamming"
         lower, upper = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
-        order = np.lexsort((upper, lower, self.value if by_distance else -self.value))
+        order = np.lexsort((upper, lower, -self.measure.nearnesses(self.value)))
         equal = self.first[self.left] == self.first[self.right]
         shares = np.where(self.left <= self.right, self.shares, self.shares[::-1])
         # In parts, since Python's own numbers take much more memory.
@@ -92,8 +93,7 @@ class SimilarPairs(Tabular):
             columns = [column[rows].tolist() for column in (lower, upper, self.value, equal)]
             of_both = shares[:, rows].tolist() or [[None] * rows.size] * 2
             for left, right, value, same, *both in zip(*columns, *of_both, strict=True):
-                similarity, distance = (None, int(value)) if by_distance else (value, None)
-                yield Pair(self.ids[left], self.ids[right], similarity, distance, same, *both)
+                yield Pair(self.ids[left], self.ids[right], value, self.measure, same, *both)
 
     @property
     def copies(self) -> int:
@@ -133,7 +133,7 @@ def pairs_among(
     candidates = candidates_of(plan, columns, texts.compared, limits, folder)
     nearness = nearness_of(plan, columns, texts.compared, limits)
     nothing = np.empty(0, np.int64)
-    sides = 1 if plan.sketch is None or not plan.sketch.directed else 2
+    sides = 2 if plan.measure.directed else 1
     parts = [(nothing, nothing, np.empty((sides, 0)))]
     for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
         near = value.max(axis=0) >= plan.least(limits)
@@ -150,7 +150,7 @@ def pairs_among(
         np.concatenate([texts.rows[right], copies]),
         np.abs(value.max(axis=0)),
         first,
-        plan.metric,
+        plan.measure,
         candidates.capped,
         candidates.recall,
         plan.basis,

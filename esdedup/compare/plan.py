@@ -12,9 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.compare.keep_rule import KeepRule
-from esdedup.models import Metric
+from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import JACCARD, Measure
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
@@ -54,15 +55,15 @@ class Plan:
         return self.meta if self.sketching is None else replace(self.meta, scheme=self.sketching)
 
     @property
-    def metric(self) -> Metric:
+    def measure(self) -> Measure:
         """The measure of the comparison; equal texts are at Jaccard 1."""
-        return "jaccard" if self.sketch is None else self.sketch.metric
+        return JACCARD if self.sketch is None else self.sketch.measure
 
     def least(self, limits: Limits) -> float:
         """Return the least nearness of similar documents: a similarity, or a negative distance."""
-        if self.sketch is not None and self.metric == "hamming":
-            return -float(self.sketch.max_distance(limits))
-        return limits.least_similarity
+        if self.sketch is not None:
+            limits = self.sketch.settled(limits)
+        return self.measure.nearness(self.measure.limit_of(limits))
 
     def passage(self, limits: Limits) -> int:
         """Return the minimum words of a passage to compare by; 0 if passages are not compared."""
@@ -72,7 +73,7 @@ class Plan:
     @property
     def nearest(self) -> float:
         """The nearness of equal texts."""
-        return 0.0 if self.metric == "hamming" else 1.0
+        return self.measure.nearness(self.measure.equal)
 
     @property
     def width(self) -> int:
@@ -88,9 +89,9 @@ class Plan:
     def basis(self) -> Basis:
         """The basis of the comparison."""
         read: Literal["texts", "tokens"] = "tokens" if self.sketching is None else "texts"
-        banded = self.sketch is not None and self.metric == "jaccard"
-        bands = self.compared.scheme.banded if banded else None
-        return Basis(read, *((bands.bands, bands.rows) if bands else (None, None)))
+        if isinstance(self.sketch, Banded):
+            return Basis(read, self.sketch.bands, self.sketch.rows)
+        return Basis(read, None, None)
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,6 @@ def nearness_of(
     plan: Plan, columns: Columns, compared: I64, limits: Limits
 ) -> ByFingerprints | ByTexts:
     """Return the nearness of pairs of positions among the compared rows."""
-    if plan.metric == "hamming":
+    if plan.measure.by_values:
         return ByFingerprints(prints_of(columns.values, compared))
     return ByTexts(plan, columns.texts_of, compared, plan.passage(limits))

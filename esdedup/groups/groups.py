@@ -30,6 +30,7 @@ from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import ACTING, Limits
+from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgements, judged_elsewhere, read_judgements
@@ -83,19 +84,14 @@ class Grouping:
         if self.split_templates and self.exact:
             raise UsageError("--split-templates can't be combined with --exact")
 
-    @property
-    def by_distance(self) -> bool:
-        """Whether documents are compared by Hamming distance."""
-        return self.limits.distance is not None and not self.exact
-
     def of(self, sketch: Sketch | None) -> "Grouping":
         """Return how documents are grouped by a sketch; None for equal texts alone.
 
         Raises UsageError if documents that are compared by the sketch can't be grouped so.
         """
-        if sketch is not None and sketch.metric == "hamming" and self.split_templates:
+        if sketch is not None and sketch.measure.by_values and self.split_templates:
             raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
-        directed = sketch is not None and sketch.directed
+        directed = sketch is not None and sketch.measure.directed
         keep, method = self.keep, self.method
         if keep.by == "auto":
             # A document that holds another one has its words, and perhaps more.
@@ -112,14 +108,25 @@ class Grouping:
 class Member:
     """A duplicate in a group.
 
-    similarity: exact Jaccard similarity to the representative, or by passages the share of its
-    words that the representative holds; None if grouped by Hamming distance.
-    distance: Hamming distance to the representative; None if grouped by Jaccard similarity.
+    id: of the document.
+    value: exact Jaccard similarity or Hamming distance to the representative, or by passages the
+    share of its words that the representative holds.
+    measure: of the value.
     """
 
     id: str
-    similarity: float | None
-    distance: int | None
+    value: float
+    measure: Measure
+
+    @property
+    def similarity(self) -> float | None:
+        """The similarity, or the share by passages; None if grouped by Hamming distance."""
+        return self.measure.similarity(self.value)
+
+    @property
+    def distance(self) -> int | None:
+        """The Hamming distance; None for another measure."""
+        return self.measure.distance(self.value)
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,7 @@ class Groups(Tabular):
     ids: of n documents. digests: of their texts, as `digest_words` returns them, shape (n, 2).
     representative: row of each document's representative, which may be its own, shape (n,).
     value: similarity or distance to it, nan for a representative itself, shape (n,).
+    measure: of the values.
     capped: buckets of which not all pairs were compared.
     recall: expected share found of the pairs at the threshold; None if buckets are stopped or
     capped, since how many pairs share only these depends on the texts.
@@ -158,6 +166,7 @@ class Groups(Tabular):
     digests: U64
     representative: I64
     value: F64
+    measure: Measure
     capped: Capped
     recall: float | None
     basis: Basis
@@ -219,10 +228,14 @@ class Groups(Tabular):
     @property
     def unlike(self) -> Mask:
         """Mark the documents that are not similar enough to their representative, shape (n,)."""
-        limits = self.grouping.limits
-        if self.grouping.by_distance:
-            return self.value > (limits.distance or 0)
-        return self.value < (1.0 if self.grouping.exact else limits.least_similarity)
+        nearness = self.measure.nearnesses(self.value)
+        return nearness < self.measure.nearness(self.farthest)
+
+    @property
+    def farthest(self) -> float:
+        """The value of the least similar documents that the limits of the grouping allow."""
+        exact, limits = self.grouping.exact, self.grouping.limits
+        return self.measure.equal if exact else self.measure.limit_of(limits)
 
     @property
     def duplicates(self) -> int:
@@ -240,9 +253,7 @@ class Groups(Tabular):
 
     def member(self, row: int) -> Member:
         """Return the duplicate of a row."""
-        value = float(self.value[row])
-        measures = (None, int(value)) if self.grouping.by_distance else (value, None)
-        return Member(self.ids[row], *measures)
+        return Member(self.ids[row], float(self.value[row]), self.measure)
 
     def digest(self, row: int) -> str:
         """Return the digest of a row's text, as it was read."""
@@ -377,9 +388,8 @@ class _GroupRun:
     ) -> None:
         self._plan, self._columns = plan, columns
         self._judgements, self._step = judgements, step
-        if plan.sketch is not None and plan.metric == "hamming":
-            distance = plan.sketch.max_distance(grouping.limits)
-            grouping = replace(grouping, limits=replace(grouping.limits, distance=distance))
+        if plan.sketch is not None:
+            grouping = replace(grouping, limits=plan.sketch.settled(grouping.limits))
         self._grouping = grouping = grouping.of(plan.sketch)
         self._least = plan.least(grouping.limits)
         self.classes, self._constraints = constrained(
@@ -470,13 +480,13 @@ class _GroupRun:
         alone = np.arange(classes.filled, classes.rows.size)
         partition = np.concatenate([partition, alone])
         # Texts without words are not compared, and can be judged: they differ in all bits.
-        by_distance = self._plan.metric == "hamming"
-        different = -64.0 * len(columns.values) if by_distance else 0.0
+        measure = self._plan.measure
+        different = measure.no_nearness(len(columns.values))
         value = np.concatenate([value, np.full(alone.size, different)])
         without_words = constraints.must[constraints.must[:, 1] >= classes.filled]
         partition[without_words[:, 1]] = partition[without_words[:, 0]]
         representative = np.arange(rows)
-        values = np.full(rows, 0.0 if by_distance else 1.0)
+        values = np.full(rows, measure.equal)
         for start in range(0, rows, _ROWS_AT_ONCE):
             classed = start + np.flatnonzero(classes.of[start : start + _ROWS_AT_ONCE] >= 0)
             of = classes.of[classed]
@@ -490,6 +500,7 @@ class _GroupRun:
             columns.digests,
             representative,
             values,
+            measure,
             candidates.capped,
             candidates.recall,
             self._plan.basis,

@@ -228,7 +228,7 @@ class _Arrivals:
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
                 return replace(best.verdict, truncated=False, exact=True)
-            measure: Measure = (1.0, None) if self.peers.by_sets else (None, 0)
+            measure: Measure = self.peers.measure.marks(self.peers.measure.equal)
             return Verdict(best.verdict.group, best.id, *measure, exact=True)
         if text not in self.peers:
             return self._leading(row)
@@ -305,7 +305,8 @@ class _Peers:
 
     def __init__(self, texts: Mapping[str, str], scheme: Scheme, limits: Limits) -> None:
         chosen = scheme.for_pairs(limits).for_texts(limits)
-        self.by_sets = chosen.metric == "jaccard"
+        self.measure = chosen.measure
+        self.by_sets = self.measure.compares == "shingles"
         made = sketch([*texts.values()], scheme.only(chosen), with_shingles=self.by_sets)
         self._limits, self._chosen = limits, chosen
         self._digests = [*texts]

@@ -56,7 +56,7 @@ class DocumentPages:
 
     def _results(self, given: Given, query: Query) -> Response:
         index, number = self.review.index, given.whole("number", _NUMBER, _MOST)
-        if self.review.by_distance:
+        if not self.review.measure.by_threshold:
             limits = replace(self.review.found.grouping.limits, k=number)
         else:
             limits = Limits(threshold=given.share("threshold", LOOKING), k=number)
@@ -87,7 +87,7 @@ class DocumentPages:
             id=given.get("id", ""),
             threshold=given.get("threshold", f"{LOOKING:g}"),
             number=given.get("number", "").strip() or str(_NUMBER),
-            by_distance=self.review.by_distance,
+            by_threshold=self.review.measure.by_threshold,
         )
 
     def one(self, given: Given) -> Response:

@@ -41,7 +41,7 @@ def by_likeness(groups: Groups) -> I64:
 
 
 def _likeness(groups: Groups) -> F64:
-    return -groups.value if groups.grouping.by_distance else groups.value
+    return groups.measure.nearnesses(groups.value)
 
 
 @dataclass(eq=False)

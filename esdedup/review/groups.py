@@ -6,7 +6,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from esdedup.analysis.report import in_words, measure_of, summaries
+from esdedup.analysis.report import summaries
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.compare.source import texts_in
 from esdedup.exceptions import UsageError
@@ -158,7 +158,7 @@ def described(review: Review, groups: Groups, heads: I64) -> list[tuple[str, int
     """Return the representative, size, greatest difference and beginning of some groups."""
     index, rows = review.index, []
     for each in summaries(index.store, index.meta, groups, heads.tolist()):
-        far = in_words(groups.grouping, each.farthest)
+        far = groups.measure.in_words(each.farthest)
         rows.append((each.representative, each.documents, far, each.text or "It no longer exists"))
     return rows
 
@@ -169,12 +169,12 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
     if grouping.exact:
         found = "Documents with equal texts, once normalised, form a group"
     else:
-        near = f"a {measure_of(grouping, scheme)} of {limits.least_similarity:g} or more"
-        if grouping.by_distance:
-            near = f"a Hamming distance of {limits.distance} bits or less"
+        sketch = scheme.chosen(limits)
+        measure = sketch.measure
+        near = f"a {measure.within(sketch.settled(limits))}"
         leader = grouping.method == "leader"
         to = " to their representative" if leader else " along a chain of documents"
-        if scheme.chosen(limits).directed:
+        if measure.directed:
             to = ""
         found = f"Documents with {near}{to} form a group"
     stays = f"the {keep} {'text' if keep.by == 'length' else 'id'}"

@@ -50,7 +50,7 @@ class Judge:
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        return not self.review.found.grouping.exact and not self.review.by_distance
+        return not self.review.found.grouping.exact and self.review.measure.by_threshold
 
     def draw(self, given: Given) -> Response:
         """Start to draw pairs from the documents as they are now."""

@@ -21,6 +21,7 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.found import FoundGroups
 from esdedup.review.jobs import Jobs
 from esdedup.review.texts import ImageField
+from esdedup.sketch.measures import Measure
 from esdedup.text.characters import message_of
 
 NAV = (
@@ -89,9 +90,9 @@ class Review:
         return any(isinstance(name, ImageField) for name in self.show)
 
     @property
-    def by_distance(self) -> bool:
-        """Return whether documents are compared by Hamming distance."""
-        return self.index.scheme.chosen(self.found.grouping.limits).metric == "hamming"
+    def measure(self) -> Measure:
+        """Return the measure by which documents are compared, if texts differ."""
+        return self.index.scheme.chosen(self.found.grouping.limits).measure
 
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""

@@ -106,7 +106,7 @@ def _queries(
             originals=query.originals,
             marked=query.marked,
             leads=sketch is not None and sketch.leads,
-            kept=sketch is not None and sketch.metric == "hamming",
+            kept=sketch is not None and sketch.measure.by_values,
             marks_in=meta.marks_field,
         )
         for groups_of_query, query in zip(groups, queries, strict=True)

@@ -51,7 +51,7 @@ def covered_matches(
         cover = Cover(
             int(in_query[row]), float(query_fractions[row]), float(document_fractions[row])
         )
-        match = Match(document.id, None, None, matched[row], document.source, cover)
+        match = Match(document.id, cover.words, level.measure, matched[row], document.source, cover)
         matches[query_of[row]].append(match)
     return matches
 

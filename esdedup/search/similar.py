@@ -100,7 +100,7 @@ class _Search:
         self.sketches = sketch(
             [query.text for query in queries],
             meta.scheme.only(*self.levels),
-            with_shingles=self.chosen.metric == "jaccard",
+            with_shingles=self.chosen.measure.compares == "shingles",
             limits=limits,
         )
         self.answers = [_Answer(limits) for _ in queries]
@@ -147,14 +147,14 @@ class _Search:
         self, level: Sketch, rows: Sequence[int], candidates: Sequence[Candidates]
     ) -> list[list[Match]]:
         """Return the candidates of each query of `rows` within the limits, unordered."""
-        if level.metric == "cover":
+        if level.measure.compares == "words":
             texts = [self.queries[row].text for row in rows]
             return covered_matches(self.meta, level, texts, candidates, self.limits)
         if self.sketches.shingles is None:
-            return self._matches_by_distance(level, rows, candidates)
+            return self._matches_by_values(level, rows, candidates)
         return self._matches_by_shingles(self.sketches.shingles, rows, candidates)
 
-    def _matches_by_distance(
+    def _matches_by_values(
         self, level: Sketch, rows: Sequence[int], candidates: Sequence[Candidates]
     ) -> list[list[Match]]:
         """Compare the stored values of candidates with those of the queries."""
@@ -175,7 +175,7 @@ class _Search:
                 # The query asked for these tokens to compare them, not for the caller.
                 tokens.pop(level.key, None)
                 source = {**document.source, field: tokens}
-                match = Match(document.id, None, distance, matched[number], source)
+                match = Match(document.id, distance, level.measure, matched[number], source)
                 matches[query_of[number]].append(match)
         return matches
 
@@ -193,7 +193,7 @@ class _Search:
         # Other clients may have removed a text and left its tokens.
         texts = [text_at(each.source, self.meta.text_fields) or "" for each in unverified]
         sets, start = known_sets(texts, self.meta.scheme), 0
-        matches = []
+        measure, matches = self.chosen.measure, []
         for row, candidates_of_query in zip(rows, candidates, strict=True):
             documents, matched = candidates_of_query.documents, candidates_of_query.matched
             similarities = candidates_of_query.similarities
@@ -204,7 +204,7 @@ class _Search:
                 start = end
             matches.append(
                 [
-                    Match(document.id, similarity, None, count, document.source)
+                    Match(document.id, similarity, measure, count, document.source)
                     for document, similarity, count in zip(
                         documents, similarities, matched, strict=True
                     )
@@ -221,24 +221,26 @@ class _Search:
         if self.meta.scheme.by_server and query.parts != 1:
             # How many shingles are across two strings of a list depends on the list.
             result = replace(result, recall=None)
-        if self.chosen.metric == "cover":
+        if self.chosen.measure.compares == "words":
             matches = with_passages(self.meta, self.chosen, query.text, result.matches, self.limits)
             result = replace(result, matches=matches)
         return result
 
     def _equal_texts(self, row: int) -> Result:
         """Return the documents of the same text, which has no shingle; none for an empty text."""
-        query, digest, metric = self.queries[row], self.sketches.digests[row], self.chosen.metric
-        similarity = 1.0 if metric == "jaccard" else None
-        distance = 0 if metric == "hamming" else None
-        cover = Cover(0, 1.0, 1.0) if metric == "cover" else None
+        query, digest, measure = self.queries[row], self.sketches.digests[row], self.chosen.measure
+        complete = 1.0 if measure.has_recall else None
+        value, cover = measure.equal, None
+        if measure.compares == "words":
+            # Matches by passages are ordered by the words that they cover.
+            value, cover = 0.0, Cover(0, 1.0, 1.0)
         if digest == NO_TEXT:
-            return Result([], 0, False, similarity, total=0)
+            return Result([], 0, False, complete, total=0)
         wordless = wordless_queries(self.meta, [digest], [query])
         (candidates,) = self.store.candidates(wordless, self.limits.candidates)
         (normalised,) = normalise([query.text], self.meta.scheme.normalisation)
         matches = [
-            Match(document.id, similarity, distance, 0, document.source, cover)
+            Match(document.id, value, measure, 0, document.source, cover)
             for document, text in with_texts(self.meta, candidates)
             if text == normalised
         ]
@@ -246,7 +248,7 @@ class _Search:
             matches=sorted(matches, key=_order)[: self.limits.k],
             candidates=len(candidates.documents),
             truncated=candidates.truncated,
-            recall=None if candidates.truncated else similarity,
+            recall=None if candidates.truncated else complete,
             total=len(matches),
         )
 
@@ -393,12 +395,11 @@ def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
         *(
             sketch
             for sketch in scheme.sketches
-            if sketch.metric == chosen.metric and sketch != chosen
+            if sketch.measure == chosen.measure and sketch != chosen
         ),
     ]
 
 
-def _order(match: Match) -> tuple[float, int, str]:
+def _order(match: Match) -> tuple[float, str]:
     """Sort matches by similarity, distance or covered words, the nearest first, ties by id."""
-    nearness = match.similarity or 0.0 if match.cover is None else match.cover.words
-    return -nearness, match.distance or 0, match.id
+    return -match.measure.nearness(match.value), match.id

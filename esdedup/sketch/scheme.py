@@ -183,7 +183,7 @@ class Scheme:
         In place of one that the index computes, it is one of their texts.
         """
         sketch = self.chosen(limits)
-        if sketch.metric == "jaccard":
+        if sketch.measure.limit == "threshold":
             # Without a threshold, all documents would be pairs.
             _ = limits.least_similarity
         return sketch.for_texts(limits) if sketch.by_server else sketch

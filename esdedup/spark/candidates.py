@@ -94,7 +94,7 @@ class Buckets:
         assert sketch is not None
         bands, values = stopped_buckets(plan.compared.stop, sketch)
         masks = [np.zeros(1, np.uint64)] * sketch.tokens
-        if sketch.metric == "hamming":
+        if sketch.measure.by_values:
             masks = sketch.masks(limits, sides=2)
         stopped, passage = _numbers(values.astype(dtype), bands), plan.passage(limits)
         return Buckets(sketch, dtype, masks, stopped, plan.compared.scheme, passage)
@@ -226,10 +226,10 @@ def verified(
     document, as in `compare.verify.Verified`, and by a directed measure of_left (double).
     either: pairs of which either document is near enough, not only the right one.
     """
-    by_distance = buckets.sketch.metric == "hamming"
-    column, nearness = ("bands", _distances) if by_distance else ("text", _similarities)
+    by_values = buckets.sketch.measure.by_values
+    column, nearness = ("bands", _distances) if by_values else ("text", _similarities)
     compare = partial(_compared, partial(nearness, buckets), least, column, either=either)
-    dropped = ("home",) if buckets.sketch.directed else ("home", "of_left")
+    dropped = ("home",) if buckets.sketch.measure.directed else ("home", "of_left")
     return mapped(_met(pairs, documents, column), compare, _COMPARED).drop(*dropped)
 
 

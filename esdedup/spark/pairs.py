@@ -133,7 +133,7 @@ def similar_pairs(
             F.lit(plan.nearest).alias("similarity"), F.lit(True).alias("equal"),
         )  # fmt: skip
         pairs, sides = edges("all").withColumn("equal", F.lit(False)), list[str]()
-        if plan.sketch is not None and plan.sketch.directed:
+        if plan.measure.directed:
             sides = ["of_left", "of_right"]
             larger = F.greatest("similarity", "of_left")
             pairs = pairs.withColumns({"of_right": F.col("similarity"), "similarity": larger})
@@ -215,10 +215,10 @@ def compare(
 
 
 def measured(plan: Plan) -> list[Column]:
-    """Return the columns of the measure: of `similarity`, or of a distance from the nearness."""
-    if plan.metric != "hamming":
-        return [F.col("similarity")]
-    return [(-F.col("similarity")).cast("int").alias("distance")]
+    """Return the column of the measure: of `similarity`, or of a distance from the nearness."""
+    measure = plan.measure
+    value = F.col("similarity") if measure.sign > 0 else -F.col("similarity")
+    return [(value.cast("int") if measure.whole else value).alias(measure.column)]
 
 
 def warn(

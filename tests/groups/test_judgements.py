@@ -17,6 +17,7 @@ from esdedup.groups.constraints import Constraints
 from esdedup.groups.groups import Groups, Member
 from esdedup.ingest.policies import PolicyAction
 from esdedup.removal.remove import DedupReport
+from esdedup.sketch.measures import HAMMING, JACCARD
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.changes import update
 from esdedup.stores.judgements import PREFIX, Judgement
@@ -152,7 +153,7 @@ def test_duplicates_are_in_one_group_however_unlike(
     assert (unlike["d3"].distance or 0) > 15 or (unlike["d3"].similarity or 0.0) < 0.1
     # Texts without words have the least similarity, and the greatest distance.
     by_distance = "sketch" in way
-    assert unlike["w"] == Member("w", *((None, 64) if by_distance else (0.0, None)))
+    assert unlike["w"] == Member("w", *((64, HAMMING) if by_distance else (0.0, JACCARD)))
 
 
 @pytest.mark.parametrize("way", WAYS[:4], ids=str)

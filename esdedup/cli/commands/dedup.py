@@ -151,9 +151,11 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
         title = capital(index.store.where)
         output.print_groups(groups, k, "-k N shows more, --json all", title)
     elif not apply:
-        measure = "distance" if grouping.by_distance else "similarity"
+        measure = groups.measure
         for group in groups:
-            found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
+            found = [
+                {"id": each.id, measure.column: measure.typed(each.value)} for each in group.members
+            ]
             output.print_json({"keep": group.representative, "duplicates": found})
     summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
     documents = count(len(groups.ids), "document")

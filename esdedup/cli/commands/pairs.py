@@ -48,17 +48,17 @@ def pairs_command(
         if found.copies:
             having = count(found.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")
-        measure = "distance" if found.metric == "hamming" else "similarity"
         if results.output is not None:
             results.write(found)
             counts = {"documents": len(found.ids), "pairs": len(found)}
             more = {"output": str(results.output.resolve())}
             output.print_counts(counts, as_json, title=str(results.output), more=more)
         elif not as_json:
-            _show_table(found, texts_of, measure, k)
+            _show_table(found, texts_of, k)
         else:
             for pair in found:
-                line = {"left": pair.left, "right": pair.right, measure: getattr(pair, measure)}
+                measure, value = pair.measure, pair.measure.typed(pair.value)
+                line = {"left": pair.left, "right": pair.right, measure.column: value}
                 shares = {} if pair.of_left is None else {"of_left": pair.of_left}
                 shares |= {} if pair.of_right is None else {"of_right": pair.of_right}
                 output.print_json({**line, "equal": pair.equal, **shares})
@@ -110,7 +110,7 @@ def _in_files(
             raise Exit(1)
 
 
-def _show_table(pairs: SimilarPairs, texts_of: TextsOf, measure: str, most: int) -> None:
+def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
     some = list(itertools.islice(pairs, most))
     if not some:
         message("No similar pairs")
@@ -125,9 +125,7 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, measure: str, most: int)
         )
         for pair in some
     ]
-    # By passages, a document has the share that the other one holds.
-    name = measure if some[0].of_left is None else "held"
-    columns: list[tuple[str, output.Kind]] = [(name, "number"), ("documents", "key")]
+    columns: list[tuple[str, output.Kind]] = [(pairs.measure.held, "number"), ("documents", "key")]
     output.print_table([*columns, ("text", "line")], rows, count(len(pairs), "near-duplicate pair"))
     message(output.shown(len(rows), len(pairs), "pair", "-k N shows more, --json all"))
 
@@ -136,4 +134,4 @@ def _value(pair: Pair) -> str:
     """Return the measure of a pair; the share of each document on a line of its own."""
     if pair.of_left is not None:
         return f"{pair.of_left:.3f}\n{pair.of_right:.3f}"
-    return f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
+    return pair.measure.text(pair.value)

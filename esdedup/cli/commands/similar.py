@@ -16,7 +16,6 @@ from esdedup.cli import output
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json
-from esdedup.models import Metric
 from esdedup.records.files import BadRecord, Record, check_unicode, read_records
 from esdedup.records.streams import opened
 from esdedup.search.warnings import missing_matches
@@ -25,12 +24,6 @@ from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
 _QUERIES_AT_ONCE = 2_000
-_MEASURES: dict[Metric, tuple[str, ...]] = {
-    "jaccard": ("similarity",),
-    "hamming": ("distance",),
-    "cover": ("words", "of query", "of document"),
-}
-"""The columns of each metric."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +124,8 @@ def similar_command(
         (*_measured(match), match.id, output.snippet(_shown(match, text_fields)))
         for match in result.matches
     ]
-    columns: list[tuple[str, output.Kind]] = [(name, "number") for name in _MEASURES[chosen.metric]]
+    columns: list[tuple[str, output.Kind]]
+    columns = [(name, "number") for name in chosen.measure.query_columns]
     output.print_table([*columns, ("id", "key"), ("text", "line")], rows)
     total = len(rows) if result.total is None else result.total
     message(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
@@ -173,11 +167,11 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
 
 
 def _measured(match: Match) -> tuple[str, ...]:
-    """Return the measures of a match, in the order of `_MEASURES`."""
+    """Return the measures of a match, in the order of `Measure.query_columns`."""
     if match.cover is not None:
         shares = (match.cover.of_query, match.cover.of_document)
         return f"{match.cover.words:,}", *(f"{share:.2f}" for share in shares)
-    return (str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",)
+    return (match.measure.text(match.value),)
 
 
 def _shown(match: Match, text_fields: Sequence[str]) -> str | None:
@@ -192,11 +186,11 @@ def _shown(match: Match, text_fields: Sequence[str]) -> str | None:
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
     matches = []
     for match in result.matches:
-        measures = {name: getattr(match, name) for name in ("similarity", "distance")}
+        measure = match.measure
+        value: dict[str, Any] = {measure.column: measure.typed(match.value)}
         if match.cover is not None:
-            measures = {"cover": asdict(match.cover)}
-        known = {name: value for name, value in measures.items() if value is not None}
-        found = {"id": match.id, **known, "matched": match.matched}
+            value = {measure.name: asdict(match.cover)}
+        found = {"id": match.id, **value, "matched": match.matched}
         matches.append({**found, "source": dict(match.source)} if with_source else found)
     return {
         "query": id,

@@ -126,11 +126,8 @@ def stop_command(
             if over is None:
                 sizes = index.store.bucket_sizes(each.key, own, meta.of(each.name))
                 rows += zip((f"{each.key}:{token}" for token in own), sizes, strict=True)
-            if own and each.metric == "hamming":
-                message(
-                    f"Segments of {each.name} are stopped: no Hamming distance is guaranteed any"
-                    " more"
-                )
+            if own and (lost := each.measure.unguaranteed):
+                message(f"{capital(each.measure.tokens)} of {each.name} are stopped: {lost}")
     if as_json:
         for token, size in rows:
             output.print_json({"token": token, "documents": size})

@@ -28,6 +28,7 @@ from esdedup.sketch.banding import (
 )
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import JACCARD
 from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
@@ -48,7 +49,7 @@ more than the work. For many texts it is a few, so that the block fits the cache
 class Banded(Sketch):
     """A sketch whose tokens are the bands of a signature, of some rows each."""
 
-    metric = "jaccard"
+    measure = JACCARD
     leads = True
     nearest = "`esdedup scheme` with `signature` 128"
 

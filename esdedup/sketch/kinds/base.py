@@ -17,20 +17,14 @@ import numpy as np
 
 from esdedup.arguments import check_fields, check_list, check_type
 from esdedup.exceptions import UsageError
-from esdedup.models import Metric
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import MEASURES, Measure
 from esdedup.sketch.tokens import decode
 from esdedup.text.arrays import U64, Mask, Ragged, Values
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling, distinct, shingle
 from esdedup.text.weights import U8, Weights
 
-MEASURES: dict[Metric, tuple[str, str]] = {
-    "jaccard": ("Jaccard similarity", "threshold"),
-    "hamming": ("Hamming distance", "distance"),
-    "cover": ("shared passages", "cover"),
-}
-"""By metric: the measure in words, and the name of its limit."""
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
 
 
@@ -108,8 +102,8 @@ class Sketch(ABC):
 
     kind: ClassVar[str]
     """The name of the kind."""
-    metric: ClassVar[Metric]
-    """The measure that verifies candidates: of sets of shingles, or of the stored values."""
+    measure: ClassVar[Measure]
+    """How candidates are verified."""
     stoppable: ClassVar[bool] = True
     """A stop list may hold its tokens: large buckets are boilerplate."""
     nearest: ClassVar[str] = ""
@@ -120,8 +114,6 @@ class Sketch(ABC):
     """The field holds no texts, but values that `text` converts to texts."""
     by_server: ClassVar[bool] = False
     """The index computes the tokens from the text. A query is a text, and documents hold none."""
-    directed: ClassVar[bool] = False
-    """A pair has two values: how much of each document the other one holds."""
     leads: ClassVar[bool] = False
     """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
 
@@ -231,18 +223,24 @@ class Sketch(ABC):
 
     def check(self, limits: Limits) -> None:
         """Raise UsageError for limits that this kind can't hold."""
-        by, use = MEASURES[self.metric]
-        if limits.threshold is None and self.metric != "jaccard":
+        measure = self.measure
+        by, use = measure.words, measure.limit
+        if limits.threshold is None and use != "threshold":
             raise UsageError(
                 f"the sketch {self.name!r} compares by {by}: it can't be combined with the nearest"
                 f" documents; use a {use}, or another sketch"
             )
-        for name, metric in (("distance", "hamming"), ("cover", "cover"), ("words", "cover")):
-            if (value := getattr(limits, name)) is not None and metric != self.metric:
+        for name in (name for other in MEASURES if other != measure for name in other.limits):
+            # A threshold has a default, and bounds nothing if the measure has its own limit.
+            if name != "threshold" and (value := getattr(limits, name)) is not None:
                 raise UsageError(
                     f"{name} {value}: the sketch {self.name!r} compares by {by}, so use a {use}, or"
                     " another sketch"
                 )
+
+    def settled(self, limits: Limits) -> Limits:
+        """Return the limits with that of the measure set, if it follows from the sketch."""
+        return limits
 
     def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
         """Return how many of the groups to require at a similarity, or the threshold.

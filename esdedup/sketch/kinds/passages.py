@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block, Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import COVER
 from esdedup.sketch.tokens import decode_any
 from esdedup.text.arrays import Ragged
 from esdedup.text.passages import winnow
@@ -30,9 +31,8 @@ class Passages(Sketch):
     token_bits: int = 36
 
     kind = "passages"
-    metric = "cover"
+    measure = COVER
     varies = True
-    directed = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,12 +9,14 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import HAMMING
 from esdedup.text.arrays import U64
 
 _RADII = 3
@@ -29,7 +31,7 @@ class Segmented(Sketch):
     unused bits are the highest of the first word.
     """
 
-    metric = "hamming"
+    measure = HAMMING
 
     size: int
     segments: int
@@ -124,6 +126,9 @@ class Segmented(Sketch):
             probes[:, position, : mask.size] = segments[:, position, None] ^ mask
             present[position, : mask.size] = True
         return values, Probes(probes, np.broadcast_to(present, probes.shape))
+
+    def settled(self, limits: Limits) -> Limits:
+        return replace(limits, distance=self.max_distance(limits))
 
     def check(self, limits: Limits) -> None:
         super().check(limits)

@@ -18,6 +18,7 @@ from esdedup.sketch.banding import most_required
 from esdedup.sketch.kinds.base import Block, Sketch
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.measures import JACCARD
 from esdedup.text.arrays import U64
 
 MOST_BUCKETS = 512
@@ -41,7 +42,7 @@ class Server(Sketch):
     tokenizer: str = "standard"
 
     kind = "server"
-    metric = "jaccard"
+    measure = JACCARD
     stoppable = False
     nearest = "`esdedup scheme` with `server` and `threshold` 0.2"
     by_server = True

@@ -1,0 +1,213 @@
+"""Measures: how two documents are compared, and how the value of a pair is bounded and shown.
+
+A kind of sketch has one measure, which verifies the candidates that share its tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from esdedup.sketch.limits import Limits
+from esdedup.text.characters import count
+
+if TYPE_CHECKING:
+    from esdedup.text.arrays import F64, I64
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How two documents are compared, and how that is shown.
+
+    name: of the measure, and the JSON key of what is not one number.
+    words: the measure in words.
+    limits: names of the fields of `Limits` that bound it, the main one first.
+    compares: what is compared of two documents: the sets of their "shingles", all of their
+    "words", or the "values" that are stored of their sketch.
+    column: the column of tables, JSON key and mark of a value.
+    equal: the value of equal texts.
+    sign: 1 if a greater value is nearer, -1 if a lesser one is.
+    whole: values are whole numbers.
+    by_threshold: the threshold bounds it, unless a limit of its own is set.
+    directed: a pair has two values: how much of each document the other one holds.
+    has_recall: documents are found by chance, so that results have an expected recall.
+    of_duplicate: the value of a duplicate, in words, as of a table's head.
+    held: the value of a pair, as the head of a column.
+    farthest_words: the value of the least similar duplicate of a group, likewise.
+    query_columns: the columns of the matches of a query.
+    tokens: what the tokens of a document are called.
+    stopped: documents that may be missing if tokens are stopped, in words.
+    unguaranteed: what a stop list costs, in words; "" if nothing is guaranteed without one.
+    """
+
+    name: Literal["jaccard", "hamming", "cover"]
+    words: str
+    limits: tuple[str, ...]
+    compares: Literal["shingles", "words", "values"]
+    column: Literal["similarity", "distance"]
+    equal: float
+    sign: Literal[1, -1]
+    whole: bool
+    by_threshold: bool
+    directed: bool
+    has_recall: bool
+    of_duplicate: str
+    held: str
+    farthest_words: str
+    query_columns: tuple[str, ...]
+    tokens: str
+    stopped: str
+    unguaranteed: str = ""
+
+    def __str__(self) -> str:
+        return self.words
+
+    @property
+    def limit(self) -> str:
+        """The name of the main limit."""
+        return self.limits[0]
+
+    @property
+    def by_values(self) -> bool:
+        """Whether stored values are compared, so that no texts are needed."""
+        return self.compares == "values"
+
+    def limit_of(self, limits: Limits) -> float:
+        """Return the value of the least similar documents within limits.
+
+        Raises UsageError if there is none.
+        """
+        if self.by_threshold:
+            return limits.least_similarity
+        return float(getattr(limits, self.limit) or 0)
+
+    def within(self, limits: Limits) -> str:
+        """Return in words which values are within limits."""
+        if self.whole:
+            return f"{self.of_duplicate} of {getattr(limits, self.limit)} bits or less"
+        return f"{self.of_duplicate} of {self.limit_of(limits):g} or more"
+
+    def similarity(self, value: float) -> float | None:
+        """Return the value if it is a similarity, else None."""
+        return value if self.column == "similarity" else None
+
+    def distance(self, value: float) -> int | None:
+        """Return the value if it is a distance, else None."""
+        return int(value) if self.column == "distance" else None
+
+    def marks(self, value: float) -> tuple[float | None, int | None]:
+        """Return the similarity and the distance of a value, of which one is None."""
+        return self.similarity(value), self.distance(value)
+
+    def typed(self, value: float) -> float | int:
+        """Return a value as JSON shows it."""
+        return int(value) if self.whole else value
+
+    def text(self, value: float) -> str:
+        """Return a value as a column of a table shows it."""
+        return str(int(value)) if self.whole else f"{value:.3f}"
+
+    def in_words(self, value: float) -> str:
+        """Return a value with its unit. Only equal texts are shown as 1."""
+        if self.whole:
+            return count(int(value), "bit")
+        return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
+
+    def nearness(self, value: float) -> float:
+        """Return a number that is greater for nearer documents."""
+        return self.sign * value + 0.0
+
+    def nearnesses(self, values: F64) -> F64:
+        """Return the `nearness` of each value, of the same shape."""
+        return self.sign * values
+
+    def no_nearness(self, words: int) -> float:
+        """Return the nearness of documents that have nothing in common.
+
+        words: of 64 bits of a document's values.
+        """
+        return -64.0 * words if self.whole else 0.0
+
+    def nearest_first(self, values: F64) -> I64:
+        """Return the order of values in which the nearest comes first."""
+        order = np.argsort(values, kind="stable")
+        return order if self.sign < 0 else order[::-1]
+
+    def farthest(self, values: Any) -> float:
+        """Return the value of the least similar documents. nan is left out."""
+        return float((np.nanmin if self.sign > 0 else np.nanmax)(values))
+
+    def bounds(self, values: F64) -> tuple[float, float]:
+        """Return the range in which a histogram shows values."""
+        if self.whole:
+            return 0.0, float(values.max(initial=10))
+        return float(values.min(initial=0.9)), 1.0
+
+
+JACCARD = Measure(
+    name="jaccard",
+    words="Jaccard similarity",
+    limits=("threshold",),
+    compares="shingles",
+    column="similarity",
+    equal=1.0,
+    sign=1,
+    whole=False,
+    by_threshold=True,
+    directed=False,
+    has_recall=True,
+    of_duplicate="Jaccard similarity",
+    held="similarity",
+    farthest_words="least similar",
+    query_columns=("similarity",),
+    tokens="bands",
+    stopped="that share only these are",
+)
+"""Of the sets of shingles: those that two documents share, divided by those that either has."""
+
+HAMMING = Measure(
+    name="hamming",
+    words="Hamming distance",
+    limits=("distance",),
+    compares="values",
+    column="distance",
+    equal=0.0,
+    sign=-1,
+    whole=True,
+    by_threshold=False,
+    directed=False,
+    has_recall=False,
+    of_duplicate="Hamming distance",
+    held="distance",
+    farthest_words="most distant",
+    query_columns=("distance",),
+    tokens="segments",
+    stopped="within the distance may be",
+    unguaranteed="no Hamming distance is guaranteed any more",
+)
+"""Of fingerprints: the number of differing bits."""
+
+COVER = Measure(
+    name="cover",
+    words="shared passages",
+    limits=("cover", "words"),
+    compares="words",
+    column="similarity",
+    equal=1.0,
+    sign=1,
+    whole=False,
+    by_threshold=True,
+    directed=True,
+    has_recall=False,
+    of_duplicate="share of its words that the representative holds",
+    held="held",
+    farthest_words="least similar",
+    query_columns=("words", "of query", "of document"),
+    tokens="tokens",
+    stopped="that share only these are",
+)
+"""Of words in a row: the share of those of a document that are in passages of the other one."""
+
+MEASURES = (JACCARD, HAMMING, COVER)
