@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Evidence:
     """Which shingles are evidence, and how much is compared at once.
 
-    few, common: a shingle is no evidence if more documents hold it than `few`, and than their
-    number divided by `common`.
+    few: a shingle is no evidence if more documents have it than this, and than `common` allows.
+    common: the documents that may have it are their number divided by this.
     bytes: of texts at once.
     hits: shingles of texts that items have, at once.
     """
@@ -58,6 +58,7 @@ class Containment:
     scheme: how texts become shingles.
     fraction: least part of an item's words that a document has.
     among: number of documents of which those that are compared are candidates; 0 if these are all.
+    evidence: which shingles count.
     """
 
     scheme: Scheme
@@ -69,8 +70,11 @@ class Containment:
 class Span(NamedTuple):
     """An item in a text.
 
-    row: of the text. item: its number. fraction: of the item's words that the text has.
-    start, end: the first character, and the end, in the text.
+    row: of the text.
+    item: its number.
+    fraction: of the item's words that the text has.
+    start: the first character in the text.
+    end: the end in the text.
     """
 
     row: int
@@ -311,7 +315,12 @@ def _spans_in(items: _Items, texts: _Texts) -> tuple[int, list[Span]]:
 
 
 class _Stretch(NamedTuple):
-    """A part of a text. fraction: of an item. first, last: its shingles."""
+    """A part of a text.
+
+    fraction: of an item's words that it has.
+    first: its first shingle.
+    last: its last shingle.
+    """
 
     fraction: float
     first: int

@@ -22,7 +22,12 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 class Place(NamedTuple):
-    """Where a document is: the name of its file, the line, and its id."""
+    """Where a document is.
+
+    file: the name of its file.
+    line: of the record, as `Record.line`.
+    id: of the document.
+    """
 
     file: str
     line: int
@@ -97,7 +102,8 @@ class Removals:
     document: numbers of documents, shape (n,).
     original: the number of the document that each one duplicates, or contains, shape (n,).
     value: similarity or distance, or the contained fraction of the original, shape (n,).
-    start, end: first character and end of the contained original in the text, shape (n,).
+    start: first character of the contained original in the text, shape (n,); none of duplicates.
+    end: the end of it, likewise.
     masked: documents that stay all the same.
     are_contained: the documents contain their originals; one may have several rows.
     """

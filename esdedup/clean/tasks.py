@@ -31,7 +31,11 @@ _STATE, _DONE, _FAILED = "state.json", "done.json", "failed"
 
 @dataclass(frozen=True)
 class Waiting:
-    """How often a task looks for the others. first, longest: seconds between two looks."""
+    """How often a task looks for the others.
+
+    first: seconds before it looks again.
+    longest: seconds between two looks later on.
+    """
 
     first: float = 0.1
     longest: float = 15.0

@@ -153,7 +153,9 @@ class StoredShare:
 class Shares:
     """The shares of a run on this machine.
 
-    earlier: shares that precede its own.
+    run: whose folder they are in.
+    earlier: shares of earlier runs, which precede its own.
+    sizes: of the shares.
     """
 
     run: Run
@@ -246,6 +248,7 @@ class Shares:
 class StoredTexts:
     """The texts of rows, which are read in the order in which shares store them.
 
+    shares: that have them.
     order: for each row its document, in the order read, shape (n,).
     ends: of the documents of all shares, shape (shares + 1,).
     offsets: of the texts of each share, one share after another.

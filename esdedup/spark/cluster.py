@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import ceil
 from typing import Any
@@ -84,7 +84,7 @@ def read_index(
     for name in ("text", *fields):
         schema.add(name, "string")
     numbers = spark.range(0, slices, 1, slices)
-    read = partial(_slices, connection, index, meta, [*fields], slices, point)
+    read = _Slices(connection, index, meta, [*fields], slices, point).read
     return of_index(mapped(numbers, read, schema), meta)
 
 
@@ -136,28 +136,40 @@ def write_groups(
     return report
 
 
-def _slices(
-    connection: Connection,
-    index: str,
-    meta: IndexMeta,
-    fields: list[str],
-    slices: int,
-    point: str,
-    batches: Iterable[pa.RecordBatch],
-) -> Batches:
-    """Read the slices of some numbers, in an executor."""
-    paths = [*dict.fromkeys([*meta.text_fields, *fields])]
-    with _opened(connection, index, known=True) as store:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                share = Share(number + 1, slices)
-                try:
-                    for page in store.scan(paths, meta, share, point=point):
-                        yield _batch(page, meta.text_fields, fields)
-                except PointInTimeLost as error:
-                    raise StoreError(
-                        f"{error}. Read the index again, with a longer keep_alive"
-                    ) from error
+@dataclass(frozen=True)
+class _Slices:
+    """The documents of an index in slices, which executors read.
+
+    connection: to the cluster.
+    index: its name.
+    meta: the scheme, and the fields of the texts.
+    fields: dotted names of other fields.
+    count: number of slices.
+    point: the point in time, as of `ClusterStore.open_point`.
+    """
+
+    connection: Connection
+    index: str
+    meta: IndexMeta
+    fields: Sequence[str]
+    count: int
+    point: str
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Yield the documents of the slices of some numbers. batches: the numbers, from 0."""
+        text_fields = self.meta.text_fields
+        paths = [*dict.fromkeys([*text_fields, *self.fields])]
+        with _opened(self.connection, self.index, known=True) as store:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    share = Share(number + 1, self.count)
+                    try:
+                        for page in store.scan(paths, self.meta, share, point=self.point):
+                            yield _batch(page, text_fields, self.fields)
+                    except PointInTimeLost as error:
+                        raise StoreError(
+                            f"{error}. Read the index again, with a longer keep_alive"
+                        ) from error
 
 
 def _batch(page: Sequence[Document], texts: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
