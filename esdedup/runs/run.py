@@ -31,7 +31,7 @@ from esdedup.records.locations import (
     remove,
     written,
 )
-from esdedup.stores.sqlite.database import held_alone
+from esdedup.stores.sqlite.database import exclusive_lock
 
 T = TypeVar("T")
 Arrays = dict[str, NDArray[Any]]
@@ -121,7 +121,7 @@ class Run:
             return
         if not self.folder.exists():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with held_alone(self.folder / name, advice, seconds):
+        with exclusive_lock(self.folder / name, advice, seconds):
             yield
 
     def has_lock(self) -> bool:

@@ -269,8 +269,8 @@ def _is_busy(error: Exception) -> bool:
 
 
 @contextmanager
-def held_alone(file: Path, otherwise: str, seconds: float = 0) -> Iterator[None]:
-    """Hold a lock file exclusively, among all processes. otherwise: advice for the message.
+def exclusive_lock(file: Path, advice: str, seconds: float = 0) -> Iterator[None]:
+    """Hold a lock file exclusively, among all processes. advice: for the message.
 
     Raises StoreUnavailable if another run holds it for longer than some seconds, and StoreError if
     it can't be created.
@@ -286,6 +286,6 @@ def held_alone(file: Path, otherwise: str, seconds: float = 0) -> Iterator[None]
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if _is_busy(error):
-                raise StoreUnavailable(f"another run is using {file}; {otherwise}") from error
-            raise StoreError(f"{file} can't be locked: {error}; {otherwise}") from error
+                raise StoreUnavailable(f"another run is using {file}; {advice}") from error
+            raise StoreError(f"{file} can't be locked: {error}; {advice}") from error
         yield

@@ -178,17 +178,17 @@ def test_threads_share_a_store(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "-wal"])
-@pytest.mark.parametrize("how", ["move", "remove", "replace"])
-def test_a_file_that_went_takes_no_more_writes(tmp_path: Path, ending: str, how: str) -> None:
+@pytest.mark.parametrize("loss", ["move", "remove", "replace"])
+def test_a_file_that_went_takes_no_more_writes(tmp_path: Path, ending: str, loss: str) -> None:
     path, copy = tmp_path / "a.db", tmp_path / "b.db"
     gone = Path(f"{path}{ending}")
-    with esdedup.open(copy) as other:
-        other.add(["someone else's"])
+    with esdedup.open(copy) as copied:
+        copied.add(["someone else's"])
     with esdedup.open(path) as index:
         index.add(["a first text", "a second text"])
-        if how == "replace":
+        if loss == "replace":
             copy.rename(gone)
-        elif how == "move":
+        elif loss == "move":
             gone.rename(tmp_path / "moved")
         else:
             gone.unlink()
@@ -197,28 +197,28 @@ def test_a_file_that_went_takes_no_more_writes(tmp_path: Path, ending: str, how:
                 esdedup.StoreError, match="moved, removed or replaced while it was open"
             ):
                 act()
-        if how == "move":
+        if loss == "move":
             (tmp_path / "moved").rename(gone)
             index.add(["a third text"])
-    if how == "move":
+    if loss == "move":
         with esdedup.open(path) as index:
             assert index.statistics().documents == 3
 
 
 def test_a_copy_beside_the_log_of_another_file_is_told(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.db", tmp_path / "b.db"
-    with esdedup.open(copy) as other:
-        other.add(["the text of the copy"])
+    with esdedup.open(copy) as copied:
+        copied.add(["the text of the copy"])
     with esdedup.open(path) as index:
         index.add([f"text number {n} of {n * 7}" for n in range(300)])
         # As a kill leaves them.
-        kept = {each: each.read_bytes() for each in (path, Path(f"{path}-wal"))}
-    for each, data in kept.items():
-        each.write_bytes(data)
+        contents = {file: file.read_bytes() for file in (path, Path(f"{path}-wal"))}
+    for file, content in contents.items():
+        file.write_bytes(content)
     with esdedup.open(path) as index:
         assert index.statistics().documents == 300
-    for each, data in kept.items():
-        each.write_bytes(data)
+    for file, content in contents.items():
+        file.write_bytes(content)
     shutil.copy(copy, path)
     with esdedup.open(path) as index, pytest.raises(esdedup.StoreError, match=r"a.db-wal: .* away"):
         index.statistics()

@@ -44,7 +44,9 @@ def test_counting_finds_what_sorting_finds(folder: Path) -> None:
             limits = (0.3, 0.8, None)
             results: list[object] = []
             results += [
-                index.similar(each, k=k, threshold=t) for each, k in queries for t in limits
+                index.similar(text, k=k, threshold=threshold)
+                for text, k in queries
+                for threshold in limits
             ]
             results += [index.similar(id=f"d{n}", k=5) for n in range(1, 60, 9) if n % 7]
             return results

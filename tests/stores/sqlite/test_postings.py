@@ -30,7 +30,7 @@ def test_merged_runs_leave_few_free_pages() -> None:
 
 def test_runs_hold_the_entries_of_a_set() -> None:
     chance, postings = np.random.default_rng(4), new_list(pages_at_once=7)
-    held = np.empty((0, 2), np.uint64)
+    entries = np.empty((0, 2), np.uint64)
     for step in range(60):
         # One token of all documents, few of many, and others of any width.
         count, widest = (2_000, 1_000) if step % 20 == 9 else (30, 2 ** (step % 62 + 1))
@@ -40,15 +40,19 @@ def test_runs_hold_the_entries_of_a_set() -> None:
         new = np.stack(np.broadcast_arrays(tokens, documents), axis=-1).reshape(-1, 2)
         new = np.unique(new, axis=0)
         postings.add([Entries(*chance.permutation(new).T)], more_follow=step % 3 == 0)
-        held = np.concatenate([held, new])
-        gone = chance.choice(np.unique(held[:, 1]), 20, replace=False)
-        lost = np.isin(held[:, 1], gone)
-        postings.remove(np.unique(held[lost, 0]), gone)
-        held = held[~lost]
-        asked = np.unique(np.append(held[::7, 0], chance.integers(0, 2_000, 50, np.uint64)))
-        at, found = postings.find(asked)
-        expected = held[np.isin(held[:, 0], asked)]
-        assert sorted(zip(asked[at], found, strict=True)) == sorted(map(tuple, expected))
+        entries = np.concatenate([entries, new])
+        gone = chance.choice(np.unique(entries[:, 1]), 20, replace=False)
+        lost = np.isin(entries[:, 1], gone)
+        postings.remove(np.unique(entries[lost, 0]), gone)
+        entries = entries[~lost]
+        tokens_to_find = np.unique(
+            np.append(entries[::7, 0], chance.integers(0, 2_000, 50, np.uint64))
+        )
+        positions, documents = postings.find(tokens_to_find)
+        expected = entries[np.isin(entries[:, 0], tokens_to_find)]
+        assert sorted(zip(tokens_to_find[positions], documents, strict=True)) == sorted(
+            map(tuple, expected)
+        )
     assert len(postings.runs()) < 18
 
 

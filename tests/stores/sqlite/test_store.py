@@ -65,18 +65,18 @@ def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
     first, second = LocalStore(path, "x"), LocalStore(path, "x")
     first.create(META)
     first.write([document(f"before-{n}") for n in range(5)])
-    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
-    other.execute('DELETE FROM "documents:x"')
+    writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute('DELETE FROM "documents:x"')
     assert first.statistics(META).documents == 5
-    threading.Timer(0.7, other.rollback).start()
+    threading.Timer(0.7, writer.rollback).start()
     start = time.monotonic()
     second.write([document(f"after-{n}") for n in range(5)])
     assert time.monotonic() - start > 0.5
     assert first.statistics(META).documents == 10
     for store in (first, second):
         store.close()
-    other.close()
+    writer.close()
 
 
 def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ TOKENS = [f"{position}abcde" for position in ".01"]
 
 @pytest.fixture
 def store(path: Path) -> Iterator[LocalStore]:
-    made = LocalStore(path, "index")
-    made.create(META)
-    yield made
-    made.close()
+    store = LocalStore(path, "index")
+    store.create(META)
+    yield store
+    store.close()
 
 
 def found(store: LocalStore) -> dict[str, int]:
@@ -108,8 +108,8 @@ def found(store: LocalStore) -> dict[str, int]:
 
 def listed(path: Path) -> int:
     with sqlite3.connect(path) as db:
-        every = 'SELECT total(entries) FROM "runs:index" WHERE list = ?'
-        return int(db.execute(every, ("minhash",)).fetchone()[0])
+        query = 'SELECT total(entries) FROM "runs:index" WHERE list = ?'
+        return int(db.execute(query, ("minhash",)).fetchone()[0])
 
 
 def test_while_another_writes_a_search_finds_what_is_not_listed(
@@ -118,32 +118,32 @@ def test_while_another_writes_a_search_finds_what_is_not_listed(
     store.write([document("a", TOKENS[:2])])
     assert found(store) == {"a": 2}
     store.write([document("b", TOKENS[1:])])
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
     began = time.monotonic()
     assert found(store) == {"a": 2, "b": 2}
     assert store.bucket_sizes("minhash", TOKENS, META) == [1, 2, 1]
     # It waits for seconds elsewhere, and a minute to write.
     assert time.monotonic() - began < 5
     assert listed(path) == 2
-    other.execute("ROLLBACK")
-    other.close()
+    writer.execute("ROLLBACK")
+    writer.close()
     assert found(store) == {"a": 2, "b": 2}
     assert listed(path) == 4
 
 
 def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path: Path) -> None:
     store.write([document("a", TOKENS)])
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
     with store._searching() as tables:
-        other.execute("ROLLBACK")
+        writer.execute("ROLLBACK")
         beside = LocalStore(path, "index")
         assert found(beside) == {"a": 3}
         assert listed(path) == 3
         assert tables.listing.holders("minhash", TOKENS)[1].tolist() == [1, 1, 1]
     beside.close()
-    other.close()
+    writer.close()
     assert found(store) == {"a": 3}
 
 
@@ -195,38 +195,38 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
     path: Path, limits: dict[str, Any]
 ) -> None:
     notice = words(1, 60)
-    texts = {f"d{at:03}": f"{notice} {words(at, at % 100)}" for at in range(2, 150)}
-    asked = f"{notice} {words(3, 3)}"
+    texts = {f"d{n:03}": f"{notice} {words(n, n % 100)}" for n in range(2, 150)}
+    query_text = f"{notice} {words(3, 3)}"
 
     def search() -> esdedup.Result:
-        return index.similar(asked, k=8, **limits)
+        return index.similar(query_text, k=8, **limits)
 
     def check() -> None:
-        found = search()
+        result = search()
         with esdedup.open(path) as fresh:
             # Every candidate is read.
             fresh.store = LocalStore(path, fresh.store.index, Sizes(unverified=len(texts)))
-            assert found == fresh.similar(asked, k=8, **limits)
-        assert (found.candidates > 80, len(found)) == (True, 8)
-        assert {each.id: each.source["text"] for each in found}.items() <= texts.items()
+            assert result == fresh.similar(query_text, k=8, **limits)
+        assert (result.candidates > 80, len(result)) == (True, 8)
+        assert {match.id: match.source["text"] for match in result}.items() <= texts.items()
 
-    with esdedup.open(path) as index, esdedup.open(path) as other:
+    with esdedup.open(path) as index, esdedup.open(path) as beside:
         index.add({"id": id, "text": text, "n": 10**400} for id, text in texts.items())
         check()
-        for each in (index, other):
+        for writer in (index, beside):
             first, second, third = (match.id for match in search().matches[:3])
-            unlike = index.similar(asked, k=1_000, threshold=0.3).matches[-1].id
-            texts |= {first: f"{notice} {words(0, 30)}", second: words(0, 60), unlike: asked}
-            each.update([{"id": id, "text": texts[id]} for id in (first, second, unlike)])
+            unlike = index.similar(query_text, k=1_000, threshold=0.3).matches[-1].id
+            texts |= {first: f"{notice} {words(0, 30)}", second: words(0, 60), unlike: query_text}
+            writer.update([{"id": id, "text": texts[id]} for id in (first, second, unlike)])
             check()
-            each.delete([third])
+            writer.delete([third])
             del texts[third]
             check()
-            each.add([{"id": f"{first}-new", "text": asked}])
-            texts[f"{first}-new"] = asked
+            writer.add([{"id": f"{first}-new", "text": query_text}])
+            texts[f"{first}-new"] = query_text
             check()
-        for seed, each in enumerate((index, other)):
-            each.store.drop()
+        for seed, writer in enumerate((index, beside)):
+            writer.store.drop()
             index.create()
             texts = {id: f"{words(seed, 5)} {text}" for id, text in texts.items()}
             index.add({"id": id, "text": text} for id, text in texts.items())
@@ -237,5 +237,5 @@ def test_candidates_of_a_query_in_several_pieces_are_counted_once(path: Path) ->
     notice = words(1, 60)
     with esdedup.open(path, scheme=esdedup.Scheme((esdedup.Signature(2_000),))) as index:
         index.create()
-        index.add([f"{notice} {words(at, 9)}" for at in range(100)])
+        index.add([f"{notice} {words(n, 9)}" for n in range(100)])
         assert index.similar(notice, threshold=None, k=3).candidates == 100
