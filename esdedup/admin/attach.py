@@ -154,7 +154,7 @@ def plan_next(
     except IndexNotFound as error:
         if text_field is None:
             raise IndexNotFound(
-                f"{error}. If it does not exist yet, name its text field (--text-field)"
+                f"{error}. If it does not exist yet, name its text field (`text_field`)"
             ) from error
     meta = IndexMeta(
         scheme or Scheme(),

@@ -26,7 +26,7 @@ _TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "c
           "search_as_you_type", "semantic_text")  # fmt: skip
 _COPY = "copy its texts to another index and search that"
 _ONLY_NEW = (
-    "new documents get tokens through the proxy, or from the index itself (--server in a new"
+    "new documents get tokens through the proxy, or from the index itself (`server` in a new"
     f" index); for those that are there, {_COPY}"
 )
 _PAGE = 2_000
@@ -38,8 +38,8 @@ class Obstacle:
     """An obstacle on an index.
 
     index: the name of the index.
-    stops: "attach" if the mapping can't be put, "index" if `index` can't write documents, and none
-    can be updated, "backfill" if documents can't be updated, "nothing" for what is to be known.
+    stops: "attach" if the mapping can't be put, "index" if `esdedup index` can't write any, and
+    none can be updated, "backfill" if none can be updated, "nothing" for what is to be known.
     reason: describes it and what to do.
     name: of its kind.
     """
@@ -153,7 +153,7 @@ def _taken(state: IndexState, meta: SketchedFields) -> Iterator[str]:
         name in ours or is_ours(name) for name in present
     )
     field, conflict = repr(meta.field), ""
-    advice = f"choose another name (--field {FIELD}_tokens)"
+    advice = f"choose another name (`field` {FIELD}_tokens)"
     if (type := stored.get("type", "object")) != "object":
         conflict = f", as {type}"
     elif str(stored.get("enabled", "true")).lower() == "false":
@@ -297,17 +297,17 @@ def no_text(state: IndexState, name: str) -> str:
     if name in fields:
         return ""
     texts = [path for path, field in fields.items() if field.get("type") in _TEXTS]
-    known = ", ".join([path for path in sorted(texts) if not path.startswith(FIELD)][:10])
-    other = f"; fields with text: {known}" if known else ""
+    paths = ", ".join([path for path in sorted(texts) if not path.startswith(FIELD)][:10])
+    fields_with_text = f"; fields with text: {paths}" if paths else ""
     strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
     never = " and, dynamic being strict, none can get it" if strict else ""
-    advice = f"name the one that holds the text (--text-field){other}"
+    advice = f"name the one that holds the text (`text_field`){fields_with_text}"
     return f"the mapping has no field {name!r}{never}; {advice}"
 
 
 def _not_held(name: str, sources: Sequence[str]) -> str:
     why = f"documents do not hold the field {name!r}, which servers fill from"
-    return f"{why} {', '.join(sources)}: name that (--text-field)"
+    return f"{why} {', '.join(sources)}: name that (`text_field`)"
 
 
 def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
@@ -342,7 +342,7 @@ PIPELINE = Kind(
     "nothing",
     _pipelines,
     "it may change, rename or drop texts after their tokens were computed",
-    "if it does, let the index compute the tokens (--server, in a new index if this one has other"
+    "if it does, let the index compute the tokens (`server`, in a new index if this one has other"
     " tokens)",
 )
 
@@ -396,13 +396,13 @@ KINDS: tuple[Kind, ...] = (
         "attach",
         _text_not_indexed,
         "the index can't compute tokens of it",
-        "attach without --server, or copy the text to a field of its own in a new index",
+        "attach without `server`, or copy the text to a field of its own in a new index",
     ),
     Kind(
         "time series",
         "index",
         _time_series,
-        "no document can be updated, and `index` can't write any",
+        "no document can be updated, and `esdedup index` can't write any",
         _ONLY_NEW,
     ),
     Kind(
@@ -417,14 +417,14 @@ KINDS: tuple[Kind, ...] = (
         "backfill",
         _no_sequence_numbers,
         "no document can be updated without overwriting changes of other clients",
-        "new documents get tokens from `index`, the proxy or the index itself (--server in a new"
-        f" index); for those that are there, {_COPY}",
+        "new documents get tokens from `esdedup index`, the proxy or the index itself (`server` in"
+        f" a new index); for those that are there, {_COPY}",
     ),
     Kind(
         "append-only",
         "index",
         _append_only,
-        "no document can be updated, and `index` can't write any, as documents get no ids",
+        "no document can be updated, and `esdedup index` can't write any, as documents get no ids",
         _ONLY_NEW,
     ),
     Kind(
@@ -438,15 +438,16 @@ KINDS: tuple[Kind, ...] = (
         "slow refresh",
         "nothing",
         _slow_refresh,
-        "a search such as `similar` finds new documents only after a refresh",
+        "a search such as `esdedup similar` finds new documents only after a refresh",
         "commands that read all documents refresh the index first",
     ),
     Kind(
         "small pages",
         "nothing",
         _small_pages,
-        "more requests read the documents, and `similar` compares no more candidates than that",
-        "raise it if `similar` reports that a match may be missing",
+        "more requests read the documents, and `esdedup similar` compares no more candidates than"
+        " that",
+        "raise it if `esdedup similar` reports that a match may be missing",
     ),
     _TEXT_FIELD,
 )

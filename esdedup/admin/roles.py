@@ -42,7 +42,7 @@ def role(name: str, product: Product, index: str, other: str | None = None) -> d
         raise UsageError(f"there is no role {name!r}: name one of {', '.join(ROLES)}")
     if ("other" in ROLES[name]) != (other is not None):
         does = "is for one index: leave out" if other else "is for two indices: give"
-        raise UsageError(f"the role {name!r} {does} --to")
+        raise UsageError(f"the role {name!r} {does} `to`")
     return role_of(ROLES[name], product, index, other)
 
 

@@ -108,7 +108,7 @@ def plan_switch(
             )
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
     if scheme is None and names is None:
-        raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
+        raise UsageError(f"{name!r} is not changing its scheme: name a new one (`scheme`)")
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     free = next(each for n in itertools.count(2) if (each := f"{FIELD}_{n}") not in taken)
     following = IndexMeta(

@@ -15,6 +15,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 from esdedup.proxy import http
+from esdedup.proxy.logs import Show
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.rewriting import READABLE, Rewriter, pieces
@@ -36,11 +37,15 @@ log = logging.getLogger(__name__)
 class Service:
     """Passes requests to the upstream, documents with their tokens.
 
-    settings: of this process alone. Raises UsageError if one is wrong.
+    settings: of this process alone.
+    show: applied to messages that clients get.
+
+    Raises UsageError if a setting is wrong.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, show: Show = str) -> None:
         self.settings = settings
+        self._show = show
         self.upstream = Upstream(settings)
         self._schemes = Schemes(self.upstream)
         self._rewriter = Rewriter(self._schemes, settings.max_memory)
@@ -120,9 +125,9 @@ class Service:
         coding = f" in the encoding {request.encoding!r}" if request.encoding else ""
         reason = (
             f"the proxy can't read a body of type {form!r}{coding}, and its documents may bring"
-            " values of esdedup's fields: send JSON, plain or with gzip (--pass-unread passes it)"
+            " values of esdedup's fields: send JSON, plain or with gzip (`pass_unread` passes it)"
         )
-        raise http.Refused.error(415, "media_type_header_exception", reason)
+        raise http.Refused.error(415, "media_type_header_exception", self._show(reason))
 
     async def _own(self, request: http.Request) -> None:
         """Answer for the proxy itself."""
@@ -158,10 +163,10 @@ class Service:
                 self._schemes.forget()
 
     async def _add_tokens(self, request: http.Request, kind: _Kind, index: str | None) -> None:
-        with ExitStack() as held:
-            body, outcomes = await self._rewriter.rewrite(request, index, kind, held)
-            left = (b"content-encoding", b"content-length")
-            headers = [pair for pair in request.headers if pair[0] not in left]
+        with ExitStack() as files:
+            body, outcomes = await self._rewriter.rewrite(request, index, kind, files)
+            replaced = (b"content-encoding", b"content-length")
+            headers = [header for header in request.headers if header[0] not in replaced]
             headers.append((b"content-length", str(body.tell()).encode()))
             await self.upstream.forward(request, headers, pieces(body))
         if request.accepted:
@@ -182,8 +187,8 @@ def _route(request: http.Request) -> tuple[_Kind, str | None]:
     if request.path.startswith(_OWN):
         return "own", None
     if request.method in ("POST", "PUT"):
-        parts = [unquote(part) for part in request.path.decode("latin-1").split("/") if part]
-        match parts:
+        steps = [unquote(step) for step in request.path.decode("latin-1").split("/") if step]
+        match steps:
             case ["_bulk"]:
                 return "bulk", None
             case [index, "_bulk"]:

@@ -15,6 +15,9 @@ SECONDS = 10.0
 """Lines of the same kind come at most once in this time."""
 _KINDS = 256
 
+Show = Callable[[str], str]
+"""Returns a message as its reader sees it, such as with options in place of settings."""
+
 
 class Repeats(logging.Filter):
     """Passes a warning if none of its logger and template passed in the last SECONDS.
@@ -55,24 +58,28 @@ class Repeats(logging.Filter):
 class _Lines(logging.Formatter):
     """Time, level and message in one line of text, or with the logger as a JSON object."""
 
-    def __init__(self, form: Literal["text", "json"]) -> None:
+    def __init__(self, form: Literal["text", "json"], show: Show) -> None:
         super().__init__()
         self._form = form
+        self._show = show
 
     def format(self, record: logging.LogRecord) -> str:
-        written = datetime.fromtimestamp(record.created, UTC)
-        at = written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        message = super().format(record)
+        created = datetime.fromtimestamp(record.created, UTC)
+        time = created.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        message = self._show(super().format(record))
         if self._form == "text":
-            return message_of(f"{at} {record.levelname} {message}")
+            return message_of(f"{time} {record.levelname} {message}")
         level = record.levelname.lower()
-        return json.dumps({"time": at, "level": level, "logger": record.name, "message": message})
+        return json.dumps({"time": time, "level": level, "logger": record.name, "message": message})
 
 
-def configure(form: Literal["text", "json"]) -> None:
-    """Send the logs of this process to standard error in this form, from warnings on."""
+def configure(form: Literal["text", "json"], show: Show = str) -> None:
+    """Send the logs of this process to standard error in this form, from warnings on.
+
+    show: applied to each message.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(_Lines(form))
+    handler.setFormatter(_Lines(form, show))
     handler.addFilter(Repeats())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("esdedup.proxy.server").setLevel(logging.INFO)

@@ -33,7 +33,7 @@ def warn_of_pipeline(pipeline: str | None, setting: str, where: str) -> None:
         log.warning(
             f"%s: documents pass the ingest pipeline %r ({setting}), which may change, rename or"
             " drop texts after their tokens were computed. If it does, use a new index with"
-            " --server",
+            " `server`",
             where,
             pipeline,
         )

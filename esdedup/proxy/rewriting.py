@@ -119,7 +119,7 @@ class Rewriter:
         if memory < _PROGRAM + longest:
             least = 1 + (_PROGRAM * memory // (memory - longest) >> 20)
             raise UsageError(
-                f"--max-memory of {memory >> 20} MB for each process is too small: use {least} MB"
+                f"`max_memory` of {memory >> 20} MB for each process is too small: use {least} MB"
             )
 
     async def rewrite(

@@ -21,6 +21,7 @@ from esdedup.ingest.parallel import be_a_program
 from esdedup.proxy import logs
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed
+from esdedup.proxy.logs import Show
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.settings import Settings
 
@@ -39,32 +40,33 @@ _FILES = 1 << 14
 log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, show: Show = str) -> None:
     """Serve until a signal ends the process.
 
+    show: applied to messages in logs and answers; it is pickled if there are several processes.
     Raises UsageError if a setting is wrong, and EsdedupError if the address can't be used.
     """
     try:
         tempfile.gettempdir()
     except OSError as error:
         raise UsageError(f"no folder for temporary files: {error.strerror}; set TMPDIR") from error
-    each = dataclasses.replace(
+    of_process = dataclasses.replace(
         settings,
         max_memory=settings.max_memory // settings.processes,
         max_connections=-(-settings.max_connections // settings.processes),
     )
-    Service(each)
+    Service(of_process)
     if settings.certificate:
         _tls(settings)
     elif settings.key or settings.client_ca:
-        raise UsageError("--key and --client-ca require --certificate")
+        raise UsageError("`key` and `client_ca` require `certificate`")
     listener = _listener(settings.host, settings.port)
-    logs.configure(settings.log_format)
+    logs.configure(settings.log_format, show)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http{'s' if settings.certificate else ''}://{host}:{settings.port}"
     log.info("Listening on %s, passing to %s", address, settings.upstream)
     config = uvicorn.Config(
-        functools.partial(_application, each),
+        functools.partial(_application, of_process, show),
         factory=True,
         http=_Connection,
         loop="asyncio",
@@ -78,13 +80,13 @@ def serve(settings: Settings) -> None:
         backlog=_BACKLOG,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=settings.grace_seconds,
-        ssl_context_factory=functools.partial(_tls, each) if settings.certificate else None,
+        ssl_context_factory=functools.partial(_tls, of_process) if settings.certificate else None,
         workers=settings.processes,
     )
     if settings.processes == 1:
         config.load()
         if sys.platform != "win32":
-            signal.signal(signal.SIGHUP, lambda *_: _renew(each, config))
+            signal.signal(signal.SIGHUP, lambda *_: _renew(of_process, config))
         # Uvicorn sends the process the signal again when it has ended.
         signal.signal(signal.SIGTERM, lambda *_: None)
         uvicorn.Server(config).run([listener])
@@ -97,18 +99,18 @@ def serve(settings: Settings) -> None:
         Multiprocess(config, [listener]).run()
 
 
-def _application(settings: Settings) -> Service:
+def _application(settings: Settings, show: Show) -> Service:
     """Set up a process that serves, and return its application."""
     be_a_program()
     sys.setswitchinterval(0.001)
     if sys.platform != "win32":
         import resource
 
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        most = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    logs.configure(settings.log_format)
-    return Service(settings)
+        hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        limit = _FILES if hard_limit == resource.RLIM_INFINITY else min(_FILES, hard_limit)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
+    logs.configure(settings.log_format, show)
+    return Service(settings, show)
 
 
 def _renew(settings: Settings, config: uvicorn.Config) -> None:
@@ -128,8 +130,8 @@ def _renew(settings: Settings, config: uvicorn.Config) -> None:
 def _listener(host: str, port: int) -> socket.socket:
     """Return a bound socket. Raises EsdedupError."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        families = {family for family, *_ in found}
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        families = {family for family, *_ in addresses}
         family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
         # "::" is every address of both kinds.
         dual = host == "::" and socket.has_dualstack_ipv6()
@@ -147,20 +149,20 @@ def _tls(settings: Settings, *_: object, context: ssl.SSLContext | None = None) 
     """
     certificate, key, client_ca = settings.certificate, settings.key, settings.client_ca
     assert certificate is not None
-    files = {"--certificate": certificate, "--key": key, "--client-ca": client_ca}
-    for option, file in files.items():
+    files = {"`certificate`": certificate, "`key`": key, "`client_ca`": client_ca}
+    for setting, file in files.items():
         try:
             if file is not None:
                 file.read_bytes()
         except OSError as error:
-            raise UsageError(f"{option} {file}: {error.strerror}") from error
+            raise UsageError(f"{setting} {file}: {error.strerror}") from error
     context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    names = f"--certificate {certificate}" + (f" with --key {key}" if key else "")
+    names = f"`certificate` {certificate}" + (f" with `key` {key}" if key else "")
     try:
         # Without a password, OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password="")
         if client_ca:
-            names = f"--client-ca {client_ca}"
+            names = f"`client_ca` {client_ca}"
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except OSError as error:

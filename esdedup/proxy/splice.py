@@ -50,7 +50,7 @@ tokens. no_right: the client may not see the mapping. no_index: its request crea
 no template has its mapping. no_text: it has no text. part: an update of some of the text fields.
 too_long: its text is longer than 1/256 of the memory, or to parse it takes too much. refused: it is
 not strict JSON, and replaced by what the servers reject. not_json: a request whose documents the
-proxy can't read, and passes by `--pass-unread`. failed: see the log."""
+proxy can't read, and passes by `pass_unread`. failed: see the log."""
 
 
 class Source(NamedTuple):
@@ -206,7 +206,7 @@ class Splicer:
         if count := outcomes.count("too_long"):
             log.warning(
                 "%d documents are too long, and pass without tokens: the limit is %d bytes of text,"
-                " and %d of memory to read them (--max-memory)",
+                " and %d of memory to read them (`max_memory`)",
                 count,
                 self._longest,
                 WORK * self._longest,

@@ -294,7 +294,7 @@ def test_a_data_stream(opensearch_url: str, tmp_path: Path) -> None:
     call(url, "PUT", f"/_component_template/esdedup-{name}", other)
     checked = esdedup_command(url, "check", "-i", name)
     assert checked.status == 1
-    assert f"esdedup template --index {name} --install" in checked.err
+    assert f"`esdedup template -i {name}` with --install" in checked.err
     assert esdedup_command(url, "template", "-i", name, "--install").status == 0
     assert esdedup_command(url, "check", "-i", name).status == 0
     call(url, "POST", f"/{name}/_rollover")

@@ -149,7 +149,7 @@ def test_health_and_metrics(proxy: Enriching, name: str) -> None:
 
 def test_too_little_memory_is_rejected() -> None:
     little = Settings(upstream="http://127.0.0.1:9", max_memory=64 * MB)
-    with pytest.raises(UsageError, match=r"--max-memory of 64 MB .* use \d+ MB") as caught:
+    with pytest.raises(UsageError, match=r"`max_memory` of 64 MB .* use \d+ MB") as caught:
         Service(little)
     Service(replace(little, max_memory=int(str(caught.value).split()[-2]) * MB))
 

@@ -17,6 +17,7 @@ from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
+from esdedup.cli.setting_names import with_options
 from esdedup.stores import Cluster
 from esdedup.stores.elastic.templates import (
     advice,
@@ -211,7 +212,11 @@ def _findings(check: admin.IndexCheck) -> dict[str, Any]:
         "stale": check.stale and asdict(check.stale),
         "original_gone": asdict(check.bereft) if counted else None,
         "obstacles": [
-            {"name": obstacle.name, "stops": obstacle.stops, "reason": obstacle.reason}
+            {
+                "name": obstacle.name,
+                "stops": obstacle.stops,
+                "reason": with_options(obstacle.reason),
+            }
             for obstacle in check.obstacles
         ],
     }

@@ -1,5 +1,6 @@
 """esdedup proxy: tokens for the documents of any client."""
 
+from esdedup.cli.setting_names import with_options
 from esdedup.exceptions import MissingExtra
 from esdedup.proxy.settings import Settings
 
@@ -18,4 +19,4 @@ def proxy_command(settings: Settings) -> None:
         from esdedup.proxy.server import serve
     except ImportError as error:
         raise MissingExtra("the proxy needs more: pip install 'esdedup[proxy]'") from error
-    serve(settings)
+    serve(settings, with_options)

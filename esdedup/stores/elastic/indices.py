@@ -114,7 +114,7 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
     found = states(cluster, named)
     meta = common_meta({state.name: state.mapping for state in found}, name)
     if meta is None:
-        raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach --index {name}`")
+        raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach -i {name}`")
     return named, found, meta
 
 
@@ -237,7 +237,10 @@ def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> N
     except StoreError as error:
         if "data stream write ind" not in str(error):
             raise
-        how = "install its template (esdedup template --server --install), roll over, and try again"
+        how = (
+            "install its template (`esdedup template` with `server` and `install`), roll over, and"
+            " try again"
+        )
         raise StoreError(f"index {index!r} is being written to: {how} ({error})") from error
     finally:
         try:
@@ -316,7 +319,7 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
             elif "synthetic source" in reason:
                 reason = f"this version takes no such fields beside a synthetic _source ({error})"
             elif "has not been configured" in reason:
-                how = f"run `esdedup attach --index {index} --server`"
+                how = f"run `esdedup attach -i {index}` with `server`"
                 reason = f"it lacks the analyzer ({error}): {how}"
             raise type(error)(f"index {index!r}: {reason}") from error
         put[index] = after

@@ -140,7 +140,7 @@ class ClusterStore:
                 raise UsageError(
                     f"{self.index!r} names {len(mappings)} indices"
                     f" ({', '.join(sorted(mappings))}) without esdedup fields: run `esdedup attach"
-                    f" --index {self.index}`, or name one of them"
+                    f" -i {self.index}`, or name one of them"
                 )
             indices.put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
         else:

@@ -96,6 +96,6 @@ def advice(name: str) -> str:
     """Explain how to give the next indices behind a name our fields."""
     return (
         f"the next indices of {name!r} will not have these fields yet: run `esdedup template"
-        f" --index {name} --install`, and add {template_name(name)!r} to composed_of of the index"
-        " template that makes them. With --server, that template can't map the text field"
+        f" -i {name}` with `install`, and add {template_name(name)!r} to composed_of of the index"
+        " template that makes them. With `server`, that template can't map the text field"
     )

@@ -155,8 +155,8 @@ def _unanswered(error: TransportError, shown: str) -> StoreError:
         advice = "The server does not speak TLS there: try http://"
     else:
         advice = (
-            "Name the authority that signed the certificate (--ca-certs) or the certificate's"
-            " fingerprint (--cert-fingerprint)"
+            "Name the authority that signed the certificate (`ca_certs`) or the certificate's"
+            " fingerprint (`fingerprint`)"
         )
     reason = error.message.rstrip(".")
     return StoreError(f"{shown}: no secure connection: {reason}. {advice}")
