@@ -36,12 +36,12 @@ from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.stores import BulkPolicy, changes, stored_meta
+from esdedup.stores import BulkPolicy, changes, stored_meta, waits_of
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.fields import parts_of, text_in, text_of, value_at
 from esdedup.stores.judgements import PREFIX, StoredJudgements, checked_id
 from esdedup.stores.location import IndexLocation
-from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
+from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import StopList
 from esdedup.text.jaccard import jaccard_with
@@ -86,7 +86,7 @@ class Index:
 
         Raises IndexNotFound if it does not exist, SchemeMismatch if it holds others than requested.
         """
-        if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
+        if self._meta is None or time.monotonic() > self._read_at + waits_of(self.store).mapping:
             self._read_at = time.monotonic()
             stored = stored_meta(self.store)
             if self._meta is None:

@@ -11,7 +11,6 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,10 @@ import pytest
 from hypothesis import settings
 
 from esdedup.stores import Store
+from esdedup.stores.waits import Waits
 from tests.helpers.commands import call
 from tests.helpers.places import META, STORES, OpenStore, Place
+from tests.helpers.waits import waits
 from tests.servers.jdk import find_jdk
 from tests.servers.node import Node
 from tests.servers.provide import (
@@ -181,11 +182,8 @@ def _without_options_of_the_developer() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone_with_each_index() -> Iterator[None]:
-    """No other client reads or changes the mapping, except in tests that set the times again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("esdedup.stores.elastic.indices.SETTLE_SECONDS", 0.0)
-        # The package has a function of the module's name.
-        patch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.0)
+    """No other client reads or changes the mapping, except in tests that set the waits again."""
+    with waits(Waits(settle=0.0, switch=0.0)):
         yield
 
 

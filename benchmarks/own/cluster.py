@@ -191,7 +191,7 @@ class Bench:
 
     def _recall_bodies(self, texts: list[str]) -> list[Figures]:
         """The recall query that `similar` sends."""
-        return [candidates_body(one, Limits().candidates) for one in self._recalls(texts)]
+        return [{**candidates_body(one, Limits().candidates)} for one in self._recalls(texts)]
 
     def _recalls(self, texts: list[str]) -> list[CandidateQuery]:
         meta = self.index.meta

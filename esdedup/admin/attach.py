@@ -38,10 +38,14 @@ _LOOKED_AT = 100
 
 @dataclass(frozen=True)
 class MappingChange:
-    """The change of an index's mapping, None if it has our fields, and its obstacles.
+    """The change of an index's mapping.
 
-    analysis: settings of analyzers, which the index has to be closed for. opens: whether it is to
-    be opened first, as an earlier attach that was interrupted closed it.
+    index: its name.
+    mapping: to put; None if it has our fields already.
+    obstacles: to the change, or to be known.
+    stored: the description of its tokens that the index has.
+    analysis: settings of analyzers, which the index has to be closed for.
+    opens: whether it is to be opened first, as an earlier attach that was interrupted closed it.
     """
 
     index: str
@@ -60,7 +64,12 @@ class MappingChange:
 
 @dataclass(frozen=True)
 class AttachPlan:
-    """Changes for all indices behind a name; a data stream also gets a component template."""
+    """Changes for all indices behind a name; a data stream also gets a component template.
+
+    named: the name, and what it stands for.
+    meta: describes the tokens that the indices will have.
+    changes: one an index.
+    """
 
     named: Named
     meta: IndexMeta
@@ -69,8 +78,12 @@ class AttachPlan:
     @property
     def hindrances(self) -> list[Obstacle]:
         """The obstacles that must be removed first."""
-        every = [each for change in self.changes if change.mapping for each in change.obstacles]
-        return [each for each in every if each.stops == "attach"]
+        return [
+            obstacle
+            for change in self.changes
+            for obstacle in change.obstacles
+            if change.mapping and obstacle.stops == "attach"
+        ]
 
     def check(self) -> None:
         """Raise StoreError if an obstacle stops the change."""
@@ -88,34 +101,41 @@ def plan_attach(
 ) -> AttachPlan:
     """Return what attaching would change, without changing anything.
 
-    name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
-    default those of the other indices behind the name, else the default ones. text_field: one name,
-    or several, whose texts are joined. external_versions: the owner numbers the versions of
-    documents (`version_type`), which changes of ours then keep; None for what is stored. Raises
-    SchemeMismatch if indices have others, IndexNotFound
-    if the name does not exist, and UsageError if no field of that name holds a text.
+    name: an index, alias or data stream.
+    scheme, text_field, field: for indices that have none; by default those of the other indices
+    behind the name, else the default ones.
+    text_field: one name, or several, whose texts are joined.
+    external_versions: the owner numbers the versions of documents (`version_type`), which changes
+    of ours then keep; None for what is stored.
+
+    Raises SchemeMismatch if indices have others, IndexNotFound if the name does not exist, and
+    UsageError if no field of that name holds a text.
     """
     with reached(target) as cluster:
         named = resolve(cluster, name)
-        found = states(cluster, named)
-        metas = [meta_of(state.mapping) for state in found]
-        base = [IndexMeta(Scheme()), *filter(None, metas)][-1]
+        if external_versions and named.kind == "data stream":
+            raise UsageError(f"{name!r} is a data stream, which takes no external versions")
+        indices = states(cluster, named)
+        stored_metas = [meta_of(state.mapping) for state in indices]
+        base = [IndexMeta(Scheme()), *filter(None, stored_metas)][-1]
         names = None if text_field is None else names_of(text_field)
-        given: dict[str, Any] = {"scheme": scheme, "text_fields": names, "field": field}
-        given = {name: value for name, value in given.items() if value}
-        if external_versions is not None:
-            if external_versions and named.kind == "data stream":
-                raise UsageError(f"{name!r} is a data stream, which takes no external versions")
-            given["external_versions"] = external_versions
-        if not any(metas):
+        if external_versions is None:
+            external_versions = base.external_versions
+        meta = replace(
+            base,
+            scheme=scheme or base.full_scheme,
+            other_schemes=(),
+            text_fields=names or base.text_fields,
+            field=field or base.field,
+            external_versions=external_versions,
             # Of one that has tokens, only its own mark shows who made it.
-            given["attached"] = True
-        wanted = replace(base, **{"scheme": base.full_scheme, "other_schemes": (), **given})
-        changes = tuple(map(partial(_change, meta=wanted), found, metas))
-        if text_field is None or not all(metas):
+            attached=base.attached or not any(stored_metas),
+        )
+        changes = tuple(map(partial(_change, meta=meta), indices, stored_metas))
+        if text_field is None or not all(stored_metas):
             # A text field that no index has is a mistake.
-            require_text_field(cluster, found, wanted)
-        return AttachPlan(named, wanted, changes)
+            require_text_field(cluster, indices, meta)
+        return AttachPlan(named, meta, changes)
 
 
 def _change(state: IndexState, stored: IndexMeta | None, meta: IndexMeta) -> MappingChange:
@@ -123,9 +143,12 @@ def _change(state: IndexState, stored: IndexMeta | None, meta: IndexMeta) -> Map
     if stored is not None:
         stored.require(meta, f"index {state.name!r}")
     mapping = None
-    wanted = meta.next, meta.external_versions
-    same = stored is not None and (stored.next, stored.external_versions) == wanted
-    if not same or uncomputed(meta, state.mapping):
+    is_stored = (
+        stored is not None
+        and stored.next == meta.next
+        and stored.external_versions == meta.external_versions
+    )
+    if not is_stored or uncomputed(meta, state.mapping):
         mapping = index_mapping(meta, state.mapping, doc_values=state.rebuilds_source)
     analysis = analysis_of(meta)
     names = (f"analysis.analyzer.{name}.tokenizer" for name in analysis.get("analyzer", ()))
@@ -166,17 +189,17 @@ def plan_next(
     return AttachPlan(Named(name, "index", ()), meta, ())
 
 
-def require_text_field(cluster: Cluster, found: list[IndexState], meta: IndexMeta) -> None:
+def require_text_field(cluster: Cluster, indices: list[IndexState], meta: IndexMeta) -> None:
     """Raise UsageError if the indices have fields, and none of them has one of the text fields.
 
     A field that servers do not index is in documents, and not in the mapping.
     """
-    if not any(state.mapping.get("properties") for state in found):
+    if not any(state.mapping.get("properties") for state in indices):
         return
     for name in meta.text_fields:
-        reasons = [no_text(state, name) for state in found]
-        if all(reasons) and not any(_in_documents(cluster, state, name) for state in found):
-            raise UsageError(f"index {found[0].name!r}: {reasons[0]}")
+        reasons = [no_text(state, name) for state in indices]
+        if all(reasons) and not any(_in_documents(cluster, state, name) for state in indices):
+            raise UsageError(f"index {indices[0].name!r}: {reasons[0]}")
 
 
 def _in_documents(cluster: Cluster, state: IndexState, name: str) -> bool:
@@ -204,23 +227,25 @@ def attach(
 ) -> AttachPlan:
     """Add our fields to an index, or to all behind an alias or data stream; no document changes.
 
-    what: a name, or a plan of `plan_attach`, which replaces the other arguments. Returns the plan.
-    Raises StoreError, before any change, if there is an obstacle, and if another client attaches
-    another scheme at the same time, and the errors of `plan_attach`.
+    what: a name, or a plan of `plan_attach`, which replaces the other arguments.
+
+    Returns the plan. Raises StoreError, before any change, if there is an obstacle, and if another
+    client attaches another scheme at the same time, and the errors of `plan_attach`.
     """
     with reached(target) as cluster:
-        if isinstance(what, str):
-            what = plan_attach(cluster, what, scheme, text_field, field, external_versions)
-        what.check()
-        for change in what.changes:
+        plan = what
+        if isinstance(plan, str):
+            plan = plan_attach(cluster, plan, scheme, text_field, field, external_versions)
+        plan.check()
+        for change in plan.changes:
             if change.opens:
                 open_again(cluster, change.index)
-        changes = [change for change in what.changes if change.mapping is not None]
+        changes = [change for change in plan.changes if change.mapping is not None]
         # The last one first: OpenSearch never closes the one that a data stream writes to.
         for change in reversed(changes):
             if change.analysis:
                 put_analysis(cluster, change.index, change.analysis)
-        put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})
-        if what.named.kind == "data stream":
-            put_template(cluster, what.named, what.meta)
-    return what
+        put_metas(cluster, {change.index: (change.stored, plan.meta) for change in changes})
+        if plan.named.kind == "data stream":
+            put_template(cluster, plan.named, plan.meta)
+    return plan

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
@@ -21,6 +20,7 @@ from esdedup.models import MOST_SLICES, WHOLE
 from esdedup.stores import BulkPolicy, Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.bodies import Query, SourceFilter
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import (
     Named,
@@ -46,9 +46,12 @@ from esdedup.stores.mapping import IndexMeta
 
 @dataclass(frozen=True)
 class Effort:
-    """How many processes work, 1 to `MOST_SLICES`, and how fast.
+    """How many processes work, and how fast.
 
-    rate: maximum number of documents a second, of all together. Raises UsageError for others.
+    workers: number of processes, 1 to `MOST_SLICES`.
+    rate: maximum number of documents a second, of all together.
+
+    Raises UsageError for other values.
     """
 
     workers: int = 1
@@ -67,23 +70,30 @@ _opened = cache(Cluster)
 _FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS = 200, 1_000
 """The first page shows how long documents are."""
 _PAGE_CHARACTERS = 2_000_000
-_Done = ChangeReport | PointInTimeLost
+_Outcome = ChangeReport | PointInTimeLost
 """The counts of a page, or the error that ended a worker's pages early."""
 OnUpdate = Callable[[ChangeReport], None]
 
 
 @dataclass(frozen=True)
 class BackfillPlan:
-    """The indices to fill, those that can't be filled, and the query for the documents.
+    """What is to be filled.
 
-    stale: renew tokens. waiting: number of documents. beside: the tokens that they have already.
+    named: the name, and what it stands for.
+    meta: describes the tokens to add.
+    indices: names of those to fill.
+    left_out: obstacles of those that can't be filled.
+    query: for the documents.
+    stale: renew tokens.
+    waiting: number of documents.
+    beside: describes the tokens that they have already.
     """
 
     named: Named
     meta: IndexMeta
     indices: tuple[str, ...]
     left_out: tuple[Obstacle, ...]
-    query: dict[str, Any]
+    query: Query
     stale: bool
     waiting: int
     beside: IndexMeta | None = None
@@ -94,12 +104,14 @@ def plan_backfill(
 ) -> BackfillPlan:
     """Return the documents to fill, without changing anything.
 
-    name: an index, alias or data stream. stale: renew tokens that no longer fit their text
-    instead. following: fill the scheme that the index is changing to. Raises IndexNotFound if the
-    name does not exist or is not attached.
+    name: an index, alias or data stream.
+    stale: renew tokens that no longer fit their text instead.
+    following: fill the scheme that the index is changing to.
+
+    Raises IndexNotFound if the name does not exist or is not attached.
     """
     with reached(target) as cluster:
-        named, found, meta = attached(cluster, name)
+        named, indices, meta = attached(cluster, name)
         beside = None
         if following:
             if meta.next is None:
@@ -109,18 +121,18 @@ def plan_backfill(
         if not stale:
             query = any_of(
                 with_text(not_sketched(part), part)
-                if all(searchable_text(state, part) for state in found)
+                if all(searchable_text(state, part) for state in indices)
                 else not_sketched(part)
                 for part in meta.sketched
             )
-        for state in found:
+        for state in indices:
             if not state.closed:
                 cluster.show(path_of(state.name))
-        left_out = tuple(each for state in found for each in hindrances(state, meta))
-        hindered = {each.index for each in left_out}
-        chosen = tuple(state.name for state in found if state.name not in hindered)
-        waiting = sum(cluster.count(path_of(index), query) for index in chosen)
-        return BackfillPlan(named, meta, chosen, left_out, query, stale, waiting, beside)
+        left_out = tuple(obstacle for state in indices for obstacle in hindrances(state, meta))
+        hindered = {obstacle.index for obstacle in left_out}
+        names = tuple(state.name for state in indices if state.name not in hindered)
+        waiting = sum(cluster.count(path_of(index), query) for index in names)
+        return BackfillPlan(named, meta, names, left_out, query, stale, waiting, beside)
 
 
 def backfill(
@@ -135,9 +147,9 @@ def backfill(
 
     A document that another client changes at the same time is read again, never overwritten.
 
-    what: the name of an index, alias or data stream, or a plan of `plan_backfill`. on_update:
-    called with the counts of each page of documents. stale: renew tokens that no longer fit their
-    text instead; ignored with a plan.
+    what: the name of an index, alias or data stream, or a plan of `plan_backfill`.
+    on_update: called with the counts of each page of documents.
+    stale: renew tokens that no longer fit their text instead; ignored with a plan.
 
     Returns the counts of all documents; the ids of failures are "index/id". Raises the errors of
     `plan_backfill`, and, unless a plan is given, StoreError before any change if an index can't be
@@ -145,12 +157,13 @@ def backfill(
     """
     total = ChangeReport()
     with reached(target) as cluster:
-        if isinstance(what, str):
-            what = plan_backfill(cluster, what, stale=stale)
-            if what.left_out:
-                raise StoreError("; ".join(map(str, what.left_out)))
-        for index in what.indices:
-            total += _fill(cluster, what, index, effort, on_update or (lambda _: None))
+        plan = what
+        if isinstance(plan, str):
+            plan = plan_backfill(cluster, plan, stale=stale)
+            if plan.left_out:
+                raise StoreError("; ".join(map(str, plan.left_out)))
+        for index in plan.indices:
+            total += _fill(cluster, plan, index, effort, on_update or (lambda _: None))
     return total
 
 
@@ -158,36 +171,36 @@ def _fill(
     cluster: Cluster, plan: BackfillPlan, index: str, effort: Effort, on_update: OnUpdate
 ) -> ChangeReport:
     """Read one index pass after pass, because other clients may write during a pass."""
-    total, before = ChangeReport(), math.inf
+    total, written_before = ChangeReport(), math.inf
     attempts = Attempts(cluster.retries)
     while True:
-        done, lost = ChangeReport(), None
+        report, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
             # A change writes the whole document.
-            fields = cluster.remembered(("whole", index), partial(_whole, cluster, index))
+            fields = cluster.remembered(("whole", index), partial(_whole_source, cluster, index))
             body = held_body(
                 scan_body(plan.query, fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
             )
-            whole = _Pages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
-            with closing(_done(cluster, whole, effort.workers)) as pages:
-                for page in pages:
-                    if isinstance(page, PointInTimeLost):
-                        lost = page
+            pages = _Pages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
+            with closing(_update(cluster, pages, effort.workers)) as outcomes:
+                for outcome in outcomes:
+                    if isinstance(outcome, PointInTimeLost):
+                        lost = outcome
                         continue
-                    done += page
-                    on_update(page)
+                    report += outcome
+                    on_update(outcome)
         cluster.refresh(path_of(index))
         # A document that can't be written is read again by the next pass, and counted then.
-        total = replace(total, read=total.settled, without_text=0, failures=[]) + done
+        total = replace(total, read=total.settled, without_text=0, failures=[]) + report
         if lost is not None:
-            if done.written:
+            if report.written:
                 attempts = Attempts(cluster.retries)
             if not attempts.wait(lost):
                 raise lost
             continue
-        if plan.stale or not done.written:
+        if plan.stale or not report.written:
             return total
-        if done.written > before / 2:
+        if report.written > written_before / 2:
             # Every pass would find some, and no pass would be the last.
             log.warning(
                 "Each pass over %r finds documents without tokens, such as new ones of other"
@@ -195,68 +208,74 @@ def _fill(
                 index,
             )
             return total
-        before = done.written
+        written_before = report.written
 
 
-def _whole(cluster: Cluster, index: str) -> Any:
+def _whole_source(cluster: Cluster, index: str) -> SourceFilter:
     return whole_source(cluster, path_of(index), mappings_of(cluster, index))
 
 
 @dataclass(frozen=True)
 class _Pages:
-    """The pages that are left of a slice. rate: maximum documents a second."""
+    """The pages that are still to be updated.
+
+    index: its name.
+    plan: what to add to the documents.
+    slice: whose documents they are.
+    rate: maximum documents a second.
+    """
 
     index: str
     plan: BackfillPlan
-    left: Slice
+    slice: Slice
     rate: float
 
 
-def _done(cluster: Cluster, whole: _Pages, workers: int) -> Generator[_Done]:
+def _update(cluster: Cluster, pages: _Pages, workers: int) -> Generator[_Outcome]:
     """Yield the counts of each page: the first one, and then those of several slices.
 
     workers: number of processes that read the slices; with one, this process reads some of them at
     the same time.
     """
-    done, rest = _page(cluster, whole)
-    yield done
-    if rest is None:
+    outcome, following = _update_page(cluster, pages)
+    yield outcome
+    if following is None:
         return
-    parts = rest.left.parts(WHOLE, cluster.is_opensearch, workers)
-    jobs = [replace(rest, left=each, rate=whole.rate / len(parts)) for each in parts]
+    slices = following.slice.slices_of(WHOLE, cluster.is_opensearch, workers)
+    jobs = [replace(following, slice=slice, rate=pages.rate / len(slices)) for slice in slices]
     if workers > 1:
-        work = partial(_page_in_a_process, cluster.connection, cluster.policy)
+        work = partial(_update_page_in_a_process, cluster.connection, cluster.policy)
         yield from in_pieces(workers, work, jobs)
     else:
-        yield from cluster.window.in_pieces(partial(_page, cluster), jobs)
+        yield from cluster.window.in_pieces(partial(_update_page, cluster), jobs)
 
 
-def _page_in_a_process(
+def _update_page_in_a_process(
     connection: Connection, policy: BulkPolicy, job: _Pages
-) -> tuple[_Done, _Pages | None]:
-    return _page(_opened(connection, policy, known=True), job)
+) -> tuple[_Outcome, _Pages | None]:
+    return _update_page(_opened(connection, policy, retries_connecting=True), job)
 
 
-def _page(cluster: Cluster, job: _Pages) -> tuple[_Done, _Pages | None]:
-    """Update a page of documents. Return their counts, and the rest of the job."""
-    plan, began = job.plan, time.monotonic()
+def _update_page(cluster: Cluster, pages: _Pages) -> tuple[_Outcome, _Pages | None]:
+    """Update a page of documents. Return their counts, and the pages that follow."""
+    plan, began = pages.plan, time.monotonic()
     # At most the documents of one second.
-    size = math.ceil(min(job.left.body["size"], job.rate))
+    size = math.ceil(min(pages.slice.body["size"], pages.rate))
     try:
-        hits, left = cluster.page(job.left._replace(body={**job.left.body, "size": size}))
-        held = list(map(held_of, hits))
-        parts, store = plan.meta.sketched, ClusterStore(cluster, job.index)
-        again = not plan.stale and any(part.scheme.by_server for part in parts)
-        done = renew(store, held, parts, plan.beside, again=again)
+        hits, following = cluster.page(pages.slice.with_size(size))
+        documents = list(map(held_of, hits))
+        fields, store = plan.meta.sketched, ClusterStore(cluster, pages.index)
+        again = not plan.stale and any(part.scheme.by_server for part in fields)
+        report = renew(store, documents, fields, plan.beside, again=again)
     except PointInTimeLost as error:
         # Raised, it would stop the other workers.
         return error, None
-    time.sleep(max(0.0, began + len(hits) / job.rate - time.monotonic()))
-    named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
-    done = replace(done, failures=named)
-    if left is None:
-        return done, None
+    time.sleep(max(0.0, began + len(hits) / pages.rate - time.monotonic()))
+    failures = [replace(failure, id=f"{pages.index}/{failure.id}") for failure in report.failures]
+    report = replace(report, failures=failures)
+    if following is None:
+        return report, None
     # Fewer documents next if they are long, so that they do not fill the memory.
-    characters = sum(len(one.document.raw or "") for one in held)
+    characters = sum(len(held.document.raw or "") for held in documents)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
-    return done, replace(job, left=left._replace(body={**left.body, "size": size}))
+    return report, replace(pages, slice=following.with_size(size))

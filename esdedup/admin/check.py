@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -35,10 +35,9 @@ from esdedup.stores.elastic.queries import (
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.elastic.templates import next_has_fields
 from esdedup.stores.fields import text_at
-from esdedup.stores.mapping import IndexMeta, meta_of, uncomputed
+from esdedup.stores.mapping import IndexMeta, SketchedFields, meta_of, uncomputed
 
 _EXAMPLES = 5
-_PAGE = 2_000
 
 OnScan = Callable[[int], None]
 """Receives the number of documents that were read since the last call."""
@@ -46,7 +45,11 @@ OnScan = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Tally:
-    """A number of documents, and the ids of the first few."""
+    """A number of documents.
+
+    count: the number.
+    examples: ids of the first few.
+    """
 
     count: int = 0
     examples: tuple[str, ...] = ()
@@ -61,11 +64,16 @@ class Tally:
 class IndexCheck:
     """The findings on one index.
 
-    meta: None if the index is not attached, and then only its documents are counted. documents:
-    None for a closed index. sketched: with tokens. bare: documents that have the text, and no
-    tokens. other: with tokens of another scheme. stale: with tokens of another text than they have;
-    None if texts were not read. bereft: marked as duplicates of documents that are in no index
-    behind the name, nor behind an alias of the index.
+    index: its name.
+    meta: None if the index is not attached, and then only its documents are counted.
+    obstacles: in its mapping and settings.
+    documents: number of all; None for a closed index.
+    sketched: number of documents with tokens.
+    bare: documents that have the text, and no tokens.
+    other: with tokens of another scheme.
+    stale: with tokens of another text than they have; None if texts were not read.
+    bereft: marked as duplicates of documents that are in no index behind the name, nor behind an
+    alias of the index.
     """
 
     index: str
@@ -83,12 +91,17 @@ class IndexCheck:
         """True if there is nothing to do."""
         tallies = (self.bare, self.other, self.stale or Tally(), self.bereft)
         blocked = any(obstacle.stops != "nothing" for obstacle in self.obstacles)
-        return self.meta is not None and not blocked and not any(each.count for each in tallies)
+        return self.meta is not None and not blocked and not any(tally.count for tally in tallies)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Findings on all indices behind a name. next: whether the next one will have the fields."""
+    """Findings on all indices behind a name.
+
+    named: the name, and what it stands for.
+    indices: the findings on each.
+    next: whether the next index will have the fields; None if unknown.
+    """
 
     named: Named
     indices: tuple[IndexCheck, ...]
@@ -104,65 +117,96 @@ class Check:
     @property
     def good(self) -> bool:
         """True if there is nothing to do, as of an index."""
-        whole = self.next is not False and len(self.schemes) == 1
-        return whole and all(each.good for each in self.indices)
+        is_searchable = self.next is not False and len(self.schemes) == 1
+        return is_searchable and all(check.good for check in self.indices)
 
 
 def check(
-    target: Target, name: str, *, stale: bool = True, on_scan: OnScan = lambda _: None
+    target: Target,
+    name: str,
+    *,
+    stale: bool = True,
+    on_scan: OnScan = lambda _: None,
+    page_size: int = 2_000,
 ) -> Check:
     """Check all indices behind a name, without changing anything.
 
-    stale: read every text, to find tokens that no longer fit it. on_scan: called with the number
-    of documents read since the last call. Raises IndexNotFound if there is no such name.
+    stale: read every text, to find tokens that no longer fit it.
+    on_scan: called with the number of documents read since the last call.
+    page_size: documents to read at once.
+
+    Raises IndexNotFound if there is no such name.
     """
     with reached(target) as cluster:
         named = resolve(cluster, name)
-        found = states(cluster, named)
-        metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
+        indices = states(cluster, named)
+        metas = [meta for state in indices if (meta := meta_of(state.mapping)) is not None]
         following = None
         if named.kind == "data stream" and metas:
             following = next_has_fields(cluster, named, metas[-1])
-        checks = tuple(_check(cluster, named, state, stale, on_scan) for state in found)
+        scan = _Scan(cluster, on_scan, page_size)
+        checks = tuple(_check(scan, named, state, stale) for state in indices)
     return Check(named, checks, following)
 
 
-def _check(
-    cluster: Cluster, named: Named, state: IndexState, stale: bool, on_scan: OnScan
-) -> IndexCheck:
-    meta = meta_of(state.mapping)
+@dataclass(frozen=True)
+class _Scan:
+    """Reads documents of indices.
+
+    cluster: their servers.
+    on_scan: called with the number of documents of each page.
+    page_size: documents to read at once.
+    """
+
+    cluster: Cluster
+    on_scan: OnScan
+    page_size: int
+
+    def pages(
+        self, index: str, query: Mapping[str, Any], fields: Sequence[SketchedFields]
+    ) -> Iterator[list[Held]]:
+        """Yield documents with the fields that their tokens are computed from."""
+        body = scan_body(query, fields_to_read(fields), self.page_size)
+        for hits in self.cluster.hits(path_of(index), held_body(body), WHOLE):
+            self.on_scan(len(hits))
+            yield [*map(held_of, hits)]
+
+    def originals(self, index: str, field: str) -> Iterator[dict[str, Any]]:
+        """Yield the originals, by id, of the duplicates of each page. field: with the marks."""
+        query, path = {"exists": {"field": f"{field}.original"}}, f"{field}.original"
+        body = scan_body(query, [path], self.page_size)
+        for hits in self.cluster.hits(path_of(index), body, WHOLE):
+            yield {hit["_id"]: value_in(hit.get("_source", {}), path) for hit in hits}
+
+
+def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCheck:
+    cluster, meta = scan.cluster, meta_of(state.mapping)
     if meta is None or uncomputed(meta, state.mapping):
         signs = obstacles(state, IndexMeta(Scheme()), text_known=False)
         return IndexCheck(state.name, None, tuple(signs), _documents(cluster, state))
     signs = obstacles(state, meta)
     if state.closed:
         return IndexCheck(state.name, meta, tuple(signs))
-    path, parts, documents = path_of(state.name), meta.sketched, _documents(cluster, state)
+    path, fields, documents = path_of(state.name), meta.sketched, _documents(cluster, state)
     readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
-    def pages(query: Mapping[str, Any]) -> Iterator[list[Held]]:
-        body = scan_body(query, fields_to_read(parts), _PAGE)
-        for hits in cluster.hits(path, held_body(body), WHOLE):
-            on_scan(len(hits))
-            yield [*map(held_of, hits)]
-
-    lacking = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
-    without = _tally(cluster, path, lacking)
-    if readable and without.count:
-        without = Tally.of(
-            one.id
-            for page in pages(lacking)
-            for one in page
-            if text_at(one.document.source, meta.text_fields) is not None
+    bare_query = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
+    without_tokens = _tally(cluster, path, bare_query)
+    if readable and without_tokens.count:
+        without_tokens = Tally.of(
+            held.id
+            for page in scan.pages(state.name, bare_query, fields)
+            for held in page
+            if text_at(held.document.source, meta.text_fields) is not None
         )
     outdated = None
-    if all(part.scheme.by_server for part in parts):
+    if all(part.scheme.by_server for part in fields):
         outdated = Tally()
     elif stale and readable:
         outdated = Tally.of(
-            one.id
-            for page in pages(sketched(meta))
-            for one, decision in zip(page, renewals(page, parts), strict=True)
+            held.id
+            for page in scan.pages(state.name, sketched(meta), fields)
+            for held, decision in zip(page, renewals(page, fields), strict=True)
             if isinstance(decision, Change)
         )
     return IndexCheck(
@@ -171,22 +215,20 @@ def _check(
         tuple(signs),
         documents,
         cluster.count(path, sketched(meta)),
-        without,
+        without_tokens,
         _tally(cluster, path, other_scheme(meta)),
         outdated,
-        Tally.of(_bereft(cluster, named, state.name, meta.marks_field)),
+        Tally.of(_bereft(scan, named, state.name, meta.marks_field)),
     )
 
 
-def _bereft(cluster: Cluster, named: Named, index: str, field: str) -> Iterator[str]:
+def _bereft(scan: _Scan, named: Named, index: str, field: str) -> Iterator[str]:
     """Yield the ids of documents that are marked as duplicates of documents that do not exist."""
-    query, path = {"exists": {"field": f"{field}.original"}}, f"{field}.original"
-    for hits in cluster.hits(path_of(index), scan_body(query, [path], _PAGE), WHOLE):
-        originals = {hit["_id"]: value_in(hit.get("_source", {}), path) for hit in hits}
-        gone = {each for each in originals.values() if isinstance(each, str) and each}
+    for originals in scan.originals(index, field):
+        gone = {id for id in originals.values() if isinstance(id, str) and id}
         for name in (named.name, *named.aliases):
             if gone:
-                gone -= _existing(cluster, name, gone)
+                gone -= _existing(scan.cluster, name, gone)
         yield from (id for id, original in originals.items() if original in gone)
 
 

@@ -31,33 +31,37 @@ ROLES: Mapping[str, Needs] = _TABLES["roles"]
 """The rights by command, and for some commands by one of its options too."""
 
 
-def role(name: str, product: Product, index: str, other: str | None = None) -> dict[str, Any]:
+def role(name: str, product: Product, index: str, to: str | None = None) -> dict[str, Any]:
     """Return a role, as `PUT _security/role/NAME` of Elasticsearch and
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch accept it.
 
-    name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the target of a move.
-    Raises UsageError for an unknown role, if `other` is missing, and if the role has no use for it.
+    name: one of `ROLES`.
+    product: whose form it has.
+    index: a name, or a pattern such as logs-*.
+    to: the target of a move.
+
+    Raises UsageError for an unknown role, if `to` is missing, and if the role has no use for it.
     """
     if name not in ROLES:
         raise UsageError(f"there is no role {name!r}: name one of {', '.join(ROLES)}")
-    if ("other" in ROLES[name]) != (other is not None):
-        does = "is for one index: leave out" if other else "is for two indices: give"
+    if ("other" in ROLES[name]) != (to is not None):
+        does = "is for one index: leave out" if to else "is for two indices: give"
         raise UsageError(f"the role {name!r} {does} `to`")
-    return role_of(ROLES[name], product, index, other)
+    return role_of(ROLES[name], product, index, to)
 
 
-def role_of(needs: Needs, product: Product, index: str, other: str | None) -> dict[str, Any]:
+def role_of(needs: Needs, product: Product, index: str, to: str | None) -> dict[str, Any]:
     """Return a role with the given rights, in the form of the product's API; as `role`."""
     names, actions = "index_patterns", "allowed_actions"
     if product == "elasticsearch":
         names, actions = "names", "privileges"
     cluster: set[str] = set()
     indices = []
-    patterns = {"index": index, "other": other, "judgements": f"{PREFIX}{index}"}
+    patterns = {"index": index, "other": to, "judgements": f"{PREFIX}{index}"}
     for part, rights in needs.items():
         grants = [RIGHTS[right][product] for right in rights]
         cluster.update(*(grant.get("cluster", ()) for grant in grants))
-        if allowed := {each for grant in grants for each in grant.get("index", ())}:
+        if allowed := {action for grant in grants for action in grant.get("index", ())}:
             indices.append({names: [patterns[part]], actions: sorted(allowed)})
     if product == "elasticsearch":
         return {"cluster": sorted(cluster), "indices": indices}

@@ -25,10 +25,7 @@ from esdedup.stores.elastic.indices import attached, path_of
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.fields import quoted
-from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, meta_of, names_of
-
-WAIT_SECONDS = META_SECONDS + 2.0
-"""Seconds until every reader and writer sees a step."""
+from esdedup.stores.mapping import IndexMeta, TextFields, meta_of, names_of
 
 _ROUNDS = 3
 """While documents are filled, a data stream may get another index, or one from a writer that knows
@@ -39,9 +36,13 @@ log = logging.getLogger("esdedup")
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """The stage of a change: "fill" if documents get the next tokens, "done" if nothing is to do.
+    """A change, and how far it is.
 
-    meta: now. following: at the end.
+    name: of the index, alias or data stream.
+    stage: "begin" if nothing is changed yet, "fill" if documents get the next tokens, "done" if
+    there is nothing to do.
+    meta: describes the tokens now.
+    following: describes them at the end.
     """
 
     name: str
@@ -68,8 +69,13 @@ def switch(
 ) -> ChangeReport:
     """Change the scheme or the text field of an index while searches and writers continue.
 
-    name: an index, alias or data stream. scheme, text_field: the new ones; None to resume a change.
-    fill: in place of `backfill` with `effort`. Returns the counts of the documents that got the
+    name: an index, alias or data stream.
+    scheme, text_field: the new ones; None to resume a change.
+    effort: of `backfill`.
+    fill: in place of `backfill` with `effort`.
+    on_wait: called with a sentence before each wait.
+
+    Returns the counts of the documents that got the
     next tokens. After an error the same call resumes. Raises the errors of `plan_switch`, and
     StoreError if there is an obstacle, before any change, or a document was not updated.
     """
@@ -91,16 +97,16 @@ def plan_switch(
     Raises UsageError if a change to others has begun, if none has begun and none is requested, or
     if no index has such a text field; IndexNotFound without an index or its tokens.
     """
-    _, found, meta = attached(cluster, name)
+    _, indices, meta = attached(cluster, name)
     names = None if text_field is None else names_of(text_field)
     following = meta.next
-    for state in found:
+    for state in indices:
         # If its first step was interrupted, only some of the indices name the next scheme.
-        own = meta_of(state.mapping)
-        following = following or (own.next if own is not None else None)
+        stored = meta_of(state.mapping)
+        following = following or (stored.next if stored is not None else None)
     if following is not None:
-        wanted = (scheme or following.full_scheme).id, names or following.text_fields
-        if wanted != (following.full_scheme.id, following.text_fields):
+        is_another_scheme = scheme is not None and scheme.id != following.full_scheme.id
+        if is_another_scheme or (names or following.text_fields) != following.text_fields:
             raise UsageError(
                 f"{name!r} is changing to scheme {following.full_scheme.id} of"
                 f" {quoted(following.text_fields)} already: leave the scheme and the text field out"
@@ -109,12 +115,13 @@ def plan_switch(
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
     if scheme is None and names is None:
         raise UsageError(f"{name!r} is not changing its scheme: name a new one (`scheme`)")
-    taken = {name for state in found for name in state.mapping.get("properties", {})}
-    free = next(each for n in itertools.count(2) if (each := f"{FIELD}_{n}") not in taken)
+    fields = {field for state in indices for field in state.mapping.get("properties", {})}
+    numbered = (f"{FIELD}_{number}" for number in itertools.count(2))
+    field = next(name for name in numbered if name not in fields)
     following = IndexMeta(
         scheme or meta.full_scheme,
         names or meta.text_fields,
-        free,
+        field,
         marks_in=meta.marks_field,
         external_versions=meta.external_versions,
         attached=meta.attached,
@@ -131,19 +138,23 @@ def plan_switch(
             f"{name!r} has sketches of fields of their own, which can't be switched: index or"
             " reindex its documents into another index"
         )
-    require_text_field(cluster, found, following)
+    require_text_field(cluster, indices, following)
     return SwitchPlan(name, "begin", meta, following)
 
 
 def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) -> ChangeReport:
     """Put the next field into the mapping, and add the next tokens until none is missing."""
     if plan.stage == "begin":
-        named, found, meta = attached(cluster, plan.name)
-        if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
-            raise StoreError("; ".join(map(str, in_the_way)))
-        replace_meta(cluster, named, found, meta, replace(meta, next=plan.following))
-    on_wait(f"Waiting {WAIT_SECONDS:.0f} s until every writer fills both")
-    time.sleep(WAIT_SECONDS)
+        named, indices, meta = attached(cluster, plan.name)
+        obstacles = [
+            obstacle for state in indices for obstacle in hindrances(state, plan.following)
+        ]
+        if obstacles:
+            raise StoreError("; ".join(map(str, obstacles)))
+        replace_meta(cluster, named, indices, meta, replace(meta, next=plan.following))
+    seconds = cluster.connection.waits.switch
+    on_wait(f"Waiting {seconds:.0f} s until every writer fills both")
+    time.sleep(seconds)
     total = ChangeReport()
     for _ in range(_ROUNDS):
         filling = plan_backfill(cluster, plan.name, following=True)
@@ -167,7 +178,7 @@ def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) 
 
 def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
     """Make the next scheme the one that searches use, when every document has its tokens."""
-    named, found, meta = attached(cluster, plan.name)
+    named, indices, meta = attached(cluster, plan.name)
     if meta.next is None or meta.next.full_scheme.id != plan.following.full_scheme.id:
         raise StoreError(f"{plan.name!r} is not changing to {plan.following.full_scheme.id}")
     path = path_of(plan.name)
@@ -176,4 +187,4 @@ def _complete(cluster: Cluster, plan: SwitchPlan) -> None:
             f"no document of {plan.name!r} got tokens of scheme {meta.next.full_scheme.id}:"
             f" searches go on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
-    replace_meta(cluster, named, found, meta, meta.next)
+    replace_meta(cluster, named, indices, meta, meta.next)

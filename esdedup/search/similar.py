@@ -381,7 +381,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     sketches = sketch([query.text], meta.scheme.only(level), with_shingles=True, limits=limits)
     queries = candidate_queries(meta, level, sketches, [query])
     (candidate_query,) = without_stopped(meta, queries)
-    body = candidates_body(with_least(candidate_query, level, limits), limits.candidates)
+    body = {**candidates_body(with_least(candidate_query, level, limits), limits.candidates)}
     body["_source"] = {"excludes": unread_paths([candidate_query])}
     if not sketches.filled[0] or not candidate_query.groups:
         body["query"] = {"match_none": {}}

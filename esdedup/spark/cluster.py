@@ -222,4 +222,4 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 
 def _opened(connection: Connection, index: str, *, known: bool = False) -> closing[ClusterStore]:
     """Open an index for the time of a `with`. known: as of `Cluster`."""
-    return closing(ClusterStore(Cluster(connection, known=known), index))
+    return closing(ClusterStore(Cluster(connection, retries_connecting=known), index))

@@ -15,10 +15,11 @@ from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.store import LocalStore
+from esdedup.stores.waits import Waits
 
 __all__ = [
     "BulkPolicy", "Cluster", "ClusterStore", "LocalStore", "Store", "Target", "reached",
-    "stored_meta",
+    "stored_meta", "waits_of",
 ]  # fmt: skip
 
 Target = str | Connection | Cluster
@@ -36,6 +37,11 @@ def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluste
         yield cluster
     finally:
         cluster.close()
+
+
+def waits_of(store: Store) -> Waits:
+    """Return how long clients of a store wait for each other."""
+    return store.cluster.connection.waits if isinstance(store, ClusterStore) else Waits()
 
 
 def stored_meta(store: Store) -> IndexMeta:

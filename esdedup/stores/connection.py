@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
+from esdedup.stores.waits import WAITS, Waits
 
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([hms]?)")
@@ -18,7 +19,7 @@ _LONGEST_LABEL = 63
 
 @dataclass(frozen=True)
 class Connection:
-    """Addresses and credentials of a cluster.
+    """Addresses and credentials of a cluster: at most one of a user name, API key, bearer token.
 
     urls: one or more nodes, http or https; empty with a cloud id.
     username, password: one of three ways to authenticate.
@@ -32,6 +33,7 @@ class Connection:
     retry_for: seconds in which a failed request is retried; 0 for never.
     requests: maximum number in flight; fewer while the servers refuse some for load.
     compress: gzip requests and answers.
+    waits: for other clients, by default those of the context (`waits.WAITS`).
 
     Raises UsageError for values that contradict each other or have another form.
     """
@@ -48,6 +50,7 @@ class Connection:
     retry_for: float = 300.0
     requests: int = 8
     compress: bool = False
+    waits: Waits = field(default_factory=WAITS.get, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -22,8 +22,6 @@ from esdedup.stores.stop_list import stop_entries
 
 TOKEN_PATHS = [f"{FIELD}*.{name}*" for name, kind in KINDS.items() if not kind.by_server]
 """The lists of tokens, which queries leave out of the documents they return."""
-META_SECONDS = 10.0
-"""Seconds after which an open index reads its `IndexMeta` again, because others may change it."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
 IndexMapping = dict[str, Any]

@@ -3,7 +3,6 @@
 import json
 import uuid
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import pytest
 import esdedup
 from esdedup import admin
 from esdedup.records.documents import tokens_of
+from esdedup.stores.connection import Connection
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.waits import Waits
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.helpers.processes import at_once
 from tests.servers.proxy import Answer, Proxy
@@ -86,14 +87,12 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
 
 
 @pytest.mark.on_every_server
-def test_of_several_that_attach_at_once_one_is_told_that_it_did(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_several_that_attach_at_once_one_is_told_that_it_did(url: str, name: str) -> None:
     # Longer than each of them needs here.
-    monkeypatch.setattr("esdedup.stores.elastic.indices.SETTLE_SECONDS", 1.2)
+    target = Connection((url,), waits=Waits(settle=1.2))
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "text"}}}})
     plans = [admin.plan_attach(url, name, esdedup.Scheme(seed=seed)) for seed in (1, 2, 3)]
-    outcomes = at_once([partial(admin.attach, url, plan) for plan in plans])
+    outcomes = at_once([partial(admin.attach, target, plan) for plan in plans])
     assert outcomes.count(None) == 1
     with esdedup.open(url, name) as index:
         assert index.scheme.seed == outcomes.index(None) + 1
@@ -363,10 +362,7 @@ def test_a_template_before_the_first_index(url: str, name: str) -> None:
     call(url, "DELETE", f"/_component_template/esdedup-{name}")
 
 
-def test_texts_below_a_nested_object_and_texts_that_are_none(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(import_module("esdedup.admin.check"), "_PAGE", 2)
+def test_texts_below_a_nested_object_and_texts_that_are_none(url: str, name: str) -> None:
     nested = {"type": "nested", "properties": {"body": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"n": nested}}})
     fill(url, name, {"1": {"n": {"body": words(1)}}})
@@ -377,11 +373,11 @@ def test_texts_below_a_nested_object_and_texts_that_are_none(
     fill(url, f"{name}-2", texts)
     esdedup_command(url, "attach", "-i", f"{name}-2")
     for index, without_text in ((name, 0), (f"{name}-2", 3)):
-        lacking = esdedup_command(url, "check", "-i", index).json[0]["without_tokens"]
-        assert (lacking["count"], lacking["examples"]) == (1, ["1"])
+        (found,) = admin.check(url, index, page_size=2).indices
+        assert found.bare == admin.Tally(1, ("1",))
         report = esdedup_command(url, "backfill", "-i", index).json[0]
         assert (report["written"], report["without_text"]) == (1, without_text)
-        assert esdedup_command(url, "check", "-i", index).status == 0
+        assert admin.check(url, index, page_size=2).good
 
 
 def test_documents_that_keep_something_else_in_our_field(url: str, name: str) -> None:

@@ -2,17 +2,20 @@
 
 import json
 import threading
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import esdedup
 from esdedup.records.documents import tokens_of
+from esdedup.stores.waits import Waits
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.waits import waits
 from tests.servers.proxy import Proxy
 
 OLD = esdedup.Scheme()
+WAITS = Waits(mapping=0.2, settle=0.0, switch=0.5)
 NEW = esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=9)
 
 
@@ -23,11 +26,10 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def name(name: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("esdedup.index.META_SECONDS", 0.2)
-    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.5)
+def name(name: str) -> Iterator[str]:
     Path("new.json").write_text(json_of(NEW))
-    return name
+    with waits(WAITS):
+        yield name
 
 
 def json_of(scheme: esdedup.Scheme) -> str:
@@ -43,7 +45,7 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
         index.add({"id": id, "text": text} for id, text in texts.items())
 
     def search() -> None:
-        with esdedup.open(url, name) as index:
+        with esdedup.open(url, name, waits=WAITS) as index:
             number = 0
             while not stop.is_set():
                 number = (number + 2) % 1_000
@@ -53,7 +55,7 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
                 stop.wait(0.01)
 
     def write() -> None:
-        with esdedup.open(url, name) as index:
+        with esdedup.open(url, name, waits=WAITS) as index:
             number = 0
             while not stop.is_set():
                 number += 1

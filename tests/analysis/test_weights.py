@@ -7,7 +7,6 @@ import json
 import math
 import sqlite3
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -284,11 +283,8 @@ def test_a_large_table_fits_a_mapping(place: Place) -> None:
 
 @clusters
 @pytest.mark.on_every_server
-def test_attach_template_and_switch_copy_the_table(
-    place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attach_template_and_switch_copy_the_table(place: Place, folder: Path) -> None:
     url, name = str(place.target), place.index
-    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.2)
     Path("weighed.json").write_text(json.dumps(WEIGHED.to_json()))
     fill(url, name, {each["id"]: {"text": each["text"]} for each in DOCUMENTS[:3]})
     for command in (["attach"], ["backfill"], ["switch", "--scheme", "weighed.json"]):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +97,7 @@ def test_an_attached_index_takes_places_that_are_asked_for(place: Place) -> None
 
 
 @clusters
-def test_the_mark_of_an_attached_index_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
-
+def test_the_mark_of_an_attached_index_stays(place: Place) -> None:
     def stored() -> Any:
         return place.call("GET", "/_mapping")[place.index]["mappings"]["_meta"]["esdedup"]
 

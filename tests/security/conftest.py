@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from esdedup.admin.roles import Product
+from esdedup.stores.waits import Waits
+from tests.helpers.waits import waits
 from tests.security.scenarios import filled
 from tests.security.users import Secured
 
@@ -18,12 +20,12 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 
 
 @pytest.fixture
-def name(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def name(secured: Secured) -> Iterator[str]:
     """Yield the name of an index and of a user for one test."""
-    monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
-    made = f"rights-{uuid.uuid4().hex[:10]}"
-    yield made
-    secured.forget(made)
+    name = f"rights-{uuid.uuid4().hex[:10]}"
+    with waits(Waits(mapping=0.0, settle=0.0, switch=0.0)):
+        yield name
+    secured.forget(name)
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ counts as written.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from esdedup.exceptions import StoreError
 from esdedup.models import Failure, WriteReport
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.errors import error_of, is_transient, reason_of
 
 _FATAL = (
@@ -70,7 +70,7 @@ class AnswerReader:
     where: str
     is_behind: IsBehind
 
-    def settled(self, actions: Sequence[Action], items: Sequence[Mapping[str, Any]]) -> Settled:
+    def settled(self, actions: Sequence[Action], items: Sequence[Body]) -> Settled:
         """Return what became of the actions.
 
         Raises StoreError if the answer is of other actions, and an error of `errors.error_of` if
@@ -95,7 +95,7 @@ class AnswerReader:
                 updated += result["result"] != "created"
         return Settled(WriteReport(created, updated, failures), rejected)
 
-    def _failure(self, action: Action, verb: str, result: Mapping[str, Any]) -> Failure | None:
+    def _failure(self, action: Action, verb: str, result: Body) -> Failure | None:
         """Return why a document is not written as it was sent, or None if it is."""
         status, error, outcome = result["status"], result.get("error"), result.get("result")
         if status < 400:
@@ -112,9 +112,7 @@ class AnswerReader:
         index = result.get("_index") if conflict else None
         return elsewhere or Failure(action.key, reason_of(result), conflict, index)
 
-    def _elsewhere(
-        self, action: Action, result: Mapping[str, Any], *, conflict: bool
-    ) -> Failure | None:
+    def _elsewhere(self, action: Action, result: Body, *, conflict: bool) -> Failure | None:
         """Return a failure for a document that got another id, or went to another index."""
         id, index = result.get("_id"), result.get("_index")
         end = ", where its id is taken" if conflict else ""
@@ -129,9 +127,7 @@ class AnswerReader:
         return None
 
 
-def _in_order(
-    actions: Sequence[Action], items: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, Mapping[str, Any]]]:
+def _in_order(actions: Sequence[Action], items: Sequence[Body]) -> list[tuple[str, Body]]:
     """Return the operation and the result of each action.
 
     OpenSearch, and Elasticsearch before 8.13, put documents that a pipeline dropped and that it
@@ -143,7 +139,7 @@ def _in_order(
         result.get("_id") == action.id for action, (_, result) in zip(actions, results, strict=True)
     ):
         return results
-    placed: dict[int, tuple[str, Mapping[str, Any]]] = {}
+    placed: dict[int, tuple[str, Body]] = {}
     waiting: dict[str, list[int]] = defaultdict(list)
     astray = []
     for place, (action, answer) in enumerate(zip(actions, results, strict=True)):

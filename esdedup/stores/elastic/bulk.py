@@ -6,16 +6,16 @@ document that is created again after an answer was lost conflicts with itself.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any
 
 from esdedup.exceptions import RecordError, StoreUnavailable
 from esdedup.models import Document, Failure, WriteReport, grouped
 from esdedup.stores.concurrency import Window
 from esdedup.stores.elastic.answers import Action, AnswerReader
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.errors import RETRIED, TooLarge
 from esdedup.stores.elastic.retry import Attempts, Retries
 from esdedup.stores.encoded_documents import EncodedDocuments
@@ -25,12 +25,16 @@ from esdedup.stores.to_json import to_json
 NO_WRITE_INDEX = "no write index is defined for alias"
 """A part of the reason if an alias has several indices, and none for new documents."""
 
-Send = Callable[[bytes], Mapping[str, Any]]
+Send = Callable[[bytes], Body]
 
 
 @dataclass(frozen=True)
 class BulkPolicy:
-    """The largest bulk request: number of actions, and bytes. A larger document goes alone."""
+    """The largest bulk request. A larger document is sent alone.
+
+    actions: their number.
+    bytes: of all actions.
+    """
 
     actions: int = 1_000
     bytes: int = 5_000_000
@@ -54,8 +58,10 @@ def write_actions(
     chunks = grouped(actions, lambda action: len(action.lines), policy.bytes, policy.actions)
     write = partial(_write_chunk, send=send, retries=retries, reader=reader)
     try:
-        for done in window.in_order(write, chunks, lambda chunk: [action.key for action in chunk]):
-            report += done
+        for written in window.in_order(
+            write, chunks, lambda chunk: [action.key for action in chunk]
+        ):
+            report += written
     except StoreUnavailable as error:
         raise StoreUnavailable(
             f"{error}; {report.created + report.updated} of these {len(actions)} documents were"
@@ -92,11 +98,13 @@ def _write_chunk(
             # The server is busy, but makes progress.
             attempts = Attempts(retries)
         pending = [action for action, _ in rejected]
-        many = f"{reader.where}: {len(pending)} documents rejected: {rejected[0][1]}"
-        if not attempts.wait(StoreUnavailable(many)):
+        refusal = StoreUnavailable(
+            f"{reader.where}: {len(pending)} documents rejected: {rejected[0][1]}"
+        )
+        if not attempts.wait(refusal):
             if report == WriteReport():
                 # It refused all of them for the whole time, and would refuse the next ones too.
-                raise attempts.given_up(StoreUnavailable(many))
+                raise attempts.given_up(refusal)
             return report + WriteReport(
                 failures=[
                     Failure(action.key, str(attempts.given_up(StoreUnavailable(reason))))
@@ -105,15 +113,15 @@ def _write_chunk(
             )
 
 
-def has_refused(answer: Mapping[str, Any]) -> bool:
+def has_refused(answer: Body) -> bool:
     """Return whether a server refused items of a bulk request for load."""
     items = answer.get("items", ()) if answer.get("errors") is True else ()
     return any(result.get("status") in RETRIED for item in items for result in item.values())
 
 
-def line(value: Any, of: str = "a request") -> bytes:
-    """Return a value as a line of JSON. Raises RecordError, naming `of`, if JSON can't hold it."""
-    return to_json(value, of).encode() + b"\n"
+def line(value: object, where: str = "a request") -> bytes:
+    """Return a value as a line of JSON. Raises RecordError, with `where`, if JSON can't hold it."""
+    return to_json(value, where).encode() + b"\n"
 
 
 def raw_line(raw: str) -> bytes:
@@ -121,7 +129,7 @@ def raw_line(raw: str) -> bytes:
     return one_line(raw).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def search_line(body: Mapping[str, Any]) -> bytes:
+def search_line(body: Body) -> bytes:
     """Return a search as a line of JSON. Raises RecordError if JSON can't hold it.
 
     Half of a surrogate pair, which other clients can store in a text, is escaped.
@@ -143,12 +151,12 @@ def document_lines(documents: Sequence[Document] | EncodedDocuments) -> Iterator
             else:
                 yield document.id, raw_line(document.raw)
         return
-    every = zip(documents.ids, documents.sources, documents.fields(), strict=True)
-    for (id, source, ours), its in zip_longest(every, documents.marks):
-        if its:
-            tokens = ours.get(documents.marks_in, "{}")[:-1]
-            marks = to_json(its, f"document {id!r}")[1:]
-            ours[documents.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{marks}"
-        fields = [f'"{field}":{each}' for field, each in ours.items()]
-        own = [source[1:-1]] if len(source) > 2 else []
-        yield id, f"{{{','.join(own + fields)}}}\n".encode()
+    encoded = zip(documents.ids, documents.sources, documents.fields(), strict=True)
+    for (id, source, token_fields), marks in zip_longest(encoded, documents.marks):
+        if marks:
+            tokens = token_fields.get(documents.marks_in, "{}")[:-1]
+            members = to_json(marks, f"document {id!r}")[1:]
+            token_fields[documents.marks_in] = f"{tokens}{',' if len(tokens) > 1 else ''}{members}"
+        members_of_source = [source[1:-1]] if len(source) > 2 else []
+        added = [f'"{field}":{value}' for field, value in token_fields.items()]
+        yield id, f"{{{','.join(members_of_source + added)}}}\n".encode()

@@ -1,6 +1,5 @@
 """Send requests to a cluster, retry them while it is not ready, and read pages of searches."""
 
-import functools
 import logging
 import math
 import re
@@ -28,6 +27,7 @@ from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.concurrency import Window
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.answers import Action, AnswerReader
+from esdedup.stores.elastic.bodies import Answer, Body, Hit, Query
 from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, search_line, write_actions
 from esdedup.stores.elastic.errors import (
     RETRIED,
@@ -43,7 +43,6 @@ from esdedup.stores.elastic.errors import (
 )
 from esdedup.stores.elastic.queries import Slice
 from esdedup.stores.elastic.retry import Attempts, Retries
-from esdedup.stores.mapping import META_SECONDS
 from esdedup.text.arrays import U64
 
 log = logging.getLogger("esdedup")
@@ -74,12 +73,17 @@ def refreshes_soon(interval: str) -> bool:
 class Cluster:
     """A cluster, whose product is detected first. Requests are retried while it is not ready.
 
-    known: it has answered before; otherwise NotReached is not retried. Raises StoreUnavailable,
-    AuthenticationFailed or UsageError if it can't be reached.
+    retries_connecting: whether NotReached is retried, as of one that has answered before.
+
+    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
     """
 
     def __init__(
-        self, connection: Connection, policy: BulkPolicy | None = None, *, known: bool = False
+        self,
+        connection: Connection,
+        policy: BulkPolicy | None = None,
+        *,
+        retries_connecting: bool = False,
     ) -> None:
         # Imported here, because the client takes longer to load than all the rest.
         from esdedup.stores.elastic.transport import Link
@@ -94,7 +98,7 @@ class Cluster:
         self._remembered: dict[Hashable, tuple[float, Any]] = {}
         self._remembering = threading.Lock()
         try:
-            but_not = () if known else (NotReached,)
+            but_not = () if retries_connecting else (NotReached,)
             name, version = self.retries.until_answered(self._identify, but_not)
         except BaseException:
             self.close()
@@ -110,7 +114,7 @@ class Cluster:
     def _identify(self) -> tuple[str, str]:
         """Return the product, and its version or ""."""
         # Try each address once, because any node may be down.
-        meta, body = self._link.send("GET", "/", others=max(0, len(self.connection.urls) - 1))
+        meta, body = self._link.send("GET", "/", other_nodes=max(0, len(self.connection.urls) - 1))
         if meta.status == 401 or is_transient(meta.status, body):
             raise self._error(meta.status, body, meta.headers)
         version = body.get("version") if isinstance(body, Mapping) else None
@@ -129,17 +133,19 @@ class Cluster:
         self,
         method: str,
         path: str,
-        body: Any = None,
+        body: Body | bytes | None = None,
         params: Mapping[str, str] | None = None,
         allowed: frozenset[int] = frozenset(),
         *,
         raw: bool = False,
-    ) -> tuple[int, Any]:
-        """Send a request once. Return the status and the body of the answer.
+    ) -> Answer:
+        """Send a request once.
 
-        body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
-        return. raw: keep the JSON of whole documents. Raises the errors of `errors.error_of`, and
-        StoreUnavailable if no answer came.
+        body: an object, sent as JSON, or bytes, sent as lines of JSON.
+        allowed: error statuses to return.
+        raw: keep the JSON of whole documents.
+
+        Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
         """
         size = len(body) if isinstance(body, bytes) else 0
         with self.window.request(size) as settle:
@@ -149,11 +155,13 @@ class Cluster:
         if meta.status >= 300 and not (meta.status in allowed and is_object):
             raise self._error(meta.status, answer, meta.headers)
         if not is_object:
-            what = f"{self.connection.shown}: the answer to {method} {path}"
-            raise StoreError(f"{what} is not a JSON object: {reason_of(answer)}")
-        return meta.status, answer
+            raise StoreError(
+                f"{self.connection.shown}: the answer to {method} {path} is not a JSON object:"
+                f" {reason_of(answer)}"
+            )
+        return Answer(meta.status, answer)
 
-    def _error(self, status: int, body: Any, headers: Mapping[str, str]) -> EsdedupError:
+    def _error(self, status: int, body: object, headers: Mapping[str, str]) -> EsdedupError:
         if status == 401 and not self._link.has_credentials:
             return AuthenticationFailed(
                 f"{self.connection.shown}: the server requires credentials (401), and none are"
@@ -165,23 +173,32 @@ class Cluster:
         return error
 
     def remembered(self, key: Hashable, read: Callable[[], Value]) -> Value:
-        """Return what `read` returns, such as a setting, again after `META_SECONDS`."""
+        """Return what `read` returns, such as a setting, again after `Waits.mapping` seconds."""
         # Threads that start together read it once.
         with self._remembering:
             read_at, value = self._remembered.get(key, (-math.inf, None))
-            if time.monotonic() - read_at > META_SECONDS:
+            if time.monotonic() - read_at > self.connection.waits.mapping:
                 read_at, value = time.monotonic(), read()
                 self._remembered[key] = read_at, value
-        found: Value = value
-        return found
+        remembered: Value = value
+        return remembered
 
-    def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Body | bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        allowed: frozenset[int] = frozenset(),
+        *,
+        raw: bool = False,
+    ) -> Answer:
         """Send a request, as `request`, that may be sent twice without harm."""
-        return self.retries.until_answered(functools.partial(self.request, *request, **options))
+        return self.retries.until_answered(
+            lambda: self.request(method, path, body, params, allowed, raw=raw)
+        )
 
-    def search(
-        self, path: str, body: Mapping[str, Any], *, raw: bool = False
-    ) -> tuple[list[dict[str, Any]], int]:
+    def search(self, path: str, body: Body, *, raw: bool = False) -> tuple[list[Hit], int]:
         """Return the hits of one search, and the number of all documents that match.
 
         raw: keep the JSON of whole documents. Raises PageTooLarge if the index does not return as
@@ -190,23 +207,19 @@ class Cluster:
         answer = self._searched(path, {"track_total_hits": True, **body}, raw=raw)
         return list(answer["hits"]["hits"]), int(answer["hits"]["total"]["value"])
 
-    def _searched(
-        self, path: str, body: Mapping[str, Any], *, raw: bool = False
-    ) -> Mapping[str, Any]:
+    def _searched(self, path: str, body: Body, *, raw: bool = False) -> Body:
         """Return the answer to a search. Raises DocumentUnreadable, naming the documents.
 
         raw: keep the JSON of whole documents.
         """
         try:
-            return dict(self.ask("POST", f"{path}/_search", body, _WHOLE, raw=raw)[1])
+            return self.ask("POST", f"{path}/_search", body, _WHOLE, raw=raw).body
         except StoreError as error:
             if (named := self._naming_documents(path, body, error)) is error:
                 raise
             raise named from error
 
-    def _naming_documents(
-        self, path: str, body: Mapping[str, Any], error: StoreError
-    ) -> StoreError:
+    def _naming_documents(self, path: str, body: Body, error: StoreError) -> StoreError:
         """Return the error of a search, or one that names documents that can't be returned.
 
         Elasticsearch stores JSON that begins with a comment, and fails to filter it: a search
@@ -222,7 +235,7 @@ class Cluster:
         return error
 
     def _unreadable_among(
-        self, targets: Sequence[Mapping[str, Any]], path: str = ""
+        self, targets: Sequence[Body], path: str = ""
     ) -> DocumentUnreadable | None:
         """Return the error that names those of the documents that can't be returned, if any."""
         if not targets:
@@ -234,46 +247,45 @@ class Cluster:
         failed = [item for item, error in errors if isinstance(error, DocumentUnreadable)]
         return unreadable(failed, self.connection.shown) if failed else None
 
-    def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
+    def count(self, path: str, query: Query | None = None) -> int:
         """Return the number of documents that match."""
         return self.search(path, {"size": 0, **({"query": query} if query else {})})[1]
 
     def searches(
-        self, path: str, bodies: Iterable[Mapping[str, Any]], where: str, unread: Sequence[str] = ()
-    ) -> Iterator[Mapping[str, Any]]:
+        self, path: str, bodies: Iterable[Body], where: str, unread: Sequence[str] = ()
+    ) -> Iterator[Body]:
         """Yield the answers to searches, in order.
 
-        where: the index, for messages. unread: patterns of paths to leave out of the documents.
+        where: the index, for messages.
+        unread: patterns of paths to leave out of the documents.
         """
-        waiting = iter(bodies)
+        remaining = iter(bodies)
         # In `_source` of each search, these would take the servers 0.1 to 1 ms more a search.
-        paths = ",".join(f"-responses.hits.hits._source.{each}" for each in unread)
+        paths = ",".join(f"-responses.hits.hits._source.{pattern}" for pattern in unread)
         params = {"filter_path": paths} if unread else None
         header = line({"allow_partial_search_results": False})
 
-        def search() -> list[Mapping[str, Any]]:
-            lines = b"".join(header + search_line(body) for body in some)
+        def search() -> list[Body]:
+            lines = b"".join(header + search_line(body) for body in batch)
             _, answer = self.request("POST", f"{path}/_msearch", lines, params)
-            for body, each in zip(some, answer["responses"], strict=True):
-                if "error" in each:
-                    error = error_of(each.get("status", 500), each, where)
+            for body, response in zip(batch, answer["responses"], strict=True):
+                if "error" in response:
+                    error = error_of(response.get("status", 500), response, where)
                     if isinstance(error, StoreError):
                         error = self._naming_documents(path, body, error)
                     raise error
             return list(answer["responses"])
 
-        while some := [*islice(waiting, QUERIES_AT_ONCE)]:
+        while batch := [*islice(remaining, QUERIES_AT_ONCE)]:
             yield from self.retries.until_answered(search)
 
-    def get_many(
-        self, targets: Sequence[Mapping[str, Any]], path: str = "", *, raw: bool = False
-    ) -> list[Any]:
+    def get_many(self, targets: Sequence[Body], path: str = "", *, raw: bool = False) -> list[Hit]:
         """Return the documents of a multi-get that exist; retry while a shard is away.
 
         raw: keep the JSON of whole documents.
         """
 
-        def get() -> list[Any]:
+        def get() -> list[Hit]:
             try:
                 _, answer = self.request("POST", f"{path}/_mget", {"docs": targets}, raw=raw)
             except StoreUnavailable as error:
@@ -315,33 +327,32 @@ class Cluster:
 
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
+        """Open a point in time, and close it at the end."""
         point = self.open_point(path)
         try:
             yield point
         finally:
             self.close_point(point)
 
-    def hits(
-        self, path: str, body: Mapping[str, Any], share: Share | None = None
-    ) -> Generator[list[dict[str, Any]]]:
+    def hits(self, path: str, body: Body, share: Share | None = None) -> Generator[list[Hit]]:
         """Yield the hits of a search in a new point in time, as `pages`.
 
         If the point in time is lost, another one is opened, and hits of documents that were
         yielded are left out. So each document is yielded once, but those after that may be newer.
         """
-        attempts, seen = Attempts(self.retries), list[U64]()
+        attempts, yielded = Attempts(self.retries), list[U64]()
         while True:
             try:
                 with self.point_in_time(path) as point:
-                    before = np.sort(np.concatenate(seen)) if seen else None
+                    before = np.sort(np.concatenate(yielded)) if yielded else None
                     for page in self.pages(point, body, share):
-                        own = [f"{hit['_index']}\0{hit['_id']}".encode() for hit in page]
-                        keys = np.array([*map(xxhash.xxh3_64_intdigest, own)], np.uint64)
+                        names = [f"{hit['_index']}\0{hit['_id']}".encode() for hit in page]
+                        keys = np.array([*map(xxhash.xxh3_64_intdigest, names)], np.uint64)
                         if before is not None:
                             fresh = ~np.isin(keys, before)
                             page = [page[row] for row in np.flatnonzero(fresh)]
                             keys = keys[fresh]
-                        seen.append(keys)
+                        yielded.append(keys)
                         attempts = Attempts(self.retries)
                         if page:
                             yield page
@@ -350,9 +361,7 @@ class Cluster:
                 if not attempts.wait(error):
                     raise
 
-    def matches(
-        self, path: str, body: Mapping[str, Any], *, raw: bool = False
-    ) -> list[dict[str, Any]]:
+    def matches(self, path: str, body: Body, *, raw: bool = False) -> list[Hit]:
         """Return all hits of a search for few documents, by a single request if it can be.
 
         raw: keep the JSON of whole documents. Raises PageTooLarge if the search names more ids than
@@ -424,54 +433,56 @@ class Cluster:
     def pages(
         self,
         point: str,
-        body: Mapping[str, Any],
+        body: Body,
         share: Share | None = None,
         *,
         raw: bool = False,
-    ) -> Generator[list[dict[str, Any]]]:
+    ) -> Generator[list[Hit]]:
         """Yield the hits of a search in a point in time, page by page.
 
-        body: with a size and a sort. share: the hits of this share, in any order; None for all, in
-        order. raw: keep the JSON of whole documents. The next pages are read while the caller works
-        on the last ones.
+        body: with a size and a sort.
+        share: the hits of this share, in any order; None for all, in order.
+        raw: keep the JSON of whole documents.
+
+        The next pages are read while the caller works on the last ones.
         """
-        whole = Slice(point, body, raw=raw)
-        slices: Iterable[Slice] = [whole]
+        search = Slice(point, body, raw=raw)
+        slices: Iterable[Slice] = [search]
         if share is not None and share.of == 1:
             # The hits after a page are the same, in slices or not.
-            hits, left = self.page(whole)
+            hits, following = self.page(search)
             if hits:
                 yield hits
-            slices = [] if left is None else left.parts(share, self.is_opensearch)
+            slices = [] if following is None else following.slices_of(share, self.is_opensearch)
         elif share is not None:
-            slices = whole.parts(share, self.is_opensearch)
+            slices = search.slices_of(share, self.is_opensearch)
         with closing(self.window.in_pieces(self.page, slices)) as pages:
             yield from filter(None, pages)
 
-    def page(self, of: Slice) -> tuple[list[dict[str, Any]], Slice | None]:
+    def page(self, slice: Slice) -> tuple[list[Hit], Slice | None]:
         """Return the hits of one page, and the slice from the next page on; None at its end.
 
         A page is smaller than requested if the index does not return as many hits at once.
         """
-        search = {**of.body, "pit": {"id": of.point, "keep_alive": _KEEP_ALIVE}}
+        search = {**slice.body, "pit": {"id": slice.point, "keep_alive": _KEEP_ALIVE}}
         try:
-            answer = self._searched("", search, raw=of.raw)
+            answer = self._searched("", search, raw=slice.raw)
         except PageTooLarge as error:
-            if error.most >= of.body["size"]:
+            if error.most >= slice.body["size"]:
                 raise
-            return self.page(of._replace(body={**of.body, "size": error.most}))
+            return self.page(slice.with_size(error.most))
         hits = list(answer["hits"]["hits"])
-        if len(hits) < of.body["size"]:
+        if len(hits) < slice.body["size"]:
             return hits, None
-        after = {**of.body, "search_after": hits[-1]["sort"]}
-        return hits, of._replace(
+        after = {**slice.body, "search_after": hits[-1]["sort"]}
+        return hits, slice._replace(
             point=answer["pit_id"], body=after, shards=answer["_shards"]["total"]
         )
 
     def bulk(self, actions: Sequence[Action], reader: AnswerReader, path: str = "") -> WriteReport:
         """Send bulk actions until each is written or has failed; see `write_actions`."""
 
-        def send(body: bytes) -> Mapping[str, Any]:
-            return dict(self.request("POST", f"{path}/_bulk", body, _BULK)[1])
+        def send(body: bytes) -> Body:
+            return self.request("POST", f"{path}/_bulk", body, _BULK).body
 
         return write_actions(actions, send, self.policy, self.retries, reader, self.window)

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 from esdedup import exceptions
+from esdedup.stores.elastic.bodies import Body, Hit
 
 RETRIED = frozenset({429, 502, 503, 504})
 """Statuses to retry: too many requests, or a server or proxy is not ready."""
@@ -65,14 +65,14 @@ class PageTooLarge(exceptions.StoreError):
         self.most = most
 
 
-def is_transient(status: int, body: Any) -> bool:
+def is_transient(status: int, body: object) -> bool:
     """Return whether the same request may succeed in a moment."""
     if status in RETRIED:
         return True
     return status == 500 and any(gone in reason_of(body) for gone in _NODE_GONE)
 
 
-def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
+def error_of(status: int, body: object, where: str) -> exceptions.EsdedupError:
     """Return the error to raise for an answer with an error status."""
     reason, error = reason_of(body), body.get("error") if isinstance(body, Mapping) else None
     error = error if isinstance(error, Mapping) else {}
@@ -92,8 +92,9 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
         return exceptions.IndexNotFound(f"{where}: there is no such index: {name}")
     if "index_closed_exception" in types:
         name = error.get("index") or cause.get("index") or "?"
-        how = f"open it (POST /{name}/_open)"
-        return exceptions.StoreError(f"{where}: the index {name!r} is closed: {how}")
+        return exceptions.StoreError(
+            f"{where}: the index {name!r} is closed: open it (POST /{name}/_open)"
+        )
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server accepts (413)")
     if is_transient(status, body):
@@ -109,7 +110,7 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
     return exceptions.StoreError(message)
 
 
-def item_error(item: Mapping[str, Any], where: str) -> exceptions.EsdedupError | None:
+def item_error(item: Hit, where: str) -> exceptions.EsdedupError | None:
     """Return the error to raise for an item of a multi-get; None if it has none."""
     if "error" not in item or item["error"].get("type") == NEEDS_ROUTING:
         return None
@@ -120,41 +121,41 @@ def item_error(item: Mapping[str, Any], where: str) -> exceptions.EsdedupError |
     return unreadable([item], where) if status is None else error_of(status, item, where)
 
 
-def unreadable(items: Sequence[Mapping[str, Any]], where: str) -> DocumentUnreadable:
+def unreadable(items: Sequence[Hit], where: str) -> DocumentUnreadable:
     """Return the error for documents that can't be returned. items: of a multi-get, with errors."""
     names = [f"{item.get('_id')!r} of index {item.get('_index')!r}" for item in items[:_NAMED]]
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    unnamed = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
     first = items[0]
-    path = "/".join(quote(str(part), safe="") for part in (first.get("_index"), first.get("_id")))
+    steps = (quote(str(step), safe="") for step in (first.get("_index"), first.get("_id")))
     return DocumentUnreadable(
-        f"{where}: the server can't return {', '.join(names)}{more}: {reason_of(first)}. Index such"
-        f" documents again, or delete them (DELETE /{path.replace('/', '/_doc/')}), and then run"
-        " this again. Another client may have written them with a comment before the JSON"
+        f"{where}: the server can't return {', '.join(names)}{unnamed}: {reason_of(first)}. Index"
+        f" such documents again, or delete them (DELETE /{'/_doc/'.join(steps)}), and then run this"
+        " again. Another client may have written them with a comment before the JSON"
     )
 
 
-def reason_of(body: Any) -> str:
+def reason_of(body: object) -> str:
     """Return the reason in an error body, with its type and its deepest cause."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping) or "type" not in error:
-        found = error.get("result", error) if isinstance(error, Mapping) else error
-        return str(found)[:500] or "no reason given"
+        reason = error.get("result", error) if isinstance(error, Mapping) else error
+        return str(reason)[:500] or "no reason given"
     outer, cause = _shown(error), _shown(_deepest(error))
     return outer if cause == outer else f"{outer} ({cause})"
 
 
-def _deepest(error: Mapping[str, Any]) -> Mapping[str, Any]:
+def _deepest(error: Body) -> Body:
     """Return the deepest cause of an error; of several shards, that of the first."""
     cause = error
     if not isinstance(error.get("caused_by"), Mapping):
         shards = [shard.get("reason") for shard in error.get("failed_shards") or ()]
-        causes = [each for each in (*shards, *(error.get("root_cause") or ())) if each]
-        cause = next((each for each in causes if isinstance(each, Mapping)), error)
+        causes = (*shards, *(error.get("root_cause") or ()))
+        cause = next((cause for cause in causes if cause and isinstance(cause, Mapping)), error)
     while isinstance(cause.get("caused_by"), Mapping):
         cause = cause["caused_by"]
     return cause
 
 
-def _shown(error: Mapping[str, Any]) -> str:
+def _shown(error: Body) -> str:
     reason = error.get("reason")
     return f"{error.get('type')}: {reason}" if reason else str(error.get("type"))

@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
+from esdedup.stores.elastic.bodies import Body, IndexMapping, SourceFilter
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of, uncomputed
 
 _SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
 _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
-SETTLE_SECONDS = 3.0
-"""Longer than a client takes from reading a mapping to putting its own: 0.06 seconds on a server
-that is not busy."""
 _CLOSED = f"{FIELD}_closed"
 """In `_meta`, the time at which `put_analysis` closed the index, until it is open again."""
 _CLOSED_SECONDS = 3_600.0
@@ -30,8 +28,11 @@ _NO_NAME = re.compile(r'[*,?"<>| \\/#:\ud800-\udfff]')
 
 @dataclass(frozen=True)
 class Named:
-    """A name of an index, alias or data stream, and the indices behind it, oldest first.
+    """A name, and the indices behind it.
 
+    name: of an index, alias or data stream.
+    kind: which of these it is.
+    indices: names of those behind it, oldest first.
     aliases: of an index.
     """
 
@@ -43,10 +44,15 @@ class Named:
 
 @dataclass(frozen=True)
 class IndexState:
-    """Mapping of an index, and its settings by dotted name."""
+    """The state of an index.
+
+    name: of the index.
+    mapping: with our fields, if it has them.
+    settings: by dotted name.
+    """
 
     name: str
-    mapping: Mapping[str, Any]
+    mapping: IndexMapping
     settings: Mapping[str, str]
 
     @property
@@ -66,8 +72,8 @@ class IndexState:
         that too, the note counts for `_CLOSED_SECONDS`.
         """
         since = self.mapping.get("_meta", {}).get(_CLOSED)
-        known = isinstance(since, (int, float))
-        return known and abs(time.time() - since) < _CLOSED_SECONDS
+        is_noted = isinstance(since, (int, float))
+        return is_noted and abs(time.time() - since) < _CLOSED_SECONDS
 
     @property
     def rebuilds_source(self) -> bool:
@@ -80,6 +86,7 @@ class IndexState:
 
 
 def path_of(name: str) -> str:
+    """Return the path of an index."""
     return f"/{quote(name, safe='')}"
 
 
@@ -111,11 +118,11 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
     Raises IndexNotFound if the name or the field does not exist.
     """
     named = resolve(cluster, name)
-    found = states(cluster, named)
-    meta = common_meta({state.name: state.mapping for state in found}, name)
+    indices = states(cluster, named)
+    meta = common_meta({state.name: state.mapping for state in indices}, name)
     if meta is None:
         raise IndexNotFound(f"{name!r} has no esdedup field: run `esdedup attach -i {name}`")
-    return named, found, meta
+    return named, indices, meta
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
@@ -132,14 +139,17 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
         return None
     path, params = f"/_resolve/index{path_of(index)}", {"expand_wildcards": "all"}
     _, answer = cluster.ask("GET", path, params=params, allowed=frozenset({404}))
-    found = [each for each in answer.get("indices", ()) if each["name"] == index]
-    # A backing index of a data stream accepts new documents only by the stream's name.
-    return found[0].get("data_stream", index) if found else None
+    for described in answer.get("indices", ()):
+        if described["name"] == index:
+            # A backing index of a data stream accepts new documents only by the stream's name.
+            return str(described.get("data_stream", index))
+    return None
 
 
-def mappings_of(cluster: Cluster, name: str) -> dict[str, Mapping[str, Any]]:
+def mappings_of(cluster: Cluster, name: str) -> dict[str, IndexMapping]:
+    """Return the mappings of the indices behind a name, by index."""
     _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
-    return {index: found["mappings"] for index, found in answer.items()}
+    return {index: described["mappings"] for index, described in answer.items()}
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
@@ -149,7 +159,7 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
     return [IndexState(name, mappings[name], settings[name]["settings"]) for name in named.indices]
 
 
-def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str, Any]]) -> Any:
+def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, IndexMapping]) -> SourceFilter:
     """Return the `_source` to request whole documents: True, or an object for searches only.
 
     Since 9.2 Elasticsearch leaves vectors out of `_source`, and only a search can request them.
@@ -159,8 +169,8 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
     _, answer = cluster.ask("GET", f"{path}/_settings/{','.join(_SETTINGS)}", params=params)
     hidden = False
     for index, mapping in mappings.items():
-        found = answer.get(index, {})
-        settings = {**found.get("defaults", {}), **found.get("settings", {})}
+        described = answer.get(index, {})
+        settings = {**described.get("defaults", {}), **described.get("settings", {})}
         disabled, filters = source_limits(mapping, str(settings.get(_SETTINGS[1], "")))
         if disabled or filters:
             why = "_source is disabled" if disabled else f"_source has {' and '.join(filters)}"
@@ -174,7 +184,7 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
     return {"exclude_vectors": False} if hidden else True
 
 
-def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
+def source_limits(mapping: IndexMapping, mode: str) -> tuple[bool, list[str]]:
     """Return whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     source = mapping.get("_source", {})
     modes = str(source.get("mode")).lower(), mode.lower()
@@ -182,7 +192,7 @@ def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str
     return disabled, [name for name in ("includes", "excludes") if source.get(name)]
 
 
-def types_of(mapping: Mapping[str, Any]) -> Iterator[str]:
+def types_of(mapping: IndexMapping) -> Iterator[str]:
     """Yield the type of each field, also below objects."""
     for field in mapping.get("properties", {}).values():
         yield str(field.get("type", "object"))
@@ -199,8 +209,8 @@ def suspend(cluster: Cluster, index: str) -> None:
     (state,) = states(cluster, Named(index, "index", (index,)))
     meta = state.mapping.get("_meta", {})
     if _SUSPENDED not in meta:
-        kept = {name: state.settings.get(f"index.{name}") for name in _LOADING}
-        body = {"_meta": {**meta, _SUSPENDED: kept}}
+        settings = {name: state.settings.get(f"index.{name}") for name in _LOADING}
+        body = {"_meta": {**meta, _SUSPENDED: settings}}
         cluster.ask("PUT", f"{path_of(index)}/_mapping", body)
     cluster.ask("PUT", f"{path_of(index)}/_settings", {"index": _LOADING})
 
@@ -209,12 +219,12 @@ def resume(cluster: Cluster, index: str) -> None:
     """Restore what `suspend` suspended, if it did."""
     for name, mapping in mappings_of(cluster, index).items():
         meta = dict(mapping.get("_meta", {}))
-        if (kept := meta.pop(_SUSPENDED, None)) is not None:
-            cluster.ask("PUT", f"{path_of(name)}/_settings", {"index": kept})
+        if (settings := meta.pop(_SUSPENDED, None)) is not None:
+            cluster.ask("PUT", f"{path_of(name)}/_settings", {"index": settings})
             cluster.ask("PUT", f"{path_of(name)}/_mapping", {"_meta": meta})
 
 
-def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> None:
+def put_analysis(cluster: Cluster, index: str, analysis: Body) -> None:
     """Close an index, put analyzers into its settings, and open it.
 
     Raises StoreError if it can't be closed or opened, and, without closing it, PermissionDenied if
@@ -237,20 +247,20 @@ def put_analysis(cluster: Cluster, index: str, analysis: Mapping[str, Any]) -> N
     except StoreError as error:
         if "data stream write ind" not in str(error):
             raise
-        how = (
-            "install its template (`esdedup template` with `server` and `install`), roll over, and"
-            " try again"
-        )
-        raise StoreError(f"index {index!r} is being written to: {how} ({error})") from error
+        raise StoreError(
+            f"index {index!r} is being written to: install its template (`esdedup template` with"
+            f" `server` and `install`), roll over, and try again ({error})"
+        ) from error
     finally:
         try:
             open_again(cluster, index)
         except StoreError as error:
-            how = f"open it (POST /{index}/_open)"
-            raise type(error)(f"index {index!r} may be closed: {how}: {error}") from error
+            raise type(error)(
+                f"index {index!r} may be closed: open it (POST /{index}/_open): {error}"
+            ) from error
 
 
-def _put_reopening(cluster: Cluster, path: str, analysis: Mapping[str, Any]) -> bool:
+def _put_reopening(cluster: Cluster, path: str, analysis: Body) -> bool:
     """Have Elasticsearch close and open an index by itself; False before 8.12, which can't.
 
     It does so in one change of its state, which no client that ends can interrupt.
@@ -276,13 +286,14 @@ def open_again(cluster: Cluster, index: str) -> None:
 
 
 def put_fields(
-    put: Callable[[Mapping[str, Any]], object],
+    put: Callable[[IndexMapping], object],
     meta: IndexMeta,
-    mapping: Mapping[str, Any] = MappingProxyType({}),
+    mapping: IndexMapping = MappingProxyType({}),
 ) -> None:
     """Put our fields, with doc values if the index can't do without.
 
-    put: sends a mapping. mapping: as of `index_mapping`.
+    put: sends a mapping.
+    mapping: as of `index_mapping`.
     """
     try:
         put(index_mapping(meta, mapping))
@@ -305,11 +316,11 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
     put: dict[str, IndexMeta] = {}
     for index, (before, after) in changes.items():
         mapping = mappings_of(cluster, index)[index]
-        found = meta_of(mapping)
-        if found == after and not uncomputed(after, mapping):
+        stored = meta_of(mapping)
+        if stored == after and not uncomputed(after, mapping):
             continue
-        if found != before:
-            raise _changed(index, found)
+        if stored != before:
+            raise _changed(index, stored)
         try:
             put_fields(partial(cluster.ask, "PUT", f"{path_of(index)}/_mapping"), after, mapping)
         except StoreError as error:
@@ -319,18 +330,21 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
             elif "synthetic source" in reason:
                 reason = f"this version takes no such fields beside a synthetic _source ({error})"
             elif "has not been configured" in reason:
-                how = f"run `esdedup attach -i {index}` with `server`"
-                reason = f"it lacks the analyzer ({error}): {how}"
+                reason = (
+                    f"it lacks the analyzer ({error}): run `esdedup attach -i {index}` with"
+                    " `server`"
+                )
             raise type(error)(f"index {index!r}: {reason}") from error
         put[index] = after
-    time.sleep(SETTLE_SECONDS if put else 0.0)
-    for index, wanted in put.items():
-        if (found := meta_of(mappings_of(cluster, index)[index])) != wanted:
-            raise _changed(index, found)
+    if put:
+        time.sleep(cluster.connection.waits.settle)
+    for index, meta in put.items():
+        if (stored := meta_of(mappings_of(cluster, index)[index])) != meta:
+            raise _changed(index, stored)
 
 
-def _changed(index: str, found: IndexMeta | None) -> StoreError:
-    says = "no esdedup fields" if found is None else f"scheme {found.scheme.id}"
+def _changed(index: str, stored: IndexMeta | None) -> StoreError:
+    says = "no esdedup fields" if stored is None else f"scheme {stored.scheme.id}"
     return StoreError(
         f"index {index!r} was changed by another client at the same time, and has {says} now: look"
         " at it (esdedup check), and try again"

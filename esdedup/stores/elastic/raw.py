@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.json_text import (
     VALUES,
     after_blanks,
@@ -14,7 +15,7 @@ RAW = "_raw"
 """The name, in a hit, of the JSON of its `_source`."""
 
 
-def with_raw(data: bytes) -> dict[str, Any]:
+def with_raw(data: bytes) -> Body:
     """Parse an answer whose hits, or items of a multi-get, get the JSON of `_source` as `RAW`.
 
     Raises ValueError or IndexError if it is not valid.
@@ -29,7 +30,7 @@ def with_raw(data: bytes) -> dict[str, Any]:
         return _answer(plain)
 
 
-def _answer(text: str) -> dict[str, Any]:
+def _answer(text: str) -> Body:
     readers = {"hits": _hits, "docs": _items}
     return values_with_texts(text, readers, after_blanks(text, 0))[0]
 

@@ -65,8 +65,8 @@ class Attempts:
         now, retries = time.monotonic(), self._retries
         if not self._failures:
             self._until = now + retries.total
-        left, asked = self._until - now, _asked(error)
-        if left <= 0 or asked > left:
+        left, pause = self._until - now, _requested_pause(error)
+        if left <= 0 or pause > left:
             return False
         if now >= retries.logged_at + _LOG_EVERY:
             retries.logged_at = now
@@ -75,18 +75,18 @@ class Attempts:
         delay = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._failures) * random.uniform(0.5, 1.0)
         self._failures += 1
         # The last attempt comes when the time is up.
-        time.sleep(min(max(delay, asked), left))
+        time.sleep(min(max(delay, pause), left))
         return True
 
     def given_up(self, error: StoreError) -> StoreUnavailable:
         """Return the error to raise after the last attempt."""
-        total, asked = self._retries.total, _asked(error)
+        total, pause = self._retries.total, _requested_pause(error)
         if not total:
             return StoreUnavailable(str(error))
-        why = "It asks to wait for" if asked > total else "Gave up after"
-        return StoreUnavailable(f"{error}. {why} {max(1, asked, total):.0f}s (`retry_for`)")
+        why = "It asks to wait for" if pause > total else "Gave up after"
+        return StoreUnavailable(f"{error}. {why} {max(1, pause, total):.0f}s (`retry_for`)")
 
 
-def _asked(error: StoreError) -> float:
-    """The seconds that the server asks to wait, or 0."""
+def _requested_pause(error: StoreError) -> float:
+    """Return the seconds that the server asks to wait, or 0."""
     return getattr(error, "retry_after", None) or 0.0

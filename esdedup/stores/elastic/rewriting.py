@@ -8,10 +8,10 @@ whole would pass a `final_pipeline` again, or have its embeddings computed again
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from esdedup.exceptions import RecordError
 from esdedup.models import Change, Failure, Held
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.bulk import line, raw_line
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import path_of, types_of
@@ -28,8 +28,9 @@ _AS_IT_IS = {"pipeline": "_none"}
 class Rules:
     """How documents of an index are changed.
 
-    final_pipeline: its name, or "" if there is none. inferred: has fields whose embeddings the
-    servers compute. external: its owner numbers the versions of documents (`external_versions`).
+    final_pipeline: its name, or "" if there is none.
+    inferred: has fields whose embeddings the servers compute.
+    external: its owner numbers the versions of documents (`external_versions`).
     """
 
     final_pipeline: str = ""
@@ -46,8 +47,8 @@ def _rules(cluster: Cluster, index: str) -> Rules:
     path, name = path_of(index), "index.final_pipeline"
     _, mappings = cluster.ask("GET", f"{path}/_mapping")
     _, settings = cluster.ask("GET", f"{path}/_settings/{name}", params={"flat_settings": "true"})
-    ((_, found),) = mappings.items()
-    mapping = found["mappings"]
+    ((_, described),) = mappings.items()
+    mapping = described["mappings"]
     pipeline = settings.get(index, {}).get("settings", {}).get(name, "")
     meta = meta_of(mapping)
     return Rules(
@@ -57,12 +58,12 @@ def _rules(cluster: Cluster, index: str) -> Rules:
     )
 
 
-def place_of(held: Held) -> dict[str, Any]:
+def place_of(held: Held) -> Body:
     """Return the index, id and routing that identify a document in a bulk request or multi-get.
 
     Through an alias, a change must name the index; only with its routing is a document found.
     """
-    place: dict[str, Any] = {"_index": held.index, "_id": held.document.id}
+    place = {"_index": held.index, "_id": held.document.id}
     return place if held.routing is None else {**place, "routing": held.routing}
 
 
@@ -89,8 +90,8 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
     A document that is merged with fields must have been read whole. Returns a failure if other
     values in it would change.
     """
-    held, of = change.held, f"document {change.held.id!r}"
-    target = place_of(held)
+    held, name = change.held, f"document {change.held.id!r}"
+    target = {**place_of(held)}
     external = rules.external and held.number is not None
     if external:
         # A condition on the sequence number would raise the version: the owner's next write, of the
@@ -102,12 +103,12 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
     if change.fields is None:
         return line({"delete": target})
     if change.whole:
-        how = {} if change.new else _AS_IT_IS
-        body = line(change.fields, of) if change.raw is None else raw_line(change.raw)
-        return line({"index": {**target, **how}}) + body
+        options = {} if change.new else _AS_IT_IS
+        body = line(change.fields, name) if change.raw is None else raw_line(change.raw)
+        return line({"index": {**target, **options}}) + body
     raw = held.document.raw
     if raw is None:
-        raise ValueError(f"{of} was not read whole")
+        raise ValueError(f"{name} was not read whole")
     if not _removes(change.fields):
         if rules.final_pipeline and (fault := _fault(rules, raw, external)):
             return Failure(held.id, fault)
@@ -116,19 +117,19 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
         ):
             # Nothing to merge has the server index the document once more.
             again = {} if change.fields else {"detect_noop": False}
-            return line({"update": target}) + line({"doc": change.fields, **again}, of)
+            return line({"update": target}) + line({"doc": change.fields, **again}, name)
     try:
-        merged = merged_text(raw, change.fields, of)
+        merged = merged_text(raw, change.fields, name)
     except RecordError as error:
         return Failure(held.id, str(error))
     return line({"index": {**target, **_AS_IT_IS}}) + raw_line(merged)
 
 
-def _external(number: int) -> dict[str, Any]:
+def _external(number: int) -> dict[str, object]:
     return {"version": number, "version_type": "external_gte"}
 
 
-def _removes(fields: Mapping[str, Any]) -> bool:
+def _removes(fields: Mapping[str, object]) -> bool:
     return any(
         value is REMOVED or (isinstance(value, Mapping) and _removes(value))
         for value in fields.values()

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
@@ -33,6 +32,7 @@ from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.answers import Action, AnswerReader
+from esdedup.stores.elastic.bodies import Body, IndexMapping, Query, SourceFilter
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
     document_lines,
@@ -122,7 +122,7 @@ class ClusterStore:
             analysis = analysis_of(meta)
             settings = {"settings": {"analysis": analysis}} if analysis else {}
 
-            def put(mapping: Mapping[str, Any]) -> None:
+            def put(mapping: IndexMapping) -> None:
                 body = {**settings, "mappings": {**dynamic, **mapping}}
                 self.cluster.ask("PUT", self._path, body)
 
@@ -151,14 +151,14 @@ class ClusterStore:
             raise UsageError(
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
-        named, found, now = indices.attached(self.cluster, self.index)
-        if now != stored:
+        named, states, current = indices.attached(self.cluster, self.index)
+        if current != stored:
             raise StoreError(f"{self.where} was changed by another client: try again")
         if not stored.holds(meta):
             self.refresh()
-            if len(found) > 1 or self.cluster.count(self._path):
+            if len(states) > 1 or self.cluster.count(self._path):
                 stored.require(meta, self.where)
-        replace_meta(self.cluster, named, found, stored, meta)
+        replace_meta(self.cluster, named, states, stored, meta)
 
     @contextlib.contextmanager
     def loading(self, fast: bool) -> Iterator[None]:
@@ -200,7 +200,7 @@ class ClusterStore:
             report = self.cluster.bulk(actions, self._reader, self._path)
         finally:
             self._note(None)
-        if any(NO_WRITE_INDEX in each.reason for each in report.failures):
+        if any(NO_WRITE_INDEX in failure.reason for failure in report.failures):
             raise UsageError(
                 f"{self.where} is an alias of several indices, none of which is its write index:"
                 " name one of them, or give the alias a write index (is_write_index)"
@@ -209,37 +209,39 @@ class ClusterStore:
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         if paths is not None:
-            return [one.document for one in self._read(ids, paths, refreshed=False)]
+            return [held.document for held in self._read(ids, paths, refreshed=False)]
         # For each document, the servers would compile the paths to leave out.
-        found = [one.document for one in self._read(ids, True, refreshed=False)]
-        return [Document(each.id, without_tokens(each.source)) for each in found]
+        documents = [held.document for held in self._read(ids, True, refreshed=False)]
+        return [Document(document.id, without_tokens(document.source)) for document in documents]
 
     def hold(
         self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
     ) -> list[Held]:
-        if times := self._times(paths or ()):
+        times = self._times(paths or ())
+        if paths and times:
             # Only a search returns them.
-            by_id = {held.id: held for held in self._search_held(ids, paths, times=times)}
+            documents = self._search_held(ids, paths, times=times)
+            by_id = {document.id: document for document in documents}
             return [by_id[id] for id in ids if id in by_id]
         return self._read(ids, self._fields(None if to_change else paths))
 
     def _times(self, paths: Sequence[str]) -> list[str]:
         """Return those of some fields that are to be read as times, and that are mapped as such."""
-        wanted = [path for path in paths if isinstance(path, TimeField)]
-        mappings = (self._mappings() or {}).values() if wanted else ()
+        times = [path for path in paths if isinstance(path, TimeField)]
+        mappings = (self._mappings() or {}).values() if times else ()
         mapped = [
             {**mapping.get("runtime", {}), **dict(fields_of(mapping))} for mapping in mappings
         ]
-        kinds = {path: {fields.get(path, {}).get("type") for fields in mapped} for path in wanted}
-        return [path for path in wanted if kinds[path] and kinds[path] <= {"date", "date_nanos"}]
+        types = {path: {fields.get(path, {}).get("type") for fields in mapped} for path in times}
+        return [path for path in times if types[path] and types[path] <= {"date", "date_nanos"}]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         fields = self._fields(paths)
         if isinstance(fields, dict):
-            return self._read([one.id for one in held], fields)
-        return self._get([place_of(one) for one in held], fields)
+            return self._read([document.id for document in held], fields)
+        return self._get([place_of(document) for document in held], fields)
 
-    def _fields(self, paths: list[str] | None) -> Any:
+    def _fields(self, paths: list[str] | None) -> SourceFilter:
         """Return the `_source` to request: an object if only a search can."""
         if paths not in (None, KEPT):
             return paths or _NOTHING
@@ -250,25 +252,27 @@ class ClusterStore:
                 raise
             return KEPT
 
-    def _read(self, ids: Sequence[str], fields: Any, *, refreshed: bool = True) -> list[Held]:
+    def _read(
+        self, ids: Sequence[str], fields: SourceFilter, *, refreshed: bool = True
+    ) -> list[Held]:
         """Return the documents that exist. refreshed: a search must see this store's writes."""
-        found: list[Held] | None = None
+        documents: list[Held] | None = None
         by_search = isinstance(fields, dict) and refreshed
         if not (by_search or self._is_several()):
             try:
-                found = self._get_held(ids, fields, refreshed=refreshed)
+                documents = self._get_held(ids, fields, refreshed=refreshed)
             except SeveralIndices:
                 # The alias got another index since.
                 self._several = True
-        if found is None:
-            found = self._search_held(ids, fields, refreshed=refreshed)
-        by_id = {one.id: one for one in found}
+        if documents is None:
+            documents = self._search_held(ids, fields, refreshed=refreshed)
+        by_id = {document.id: document for document in documents}
         return [by_id[id] for id in ids if id in by_id]
 
     def _search_held(
         self,
         ids: Sequence[str],
-        fields: Any,
+        fields: SourceFilter,
         *,
         refreshed: bool = True,
         times: Sequence[str] = (),
@@ -277,56 +281,61 @@ class ClusterStore:
         if refreshed and ids and not self._finds(ids):
             self.refresh()
         # Servers refuse empty ids.
-        wanted = [id for id in ids if id]
-        found: list[Held] = []
-        for first in range(0, len(wanted), size := min(_PAGE, self._most_hits or _PAGE)):
-            query = {"ids": {"values": wanted[first : first + size]}}
+        ids = [id for id in ids if id]
+        documents: list[Held] = []
+        page_size = min(_PAGE, self._most_hits or _PAGE)
+        for first in range(0, len(ids), page_size):
+            query = {"ids": {"values": ids[first : first + page_size]}}
             # An id may be in several indices.
-            body = {"query": query, "size": _MOST_HITS, "sort": "_doc", "_source": fields or False}
+            body: Body = {
+                "query": query,
+                "size": _MOST_HITS,
+                "sort": "_doc",
+                "_source": fields or False,
+            }
             body = held_body(with_times(body, times))
             try:
                 hits = self.cluster.matches(self._path, body, raw=_is_whole(fields))
             except PageTooLarge as error:
                 self._most_hits = error.most
-                return found + self._search_held(
-                    wanted[first:], fields, refreshed=refreshed, times=times
+                return documents + self._search_held(
+                    ids[first:], fields, refreshed=refreshed, times=times
                 )
-            found += map(held_of, hits)
-        return found
+            documents += map(held_of, hits)
+        return documents
 
-    def _get_held(self, ids: Sequence[str], fields: Any, *, refreshed: bool) -> list[Held]:
+    def _get_held(self, ids: Sequence[str], fields: SourceFilter, *, refreshed: bool) -> list[Held]:
         """Read documents of one index as they are now, before searches see them.
 
         Some fields of many documents are read by a search, for which the servers compile the names
         once and not for each document. Another client's change may be seen later then.
         """
-        found: list[Held] = []
+        documents: list[Held] = []
         ready = refreshed or self._noted is None or self._finds(ids)
         if isinstance(fields, list) and len(ids) > _FEW and ready:
-            found = self._search_held(ids, fields, refreshed=refreshed)
-        known = {one.id for one in found}
-        found += self._get(
-            [{"_id": id} for id in ids if id and id not in known], fields, self._path
-        )
-        missed = set(ids) - {one.id for one in found}
+            documents = self._search_held(ids, fields, refreshed=refreshed)
+        found_ids = {document.id for document in documents}
+        targets = [{"_id": id} for id in ids if id and id not in found_ids]
+        documents += self._get(targets, fields, self._path)
+        missed = set(ids) - {document.id for document in documents}
         # Only a search finds a document with a routing, because its id does not name the shard.
         unrefreshed = self._search_held(list(missed), False, refreshed=False)
-        routed = [place_of(one) for one in unrefreshed if one.routing]
-        return found + self._get(routed, fields, self._path)
+        routed = [place_of(document) for document in unrefreshed if document.routing]
+        return documents + self._get(routed, fields, self._path)
 
-    def _get(self, targets: Sequence[Mapping[str, Any]], fields: Any, path: str = "") -> list[Held]:
-        found: list[Held] = []
+    def _get(self, targets: Sequence[Body], fields: SourceFilter, path: str = "") -> list[Held]:
+        documents: list[Held] = []
         for first in range(0, len(targets), _PAGE):
-            wanted = [{**each, "_source": fields} for each in targets[first : first + _PAGE]]
-            found += map(held_of, self.cluster.get_many(wanted, path, raw=_is_whole(fields)))
-        return found
+            page = [{**target, "_source": fields} for target in targets[first : first + _PAGE]]
+            documents += map(held_of, self.cluster.get_many(page, path, raw=_is_whole(fields)))
+        return documents
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        most = min(limit, self._most_hits or limit)
+        size = min(limit, self._most_hits or limit)
         # Nearly all groups are of one token.
         longest = max((len(group) for query in queries for group in query.groups), default=1)
         terms = self._most_terms if longest > 1 else MOST_TERMS
-        bodies = (candidates_body(query, most, terms) for query in queries)
+        bodies = (candidates_body(query, size, terms) for query in queries)
         unread = unread_paths(queries)
         try:
             answers = self.cluster.searches(self._path, bodies, self.where, unread)
@@ -341,8 +350,8 @@ class ClusterStore:
         """The maximum length of a list of terms, in every index behind the name."""
         name, params = "index.max_terms_count", {"flat_settings": "true"}
         _, answer = self.cluster.ask("GET", f"{self._path}/_settings/{name}", params=params)
-        found = (each["settings"].get(name) for each in answer.values())
-        return min((int(each) for each in found if each is not None), default=MOST_TERMS)
+        limits = (state["settings"].get(name) for state in answer.values())
+        return min((int(limit) for limit in limits if limit is not None), default=MOST_TERMS)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         changes, failures = self._with_raw(changes)
@@ -358,11 +367,11 @@ class ClusterStore:
             report = self.cluster.bulk(actions, self._reader)
         finally:
             self._note([change.held.id for change in changes])
-        for each in report.failures:
-            conflict = each.conflict or each.reason.startswith(_MISSED)
-            reason = CHANGED if conflict else each.reason
-            id = changes[int(each.id)].held.id
-            failures.append(replace(each, id=id, reason=reason, conflict=conflict, index=None))
+        for failure in report.failures:
+            conflict = failure.conflict or failure.reason.startswith(_MISSED)
+            reason = CHANGED if conflict else failure.reason
+            id = changes[int(failure.id)].held.id
+            failures.append(replace(failure, id=id, reason=reason, conflict=conflict, index=None))
         return WriteReport(updated=report.created + report.updated, failures=failures)
 
     def _rules(self, index: str | None) -> Rules:
@@ -379,39 +388,47 @@ class ClusterStore:
             return list(changes), []
         fields = self._whole_source
         if isinstance(fields, dict):
-            found = self._search_held([held.id for held in lacking], fields)
+            documents = self._search_held([document.id for document in lacking], fields)
         else:
-            found = self._get([place_of(held) for held in lacking], fields)
-        now = {(held.index, held.id): held for held in found}
-        ready, failures, sought = list[Change](), list[Failure](), {id(held) for held in lacking}
+            documents = self._get([place_of(document) for document in lacking], fields)
+        current = {(document.index, document.id): document for document in documents}
+        ready, failures, sought = (
+            list[Change](),
+            list[Failure](),
+            {id(document) for document in lacking},
+        )
         for change in changes:
-            held = change.held
-            if id(held) not in sought:
+            document = change.held
+            read = current.get((document.index, document.id))
+            if id(document) not in sought:
                 ready.append(change)
-            elif (read := now.get((held.index, held.id))) and read.version == held.version:
+            elif read is not None and read.version == document.version:
                 ready.append(replace(change, held=read))
             else:
-                failures.append(Failure(held.id, CHANGED, conflict=True))
+                failures.append(Failure(document.id, CHANGED, conflict=True))
         return ready, failures
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         # A create checks only the shard that it goes to. The id may just have been taken.
         self._unseen = None
-        ids = [one.id for one in held]
-        taken = {one.id for one in self._search_held(ids, False)}
-        failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
-        places = {one.index for one in held}
-        names = {index: indices.takes_creates(self.cluster, index) for index in places}
-        external = any(one.number is not None for one in held) and self._has_external_versions()
+        ids = [document.id for document in held]
+        existing = {document.id for document in self._search_held(ids, False)}
+        failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in existing]
+        names = {
+            index: indices.takes_creates(self.cluster, index)
+            for index in {document.index for document in held}
+        }
+        has_numbers = any(document.number is not None for document in held)
+        external = has_numbers and self._has_external_versions()
         actions = [
             Action(
-                one.id,
-                one.id,
-                names[one.index] or self.index,
-                lines_to_create(one, names[one.index], external),
+                document.id,
+                document.id,
+                names[document.index] or self.index,
+                lines_to_create(document, names[document.index], external),
             )
-            for one in held
-            if one.id not in taken
+            for document in held
+            if document.id not in existing
         ]
         report = self.cluster.bulk(actions, self._reader, self._path)
         self._note(None)
@@ -444,8 +461,8 @@ class ClusterStore:
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
         body = scan_body(random_order(sketched(meta), seed), paths, min(count, _PAGE))
-        body["sort"] = [{"_score": "desc"}, *body["sort"]]
-        pages = self.cluster.hits(self._path, body)
+        order = [{"_score": "desc"}, *body["sort"]]
+        pages = self.cluster.hits(self._path, {**body, "sort": order})
         with contextlib.closing(pages):
             hits = itertools.islice(itertools.chain.from_iterable(pages), count)
             return documents_of(hits)
@@ -454,7 +471,7 @@ class ClusterStore:
         if self._mappings() is None:
             return []
         self.refresh()
-        query: Any = {"function_score": {"query": {"match_all": {}}, "random_score": {}}}
+        query: Query = {"function_score": {"query": {"match_all": {}}, "random_score": {}}}
         hits, _ = self.cluster.search(self._path, {"size": count, "_source": False, "query": query})
         return [hit["_id"] for hit in hits]
 
@@ -462,11 +479,11 @@ class ClusterStore:
         path = f"{indices.path_of(next(iter(self._mappings() or ())))}/_analyze"
         bodies = ({"field": field, "text": text} for text in texts)
         answers = [self.cluster.ask("POST", path, body)[1] for body in bodies]
-        return [[each["token"] for each in answer["tokens"]] for answer in answers]
+        return [[token["token"] for token in answer["tokens"]] for answer in answers]
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         queries = ({"term": {f"{meta.field}.{key}": token}} for token in tokens)
-        bodies = ({"size": 0, "track_total_hits": True, "query": each} for each in queries)
+        bodies = ({"size": 0, "track_total_hits": True, "query": query} for query in queries)
         answers = self.cluster.searches(self._path, bodies, self.where)
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
@@ -511,7 +528,9 @@ class ClusterStore:
     def indices(self) -> list[str]:
         params = {"filter_path": "*.mappings._meta", "expand_wildcards": "open"}
         _, answer = self.cluster.ask("GET", "/_mapping", params=params)
-        return sorted(name for name, found in answer.items() if FIELD in found["mappings"]["_meta"])
+        return sorted(
+            name for name, described in answer.items() if FIELD in described["mappings"]["_meta"]
+        )
 
     def drop(self) -> None:
         named = indices.resolve(self.cluster, self.index)
@@ -526,13 +545,13 @@ class ClusterStore:
     def close(self) -> None:
         self.cluster.close()
 
-    def _mappings(self) -> dict[str, dict[str, Any]] | None:
+    def _mappings(self) -> dict[str, IndexMapping] | None:
         """Return the mappings of the indices behind the name, or None if it does not exist."""
         status, answer = self.cluster.ask("GET", f"{self._path}/_mapping", allowed=frozenset({404}))
         if status == 404 or not answer:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
-        return {index: found["mappings"] for index, found in answer.items()}
+        return {index: described["mappings"] for index, described in answer.items()}
 
     def _is_behind(self, name: str, index: str) -> bool:
         """Return whether a name stands for an index.
@@ -557,10 +576,10 @@ class ClusterStore:
         return any(meta is not None and meta.external_versions for meta in metas)
 
     @functools.cached_property
-    def _whole_source(self) -> Any:
+    def _whole_source(self) -> SourceFilter:
         return indices.whole_source(self.cluster, self._path, self._mappings() or {})
 
 
-def _is_whole(fields: Any) -> bool:
+def _is_whole(fields: SourceFilter) -> bool:
     """Return whether a value of `_source` requests whole documents."""
     return fields is True or isinstance(fields, dict)

@@ -5,8 +5,8 @@ The user's own index templates are never changed; messages show what to add to t
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, put_metas
 from esdedup.stores.mapping import IndexMeta, analysis_of, index_mapping, meta_of, uncomputed
@@ -17,7 +17,7 @@ def template_name(name: str) -> str:
     return f"esdedup-{name}"
 
 
-def template_body(meta: IndexMeta, *, doc_values: bool = False) -> dict[str, Any]:
+def template_body(meta: IndexMeta, *, doc_values: bool = False) -> Body:
     """Return the component template of an index. doc_values: as of `index_mapping`."""
     analysis = analysis_of(meta)
     settings = {"settings": {"analysis": analysis}} if analysis else {}
@@ -44,12 +44,16 @@ def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
 
 
 def replace_meta(
-    cluster: Cluster, named: Named, found: Sequence[IndexState], stored: IndexMeta, meta: IndexMeta
+    cluster: Cluster,
+    named: Named,
+    indices: Sequence[IndexState],
+    stored: IndexMeta,
+    meta: IndexMeta,
 ) -> None:
     """Replace the description of the indices behind a name, and that of the next ones."""
     # Put the same template first: without the right to, nothing must change.
     renew_template(cluster, named, stored)
-    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
+    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in indices})
     renew_template(cluster, named, meta)
 
 
@@ -83,7 +87,7 @@ def next_state(cluster: Cluster, named: Named) -> IndexState | None:
     return IndexState(f"the next index of {named.name}", mapping, settings)
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flat(settings: Body, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield settings by their dotted names."""
     for name, value in settings.items():
         if isinstance(value, Mapping):

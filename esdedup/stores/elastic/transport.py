@@ -25,6 +25,7 @@ from urllib3.util import Retry
 
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
 from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.errors import NotReached
 from esdedup.stores.elastic.raw import with_raw
 
@@ -51,16 +52,18 @@ class Link:
         self,
         method: str,
         path: str,
-        body: Any = None,
+        body: Body | bytes | None = None,
         params: Mapping[str, str] | None = None,
         *,
-        others: int = 0,
+        other_nodes: int = 0,
         raw: bool = False,
     ) -> TransportApiResponse:
         """Return the answer, whatever its status.
 
-        body: an object, sent as JSON, or bytes, sent as lines of JSON. others: the number of other
-        nodes to try if one does not answer. raw: keep the JSON of documents (`raw.with_raw`).
+        body: an object, sent as JSON, or bytes, sent as lines of JSON.
+        other_nodes: number of nodes to try if one does not answer.
+        raw: keep the JSON of documents (`raw.with_raw`).
+
         Raises StoreUnavailable if no answer came.
         """
         headers = self._headers
@@ -79,8 +82,8 @@ class Link:
                 headers=headers,
                 request_timeout=self._connection.timeout,
                 # The transport would retry without a wait; `retry` backs off.
-                max_retries=others,
-                retry_on_timeout=others > 0,
+                max_retries=other_nodes,
+                retry_on_timeout=other_nodes > 0,
             )
             return TransportApiResponse(meta, self._serializers.parsed(answer, meta.mimetype, raw))
         except TransportError as error:

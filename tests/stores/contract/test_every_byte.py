@@ -6,7 +6,6 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -220,8 +219,7 @@ def with_id(id: str, raw: str) -> str:
 
 
 @pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_switch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
+def test_switch(place: Place) -> None:
     raws = {f"d{at}": odd % words(at) for at, odd in enumerate(ODD)}
     with fresh(place) as (own, _):
         fill(own, raws)

@@ -61,7 +61,7 @@ def test_a_call_is_made_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> N
 
 def test_the_time_runs_out() -> None:
     calls: list[float] = []
-    with pytest.raises(StoreUnavailable, match=r"not ready. Gave up after 1s \(--retry-for\)"):
+    with pytest.raises(StoreUnavailable, match=r"not ready. Gave up after 1s \(`retry_for`\)"):
         Retries(0.6).until_answered(failing(99, calls))
     assert len(calls) >= 2
     assert 0.6 <= calls[-1] - calls[0] <= 1
