@@ -20,7 +20,7 @@ from esdedup.compare.pairs import SimilarPairs, similar_pairs
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
-from esdedup.ingest.ingest import IngestReport, ingest
+from esdedup.ingest.ingest import DEFAULT_SETTINGS, IngestReport, IngestSettings, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Match, Query, Result, Statistics
@@ -150,15 +150,19 @@ class Index:
         field = self.meta.text_fields[0]
         sources = ({field: each} if isinstance(each, str) else each for each in documents)
         records = _records(sources, id_field)
-        report = self.ingest(chunked(records), _raise, id_field=id_field, on_duplicate=on_duplicate)
+        settings = IngestSettings(id_field=id_field, on_duplicate=on_duplicate)
+        report = self.ingest(chunked(records), _raise, settings)
         self.store.refresh()
         return report
 
     def ingest(
-        self, chunks: Iterable[Chunk], dead_letter: DeadLetter, **options: Any
+        self,
+        chunks: Iterable[Chunk],
+        dead_letter: DeadLetter,
+        settings: IngestSettings = DEFAULT_SETTINGS,
     ) -> IngestReport:
-        """Write the records of files, with the options of `ingest.ingest`, without a refresh."""
-        return ingest(self.store, lambda: self.meta, chunks, dead_letter, **options)
+        """Write the records of files as `ingest.ingest`, without a refresh."""
+        return ingest(self.store, lambda: self.meta, chunks, dead_letter, settings)
 
     def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
         """Merge fields into documents that exist, and return the number of documents.

@@ -10,7 +10,7 @@ from typing import Any
 
 import esdedup
 from esdedup.models import Document
-from esdedup.records.files import BATCH_DOCUMENTS
+from esdedup.records.files import SIZES
 from esdedup.stores.elastic.store import ClusterStore
 
 THRESHOLDS = (0.5, 0.8)
@@ -183,7 +183,7 @@ def filled(
     documents = (
         Document(str(row), {"id": str(row), "text": text}) for row, text in enumerate(texts)
     )
-    while batch := list(itertools.islice(documents, BATCH_DOCUMENTS)):
+    while batch := list(itertools.islice(documents, SIZES.documents)):
         if failures := store.write(batch).failures:
             raise SystemExit(f"{INDEX}: {failures[0]}")
     store.refresh()

@@ -28,7 +28,7 @@ from esdedup.records.locations import (
     written,
 )
 from esdedup.records.paths import ABOUT
-from esdedup.records.rewrite import KeptRecords, rewrite
+from esdedup.records.rewrite import RetainedRecords, rewrite
 from esdedup.records.streams import STDIN, name_of
 from esdedup.records.targets import check_outside
 from esdedup.runs.run import LISTED_FILES
@@ -181,11 +181,11 @@ class CleanFiles:
         if self.format == "file" and hasattr(os, "sync"):
             os.sync()
 
-    def _kept_records(self, path: str, records: RetainedRecords) -> KeptRecords:
+    def _kept_records(self, path: str, records: RetainedRecords) -> RetainedRecords:
         lines, is_retained, text_field = records.lines, records.is_retained, self.text_fields[0]
-        return KeptRecords(path, lines, is_retained, text_field, records.changed)
+        return RetainedRecords(path, lines, is_retained, text_field, records.changed)
 
-    def _check_unchanged(self, sources: Sequence[KeptRecords]) -> None:
+    def _check_unchanged(self, sources: Sequence[RetainedRecords]) -> None:
         for source in sources:
             if stamp(source.path) != self.stamps[source.path]:
                 raise InputError(

@@ -11,6 +11,7 @@ from esdedup import UsageError
 from esdedup.arguments import setting
 from esdedup.cli import options
 from esdedup.cli.output import count, message
+from esdedup.cli.setting_names import with_options
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.documents import PATH, RepeatedIds
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_of
@@ -187,4 +188,4 @@ def dead_letters(
     path = path or dead_letter_path(index)
     check_targets({**outputs, "--dead-letter": [str(path)]}, inputs)
     reasons = Reasons(f"... more in {path}")
-    return DeadLetterFile(path, lambda record: reasons.show(record, record.reason))
+    return DeadLetterFile(path, lambda record: reasons.show(record, record.reason), with_options)

@@ -35,7 +35,13 @@ Measure = tuple[float | None, int | None]
 
 @dataclass(frozen=True)
 class Original:
-    """An earlier document that a new one resembles or equals. digest: of its text."""
+    """An earlier document that a new one resembles or equals.
+
+    id: of the document.
+    digest: of its text.
+    verdict: on the document itself.
+    measure: how near it is to the new one.
+    """
 
     id: str
     digest: str
@@ -47,8 +53,13 @@ class Originals:
     """Finds the originals of the documents of one run, batch by batch.
 
     A document never follows one that was judged different from it, nor one in the group of that
-    one. current: returns the index's meta, which may change during the run. Raises UsageError if
-    the index lacks the policy's sketch.
+    one.
+
+    store: of the earlier documents.
+    current: returns the index's meta, which may change during the run.
+    policy: what is a near-duplicate, and what happens to it.
+
+    Raises UsageError if the index lacks the policy's sketch.
     """
 
     def __init__(
@@ -61,7 +72,10 @@ class Originals:
     def find(
         self, ids: Sequence[str], texts: Sequence[str], *, again: bool = False
     ) -> list[Verdict]:
-        """Return a verdict for each document of a batch. again: the stored verdicts are wrong."""
+        """Return a verdict for each document of a batch.
+
+        again: the stored verdicts on these documents are wrong.
+        """
         if not ids:
             return []
         # Searches must see the batch before, and documents that a killed run wrote.
@@ -79,7 +93,7 @@ class Originals:
     def may_have(self, id: str, digest: str, verdict: Verdict) -> bool:
         """Return False if a document was judged different from those that a verdict names."""
         apart = self.apart(id, digest)
-        groups = {self._group_of.get(each) for each in apart}
+        groups = {self._group_of.get(other_id) for other_id in apart}
         return apart.isdisjoint((verdict.group, verdict.original)) and verdict.group not in groups
 
     def note(self, id: str, verdict: Verdict) -> None:
@@ -93,23 +107,40 @@ class Originals:
         if chosen.varies:
             raise UsageError(f"duplicates are not found by {chosen.name!r}: use another sketch")
         self._apart: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for each in read_judgements(self.store, meta).of("different"):
-            ids = each.left, each.right
-            for id, digest, other in zip(ids, each.digests, reversed(ids), strict=True):
-                self._apart[id, digest].add(other)
+        for judgement in read_judgements(self.store, meta).of("different"):
+            ids = judgement.left, judgement.right
+            for id, digest, other_id in zip(ids, judgement.digests, reversed(ids), strict=True):
+                self._apart[id, digest].add(other_id)
         judged, path = [*{id for id, _ in self._apart}], f"{meta.marks_field}.group"
         self._group_of: dict[str, str | None] = dict.fromkeys(judged)
         for document in self.store.get(judged, [path]) if judged else ():
             self._group_of[document.id] = value_in(document.source, path)
 
 
+_NaturalId = tuple[tuple[str | tuple[int, str], ...], str]
+
+
+def _representatives_first(original: Original) -> tuple[bool, _NaturalId]:
+    """Return a key that orders originals: representatives first, then by id."""
+    return original.verdict.original is not None, natural(original.id)
+
+
+def _nearest_first(original: Original) -> tuple[float, _NaturalId]:
+    """Return a key that orders originals: the nearest first, then by id."""
+    similarity, distance = original.measure
+    # One of them is None: the other one decides.
+    return distance or -(similarity or 0), natural(original.id)
+
+
 class _Arrivals:
     """Documents that arrive together. Texts are named by their digests.
 
-    known: former digest and verdict of each id. last: the last text of each id. near: stored
-    documents similar to a text, and whether some may be missing. written: verdicts on the documents
-    written so far, by text. outdated: ids whose stored verdicts are not those of now. gone: ids of
-    originals that stored documents are marked with, and that do not exist any more.
+    former: former digest and verdict of each id.
+    last: the last text of each id.
+    near: stored documents similar to a text, and whether some may be missing.
+    written: verdicts on the documents written so far, by text.
+    outdated: ids whose stored verdicts are not those of now.
+    gone: ids of originals that stored documents are marked with, and that do not exist any more.
     """
 
     def __init__(
@@ -119,7 +150,7 @@ class _Arrivals:
         normalised, self.digests = normalised_digests(texts, self.meta.scheme.normalisation)
         self.contents = dict(zip(self.digests, normalised, strict=True))
         self.last = dict(zip(ids, self.digests, strict=True))
-        self.known = self._known() if self.policy.groups and not doubted else {}
+        self.former = self._former_verdicts() if self.policy.groups and not doubted else {}
         self.gone: set[str] = set()
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.contents, self.meta.scheme, self.policy.limits)
@@ -132,9 +163,7 @@ class _Arrivals:
         for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
             if row % QUERIES_AT_ONCE == 0:
                 block = range(row, min(row + QUERIES_AT_ONCE, len(self.ids)))
-                self.near = self._stored_near(
-                    [each for each in block if not (self._former(each) or self._equal(each))]
-                )
+                self.near = self._stored_near([*filter(self._needs_search, block)])
             verdict = self._former(row) or self._judged(row)
             if self.policy.takes(verdict):
                 self.run.note(id, verdict)
@@ -143,93 +172,100 @@ class _Arrivals:
                 if not self.policy.groups or verdict.original is None:
                     self.peers.add(text)
             if self.policy.groups:
-                self.known[id] = text, verdict
+                self.former[id] = text, verdict
             yield verdict
 
-    def _known(self) -> dict[str, tuple[str, Verdict]]:
+    def _needs_search(self, row: int) -> bool:
+        """Return whether neither an earlier run nor an equal text decides on a document."""
+        return not (self._former(row) or self._equal(row))
+
+    def _former_verdicts(self) -> dict[str, tuple[str, Verdict]]:
         """Return the former digest and verdict of each document that has a group, by id."""
         meta = self.meta
         paths = [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
-        known = {}
+        former = {}
         for document in self.run.store.get(list(self.last), paths):
             ours = meta.ours_in(document.source)
             if ours.get("group") is not None:
-                known[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
-        return known
+                former[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
+        return former
 
     def _former(self, row: int) -> Verdict | None:
         """Return the former verdict on a document, if it came before with the same text."""
         id, digest = self.ids[row], self.digests[row]
-        text, verdict = self.known.get(id, ("", None))
-        kept = verdict and text == digest and self.run.may_have(id, digest, verdict)
-        return verdict if kept else None
+        text, verdict = self.former.get(id, ("", None))
+        is_unchanged = verdict and text == digest and self.run.may_have(id, digest, verdict)
+        return verdict if is_unchanged else None
 
     def _of_equal_texts(self) -> dict[str, list[Original]]:
         """Find stored documents of equal texts, by the digests of the texts."""
-        near: dict[str, list[Original]] = {}
+        originals: dict[str, list[Original]] = {}
         texts = [*filter(None, self.contents.values())]
         chosen = self.meta.scheme.chosen(self.policy.limits)
         sketches = sketch(texts, self.meta.scheme.only(chosen))
         queries = [Query(text, marked=True) for text in texts]
-        wanted = equal_text_queries(self.meta, chosen, sketches, queries)
-        for first in range(0, len(wanted), QUERIES_AT_ONCE):
-            some = wanted[first : first + QUERIES_AT_ONCE]
-            for found in self.run.store.candidates(some, self.policy.candidates):
-                for document, text in with_texts(self.meta, found):
-                    one = self._stored(document)
+        queries_of_texts = equal_text_queries(self.meta, chosen, sketches, queries)
+        for first in range(0, len(queries_of_texts), QUERIES_AT_ONCE):
+            page = queries_of_texts[first : first + QUERIES_AT_ONCE]
+            for candidates in self.run.store.candidates(page, self.policy.candidates):
+                for document, text in with_texts(self.meta, candidates):
+                    original = self._stored(document)
                     # Another client may have changed the text, or another text has this digest.
-                    if self.contents.get(one.digest) == text:
-                        near.setdefault(one.digest, []).append(one)
-        self._look_for_originals(itertools.chain.from_iterable(near.values()))
-        return near
+                    if self.contents.get(original.digest) == text:
+                        originals.setdefault(original.digest, []).append(original)
+        self._look_for_originals(itertools.chain.from_iterable(originals.values()))
+        return originals
 
-    def _look_for_originals(self, found: Iterable[Original]) -> None:
+    def _look_for_originals(self, stored: Iterable[Original]) -> None:
         """Note which of the originals that stored documents are marked with are gone."""
-        named = {near.verdict.original for near in found if self.policy.writes}
-        wanted = sorted(id for id in named if id is not None and id not in self.last)
-        if wanted:
-            self.gone.update(wanted)
-            self.gone.difference_update(one.id for one in self.run.store.get(wanted, []))
+        names = {original.verdict.original for original in stored if self.policy.writes}
+        ids = sorted(id for id in names if id is not None and id not in self.last)
+        if ids:
+            self.gone.update(ids)
+            self.gone.difference_update(document.id for document in self.run.store.get(ids, []))
 
-    def _is_bereft(self, near: Original) -> bool:
+    def _is_bereft(self, original: Original) -> bool:
         """Return whether a document is marked as the duplicate of one that is gone."""
-        return near.verdict.original in self.gone
+        return original.verdict.original in self.gone
 
-    def _stored(self, found: Document | Match, measure: Measure = (None, None)) -> Original:
-        ours = self.meta.ours_in(found.source)
-        return Original(found.id, ours.get("digest", ""), Verdict.stored(found.id, ours), measure)
+    def _stored(self, document: Document | Match, measure: Measure = (None, None)) -> Original:
+        fields = self.meta.ours_in(document.source)
+        verdict = Verdict.stored(document.id, fields)
+        return Original(document.id, fields.get("digest", ""), verdict, measure)
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
         id, text = self.ids[row], self.digests[row]
         may_follow = partial(self._may_follow, id, text)
-        stored = filter(may_follow, self._now(self.equal.get(text, ())))
-        live = itertools.filterfalse(self._is_bereft, stored)
-        return [*live, *self._first(text, may_follow)]
+        candidates = filter(may_follow, self._now(self.equal.get(text, ())))
+        originals = itertools.filterfalse(self._is_bereft, candidates)
+        return [*originals, *self._first(text, may_follow)]
 
-    def _leading(self, row: int, near: Iterable[Original] = (), truncated: bool = False) -> Verdict:
+    def _leading(
+        self, row: int, similar: Iterable[Original] = (), truncated: bool = False
+    ) -> Verdict:
         """Return the verdict on a document that follows none.
 
         If all that it resembles are duplicates of a document that is gone, it takes the place of
         that one in their group: they are hidden, and the group needs a document that is not.
         """
         id, may_follow = self.ids[row], partial(self._may_follow, self.ids[row], self.digests[row])
-        alike = [*self._now(self.equal.get(self.digests[row], ())), *near]
-        for one in filter(may_follow, filter(self._is_bereft, alike)):
-            return Verdict(one.verdict.group, truncated=truncated)
+        originals = [*self._now(self.equal.get(self.digests[row], ())), *similar]
+        for original in filter(may_follow, filter(self._is_bereft, originals)):
+            return Verdict(original.verdict.group, truncated=truncated)
         return Verdict(id, truncated=truncated)
 
     def _judged(self, row: int) -> Verdict:
         id, text = self.ids[row], self.digests[row]
         if text == NO_TEXT:
             return Verdict(id)
-        if equal := self._equal(row):
-            best = min(equal, key=lambda one: (one.verdict.original is not None, natural(one.id)))
-            if self.policy.groups and best.verdict.original is not None:
+        if equals := self._equal(row):
+            nearest = min(equals, key=_representatives_first)
+            if self.policy.groups and nearest.verdict.original is not None:
                 # Every document of this text gets the same verdict.
-                return replace(best.verdict, truncated=False, exact=True)
+                return replace(nearest.verdict, truncated=False, exact=True)
             measure: Measure = self.peers.measure.marks(self.peers.measure.equal)
-            return Verdict(best.verdict.group, best.id, *measure, exact=True)
+            return Verdict(nearest.verdict.group, nearest.id, *measure, exact=True)
         if text not in self.peers:
             return self._leading(row)
         if text not in self.near:
@@ -238,62 +274,66 @@ class _Arrivals:
         stored, truncated = self.near[text]
         may_lead = partial(self._may_lead, id, text)
         stored = [*filter(may_lead, self._now(stored))]
-        near = [*itertools.filterfalse(self._is_bereft, stored)]
-        peers, more = self.peers.near(text)
-        for other, measure in peers:
-            near += self._first(other, may_lead, measure)
-        truncated = truncated or more
-        if not near:
+        originals = [*itertools.filterfalse(self._is_bereft, stored)]
+        peers, is_truncated = self.peers.near(text)
+        for digest, measure in peers:
+            originals += self._first(digest, may_lead, measure)
+        truncated = truncated or is_truncated
+        if not originals:
             return self._leading(row, stored, truncated)
-        # One part of a measure is None: the other one decides.
-        best = min(
-            near, key=lambda one: (one.measure[1] or -(one.measure[0] or 0), natural(one.id))
-        )
-        return Verdict(best.verdict.group, best.id, *best.measure, truncated)
+        nearest = min(originals, key=_nearest_first)
+        return Verdict(nearest.verdict.group, nearest.id, *nearest.measure, truncated)
 
-    def _may_follow(self, id: str, text: str, near: Original) -> bool:
+    def _may_follow(self, id: str, text: str, original: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
-        if id in (near.id, near.verdict.group, near.verdict.original):
+        if id in (original.id, original.verdict.group, original.verdict.original):
             return False
-        if self.last.get(near.id, near.digest) != near.digest:
+        if self.last.get(original.id, original.digest) != original.digest:
             return False  # The batch replaces that text.
         apart = self.run.apart(id, text)
-        return near.id not in apart and self.run.may_have(id, text, near.verdict)
+        return original.id not in apart and self.run.may_have(id, text, original.verdict)
 
-    def _may_lead(self, id: str, text: str, near: Original) -> bool:
+    def _may_lead(self, id: str, text: str, original: Original) -> bool:
         """Return False if a document can't be the duplicate of a similar one."""
-        is_member = self.policy.groups and near.verdict.original is not None
-        return not is_member and self._may_follow(id, text, near)
+        is_member = self.policy.groups and original.verdict.original is not None
+        return not is_member and self._may_follow(id, text, original)
 
-    def _now(self, found: Iterable[Original]) -> list[Original]:
+    def _now(self, originals: Iterable[Original]) -> list[Original]:
         """Return stored documents as they are after the documents that were written so far."""
         return [
-            replace(near, verdict=self.written[near.digest].get(near.id, near.verdict))
-            for near in found
-            if near.id in self.written[near.digest] or near.id not in self.outdated
+            replace(original, verdict=written.get(original.id, original.verdict))
+            for original in originals
+            for written in [self.written[original.digest]]
+            if original.id in written or original.id not in self.outdated
         ]
 
     def _first(
         self, text: str, may_follow: Callable[[Original], bool], measure: Measure = (None, None)
     ) -> list[Original]:
         """Return the first written document of a text that may be followed, or nothing."""
-        found = (Original(id, text, one, measure) for id, one in self.written[text].items())
-        return [*itertools.islice(filter(may_follow, found), 1)]
+        verdicts = self.written[text].items()
+        originals = (Original(id, text, verdict, measure) for id, verdict in verdicts)
+        return [*itertools.islice(filter(may_follow, originals), 1)]
 
     def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:
         """Return the stored documents similar to the texts, and whether some may be missing."""
-        asked = [text for text in {self.digests[row]: None for row in rows} if text in self.peers]
-        wanted = partial(Query, originals=self.policy.groups, marked=True)
-        queries = [wanted(self.contents[text]) for text in asked]
-        near = {}
+        texts = dict.fromkeys(self.digests[row] for row in rows)
+        digests = [text for text in texts if text in self.peers]
+        queries = [
+            Query(self.contents[digest], originals=self.policy.groups, marked=True)
+            for digest in digests
+        ]
+        originals: dict[str, tuple[list[Original], bool]] = {}
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
-        for text, result in zip(asked, results, strict=True):
-            found = [
-                self._stored(each, (each.similarity, each.distance)) for each in result.matches
+        for digest, result in zip(digests, results, strict=True):
+            similar_documents = [
+                self._stored(match, (match.similarity, match.distance)) for match in result.matches
             ]
-            near[text] = found, result.truncated or result.blind
-        self._look_for_originals(itertools.chain.from_iterable(each for each, _ in near.values()))
-        return near
+            originals[digest] = similar_documents, result.truncated or result.blind
+        # One request for all of them.
+        all_similar = (similar_documents for similar_documents, _ in originals.values())
+        self._look_for_originals(itertools.chain.from_iterable(all_similar))
+        return originals
 
 
 class _Peers:
@@ -307,18 +347,18 @@ class _Peers:
         chosen = scheme.for_pairs(limits).for_texts(limits)
         self.measure = chosen.measure
         self.by_sets = self.measure.compares == "shingles"
-        made = sketch([*texts.values()], scheme.only(chosen), with_shingles=self.by_sets)
+        sketches = sketch([*texts.values()], scheme.only(chosen), with_shingles=self.by_sets)
         self._limits, self._chosen = limits, chosen
         self._digests = [*texts]
-        rows = enumerate(zip(texts, made.filled.tolist(), strict=True))
+        rows = enumerate(zip(texts, sketches.filled.tolist(), strict=True))
         self._rows = {digest: row for row, (digest, is_filled) in rows if is_filled}
-        self._values, self._sets = made.values[chosen.name], made.shingles
+        self._values, self._sets = sketches.values[chosen.name], sketches.shingles
         self._added: dict[int, None] = {}
         self._members: dict[int, list[int]] = defaultdict(list)
         self._buckets: list[list[int]] = [[] for _ in texts]
-        for at in range(chosen.tokens if self.by_sets else 0):
-            column = bucket_column(self._values[:, at])
-            firsts = (column.first.astype(np.int64) * chosen.tokens + at).tolist()
+        for position in range(chosen.tokens if self.by_sets else 0):
+            column = bucket_column(self._values[:, position])
+            firsts = (column.first.astype(np.int64) * chosen.tokens + position).tolist()
             for row, bucket in zip(column.rows.tolist(), firsts, strict=True):
                 self._buckets[row].append(bucket)
 
@@ -335,24 +375,31 @@ class _Peers:
 
     def near(self, digest: str) -> tuple[list[tuple[str, Measure]], bool]:
         """Return the added texts similar to a text, and whether more shared a band."""
-        own, most = self._rows[digest], self._limits.candidates
-        if not self.by_sets:
-            rows = np.array([row for row in self._added if row != own], np.int64)
-            apart = hamming(self._values[rows], self._values[own][None, :])
-            close = apart <= self._chosen.max_distance(self._limits)
-            found = zip(rows[close].tolist(), apart[close].tolist(), strict=True)
-            return [(self._digests[row], (None, value)) for row, value in found], False
-        members = [self._members[bucket] for bucket in self._buckets[own]]
-        shared = Counter(itertools.chain.from_iterable(each[: most + 1] for each in members))
-        shared.pop(own, None)
-        if not shared:
+        row = self._rows[digest]
+        return self._near_by_set(row) if self.by_sets else (self._near_by_distance(row), False)
+
+    def _near_by_distance(self, row: int) -> list[tuple[str, Measure]]:
+        """Return the added texts within the distance of a text."""
+        rows = np.array([added for added in self._added if added != row], np.int64)
+        distances = hamming(self._values[rows], self._values[row][None, :])
+        is_near = distances <= self._chosen.max_distance(self._limits)
+        pairs = zip(rows[is_near].tolist(), distances[is_near].tolist(), strict=True)
+        return [(self._digests[near_row], (None, distance)) for near_row, distance in pairs]
+
+    def _near_by_set(self, row: int) -> tuple[list[tuple[str, Measure]], bool]:
+        """Return the added texts at the threshold, and whether more shared a band."""
+        limit = self._limits.candidates
+        members = [self._members[bucket][: limit + 1] for bucket in self._buckets[row]]
+        shared_bands = Counter(itertools.chain.from_iterable(members))
+        shared_bands.pop(row, None)
+        if not shared_bands:
             return [], False
         assert self._sets is not None
-        chosen = [row for row, _ in shared.most_common(most)]
-        values = jaccard_with(self._sets[own], self._sets.of(np.array(chosen))).tolist()
-        near: list[tuple[str, Measure]] = [
-            (self._digests[row], (value, None))
-            for row, value in zip(chosen, values, strict=True)
-            if value >= self._limits.least_similarity
+        rows = [candidate for candidate, _ in shared_bands.most_common(limit)]
+        values = jaccard_with(self._sets[row], self._sets.of(np.array(rows))).tolist()
+        peers: list[tuple[str, Measure]] = [
+            (self._digests[candidate], (similarity, None))
+            for candidate, similarity in zip(rows, values, strict=True)
+            if similarity >= self._limits.least_similarity
         ]
-        return near, len(shared) > most
+        return peers, len(shared_bands) > limit

@@ -43,20 +43,24 @@ def enrich(
 
     Documents, and the `doc` and `upsert` of an update, get the fields if they hold the text, or
     null if an update removes it. Everything else passes unchanged, also a `doc` with only some of
-    several text fields: a warning counts these, and `esdedup backfill --stale` renews their tokens.
+    several text fields: a warning counts these, and `esdedup backfill` with `stale` renews their
+    tokens.
     The caller's objects are not changed. A thread sketches the next actions while the last ones are
     sent: up to two thousand are read ahead.
 
+    text_field: the field or fields with the text, in place of an index.
+    scheme: of the tokens, in place of an index; by default `Scheme()`.
     index: an open index, which supplies the scheme and fields, also while `esdedup switch` changes
-    them. text_field, scheme: in place of an index, the field or fields with the text, and the
-    scheme, by default `Scheme()`. Raises UsageError for both an index and another scheme.
+        them.
+
+    Raises UsageError for both an index and another scheme.
     """
     check_list("actions", actions)
     require_scheme(scheme)
     if index is not None and scheme is not None and scheme.id != index.meta.full_scheme.id:
         raise UsageError("pass enrich either the index or a scheme: the index has another one")
-    given = IndexMeta(scheme or Scheme(), names_of(text_field))
-    return _enriched(iter(actions), lambda: given if index is None else index.meta)
+    fixed = IndexMeta(scheme or Scheme(), names_of(text_field))
+    return _enriched(iter(actions), lambda: fixed if index is None else index.meta)
 
 
 def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> Iterator[Any]:
@@ -74,27 +78,29 @@ def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
     """Return the actions of a batch with token fields."""
     copies, documents = [], []
     for action in actions:
-        copy, found = _copied(action)
+        copy, copied_documents = _copied(action)
         copies.append(copy)
-        documents += found
-    parts: set[int] = set()
-    for one in meta.sketched_with_next:
-        if not one.in_documents:
+        documents += copied_documents
+    incomplete: set[int] = set()
+    for sketched in meta.sketched_with_next:
+        if not sketched.in_documents:
             continue
-        changes = [text_change(each, one, partial) for each, partial in documents]
-        sketches = sketch([text for _, text in changes if text is not None], one.scheme)
-        tokens = iter(token_fields(sketches, one.scheme))
+        changes = [text_change(document, sketched, partial) for document, partial in documents]
+        sketches = sketch([text for _, text in changes if text is not None], sketched.scheme)
+        tokens = iter(token_fields(sketches, sketched.scheme))
         for row, ((document, partial), (change, _)) in enumerate(
             zip(documents, changes, strict=True)
         ):
             if change == "new":
-                own = next(tokens)
-                document[one.field] = merged_fields(own, one.scheme) if partial else own
+                tokens_ = next(tokens)
+                document[sketched.field] = (
+                    merged_fields(tokens_, sketched.scheme) if partial else tokens_
+                )
             elif change == "gone":
-                document[one.field] = None
+                document[sketched.field] = None
             elif change == "part":
-                parts.add(row)
-    warn_of_parts(len(parts))
+                incomplete.add(row)
+    warn_of_parts(len(incomplete))
     return copies
 
 
@@ -112,10 +118,10 @@ def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
     if isinstance(source, Mapping):
         body = copy["_source"] = dict(source)
     if kind == "update":
-        parts = [name for name in ("doc", "upsert") if isinstance(body.get(name), Mapping)]
-        for name in parts:
+        names = [name for name in ("doc", "upsert") if isinstance(body.get(name), Mapping)]
+        for name in names:
             body[name] = dict(body[name])
-        return copy, [(body[name], name == "doc") for name in parts]
+        return copy, [(body[name], name == "doc") for name in names]
     is_document = kind in ("index", "create") and (body is not copy or source is None)
     return copy, [(body, False)] if is_document else []
 
@@ -128,12 +134,12 @@ def text_change(
     "gone": a `doc` replaces the text by null, or a document without a text holds the tokens that it
     was read with. "part": a `doc` holds only some of several text fields.
     """
-    given = text_given(fields, meta) if partial else "wholly"
-    if given == "partly":
+    completeness = text_given(fields, meta) if partial else "wholly"
+    if completeness == "partly":
         return "part", None
     if (text := text_at(fields, meta.text_fields)) is not None:
         return "new", text
-    gone = given == "wholly" if partial else fields.get(meta.field) is not None
+    gone = completeness == "wholly" if partial else fields.get(meta.field) is not None
     return "gone" if gone else "none", None
 
 
@@ -141,6 +147,6 @@ def warn_of_parts(count: int) -> None:
     if count:
         log.warning(
             "%d updates hold only some of the text fields, so that the documents keep their old"
-            " tokens: esdedup check counts them, and esdedup backfill --stale renews them",
+            " tokens: `esdedup check` counts them, and `esdedup backfill` with `stale` renews them",
             count,
         )

@@ -86,18 +86,35 @@ class IngestReport(Counts):
         return self.failed + self.dropped + self.moved + self.renamed
 
 
+@dataclass(frozen=True)
+class IngestSettings:
+    """How records are written.
+
+    workers: number of processes that read records; one is this process.
+    id_field: of a record's id, by default `id`.
+    on_duplicate: what happens to near-duplicates of earlier documents.
+    on_batch: called after each batch with the report so far.
+    ids: receives the ids of all documents; None to count them apart.
+    places: decides on the ids of records that have none; None takes their places as they are.
+    """
+
+    workers: int = 1
+    id_field: str | None = None
+    on_duplicate: DuplicatePolicy = field(default_factory=DuplicatePolicy)
+    on_batch: Callable[[IngestReport], None] | None = None
+    ids: RepeatedIds | None = None
+    places: Places | None = None
+
+
+DEFAULT_SETTINGS = IngestSettings()
+
+
 def ingest(
     store: Store,
     current: Callable[[], IndexMeta],
     chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
-    *,
-    workers: int = 1,
-    id_field: str | None = None,
-    on_duplicate: DuplicatePolicy | None = None,
-    on_batch: Callable[[IngestReport], None] | None = None,
-    ids: RepeatedIds | None = None,
-    places: Places | None = None,
+    settings: IngestSettings = DEFAULT_SETTINGS,
 ) -> IngestReport:
     """Write records with their tokens. What counts as created or updated is durable.
 
@@ -105,33 +122,32 @@ def ingest(
     another text. A document that the index has already is not written. One with the same text and
     other fields keeps its group and marks; one with another text loses them.
 
-    current: returns the index's meta, which may change during the run. dead_letter: called with
-    every record that is not written. on_batch: called after each batch with the report so far. ids:
-    receives the ids of all documents. places: decides on the ids of records that have none; None
-    takes their places as they are. Raises the errors of the store, and of `in_order`. The same
-    call again completes the work.
+    current: returns the index's meta, which may change during the run.
+    dead_letter: called with every record that is not written.
+
+    Raises the errors of the store, and of `in_order`. The same call again completes the work.
     """
-    policy = on_duplicate or DuplicatePolicy()
+    policy, places = settings.on_duplicate, settings.places
     originals = Originals(store, current, policy) if policy.action != "keep" else None
     has_pipeline = policy.writes and store.has_pipeline()
-    prepare = partial(_prepare, id_field, originals is not None)
-    report, begun = IngestReport(), deque[Chunk]()
-    ids = ids or RepeatedIds()
+    prepare = partial(_prepare, settings.id_field, originals is not None)
+    report, chunks_begun = IngestReport(), deque[Chunk]()
+    ids = RepeatedIds() if settings.ids is None else settings.ids
 
-    def given() -> Iterator[tuple[Chunk, IndexMeta]]:
+    def chunks_with_meta() -> Iterator[tuple[Chunk, IndexMeta]]:
         for chunk in chunks:
-            begun.append(chunk)
+            chunks_begun.append(chunk)
             yield chunk, current()
 
-    def ready(made: Iterable[_Batch]) -> Iterator[_Writer]:
-        for batch in made:
-            chunk, now = begun.popleft(), current()
-            if batch.meta != now:
+    def writers(batches: Iterable[_Batch]) -> Iterator[_Writer]:
+        for batch in batches:
+            chunk, meta = chunks_begun.popleft(), current()
+            if batch.meta != meta:
                 # The index names another scheme by now.
-                batch = prepare((chunk, now))
+                batch = prepare((chunk, meta))
             rejected = dict[int, str]()
             if places is not None:
-                names, rejected = places.settle(batch.documents.ids, batch.own)
+                names, rejected = places.settle(batch.documents.ids, batch.has_own_id)
                 batch = replace(batch, documents=replace(batch.documents, ids=names))
             yield _Writer(
                 store, policy, originals, batch, chunk, rejected, after_originals=has_pipeline
@@ -141,46 +157,56 @@ def ingest(
         return writer, writer.write()
 
     # Near-duplicates are looked for in all earlier batches, so that these must be written.
-    several = originals is None and store.window.most > 1
+    writes_several = originals is None and store.window.most > 1
     in_turn = partial(store.window.in_order, ids=lambda writer: writer.batch.documents.ids)
-    written_by = in_turn if several else beside
+    results_of = in_turn if writes_several else beside
     with (
         # Every eighth batch or so, SQLite synchronises its file, which takes as long as several.
-        closing(in_order(workers, prepare, given(), ahead=9)) as made,
-        closing(written_by(write, ready(made))) as written,
+        closing(in_order(settings.workers, prepare, chunks_with_meta(), ahead=9)) as batches,
+        closing(results_of(write, writers(batches))) as results,
     ):
-        for writer, done in written:
-            bad, ours = writer.batch.bad, writer.batch.documents.ids
+        for writer, counts in results:
+            bad, document_ids = writer.batch.bad, writer.batch.documents.ids
             for record in [*writer.refused, *bad]:
                 dead_letter(record)
-            read, repeated = len(ours) + len(bad), ids.add(ours)
-            report += done
-            report += IngestReport(read=read, failed=len(bad), duplicate_ids=repeated)
-            if on_batch is not None:
-                on_batch(report)
+            report += counts
+            report += IngestReport(
+                read=len(document_ids) + len(bad),
+                failed=len(bad),
+                duplicate_ids=ids.add(document_ids),
+            )
+            if settings.on_batch is not None:
+                settings.on_batch(report)
     return report
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """The documents of a chunk. own: whether the id of each is its own. texts: if needed.
+    """The documents of a chunk.
 
-    meta: the index's, when the chunk was read. bad: the records that are not documents. from_json:
-    whether each was JSON, whose numbers have digits of their own.
+    meta: the index's, when the chunk was read.
+    id_field: as of the settings.
+    has_own_id: of each document, whether its id is not computed from the record's line.
+    from_json: of each document, whether it was JSON, whose numbers have digits of their own.
+    texts: of the documents, if they are needed.
+    bad: the records that are not documents.
+    documents: with their tokens.
     """
 
     meta: IndexMeta
     id_field: str | None
-    own: list[bool]
+    has_own_id: list[bool]
     from_json: list[bool]
     texts: list[str]
     bad: list[BadRecord]
     documents: EncodedDocuments
 
 
-def _prepare(id_field: str | None, with_texts: bool, given: tuple[Chunk, IndexMeta]) -> _Batch:
+def _prepare(
+    id_field: str | None, with_texts: bool, chunk_with_meta: tuple[Chunk, IndexMeta]
+) -> _Batch:
     """Read and sketch a chunk, maybe in a worker process."""
-    chunk, meta = given
+    chunk, meta = chunk_with_meta
     items, bad = items_of(chunk.records(), meta, id_field)
     return _Batch(
         meta,
@@ -211,6 +237,11 @@ class _Judged:
 class _Writer:
     """Writes a batch.
 
+    store: that the documents are written to.
+    policy: what happens to near-duplicates.
+    originals: finds near-duplicates; None if all are kept.
+    batch: the documents.
+    chunk: their records, to be read again if some are refused.
     rejected: rows that are not written, with the reasons.
     renews_marks: equal documents get new marks, and are counted already.
     after_originals: duplicates are written after their originals, which a pipeline of the index may
@@ -253,14 +284,14 @@ class _Writer:
             bereft, released = judged.bereft, list[int]()
             while bereft:
                 firsts = sorted(group[0] for group in bereft)
-                tried, refused = self._write_unless_similar(firsts, originals)
-                report, failed = report + tried, failed | refused
+                counts, refused = self._write_unless_similar(firsts, originals)
+                report, failed = report + counts, failed | refused
                 groups, bereft = bereft, []
-                for first, *rest in groups:
+                for first, *later_rows in groups:
                     if self.batch.documents.ids[first] not in refused:
-                        released += rest
-                    elif rest:
-                        bereft.append(rest)
+                        released += later_rows
+                    elif later_rows:
+                        bereft.append(later_rows)
             rows = sorted(released)
         return report, failed
 
@@ -345,8 +376,8 @@ class _Writer:
             _, packed = documents.tokens.get(self.batch.meta.field, (None, []))
             wordless = sum(data is not None and is_wordless(data) for data in packed)
             report += IngestReport(without_words=wordless)
-        self._refuse({rows[at]: failure.reason for at, failure in refused.items()})
-        return report, {documents.ids[at] for at in refused}
+        self._refuse({rows[place]: failure.reason for place, failure in refused.items()})
+        return report, {documents.ids[place] for place in refused}
 
     def _write(
         self, documents: EncodedDocuments, rows: Sequence[int]
@@ -359,23 +390,24 @@ class _Writer:
         latest = documents if len(places) == len(documents) else documents.of([*places.values()])
         # A new document is only created, which takes one request.
         written = self.store.write(latest, create=True)
-        taken = [each for each in written.failures if each.conflict]
-        refused = [each for each in written.failures if not each.conflict]
+        conflicts = [failure for failure in written.failures if failure.conflict]
+        refused = [failure for failure in written.failures if not failure.conflict]
         unchanged = written.unchanged
 
-        def decide(held: Sequence[Held]) -> list[Decision]:
-            taken_places = [places[document.id] for document in held]
-            new = documents.of(taken_places).documents()
-            return [*map(self._decision, held, new, [rows[place] for place in taken_places])]
+        def decide(stored_documents: Sequence[Held]) -> list[Decision]:
+            taken_places = [places[document.id] for document in stored_documents]
+            sent_documents = documents.of(taken_places).documents()
+            sent_rows = [rows[place] for place in taken_places]
+            return [*map(self._decision, stored_documents, sent_documents, sent_rows)]
 
-        for first in range(0, len(taken), _COMPARED_AT_ONCE):
-            some = taken[first : first + _COMPARED_AT_ONCE]
-            stored = [Held(Document(each.id, {}), "", each.index) for each in some]
-            held = self.store.hold_again(stored, KEPT)
-            done = missing([each.id for each in some], held, _GONE)
-            done += change_held(self.store, held, decide, KEPT, _GONE)
-            refused += done.failures
-            unchanged += done.unchanged
+        for first in range(0, len(conflicts), _COMPARED_AT_ONCE):
+            page = conflicts[first : first + _COMPARED_AT_ONCE]
+            unread = [Held(Document(failure.id, {}), "", failure.index) for failure in page]
+            stored = self.store.hold_again(unread, KEPT)
+            changes = missing([failure.id for failure in page], stored, _GONE)
+            changes += change_held(self.store, stored, decide, KEPT, _GONE)
+            refused += changes.failures
+            unchanged += changes.unchanged
         failure_of = {failure.id: failure for failure in refused}
         failed = {row: failure_of[id] for row, id in enumerate(documents.ids) if id in failure_of}
         updated = len(documents) - written.created - unchanged - len(failed)
@@ -391,44 +423,62 @@ class _Writer:
         )
         return report, failed
 
-    def _decision(self, held: Held, document: Document, row: int) -> Decision:
+    def _decision(self, current: Held, document: Document, row: int) -> Decision:
         """Compare a stored document with the new one of a row."""
-        stored, source = held.document.source, document.source
+        stored, source = current.document.source, document.source
         meta = self.batch.meta
-        fields = {meta.marks_field, *(one.field for one in meta.sketched_with_next)}
         if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
-            if not self.batch.own[row]:
-                return Failure(held.id, TAKEN_BY_LINE)
-            return Change(held, source, True, True, document.raw)
+            if not self.batch.has_own_id[row]:
+                return Failure(current.id, TAKEN_BY_LINE)
+            return Change(current, source, True, True, document.raw)
+        fields = {meta.marks_field, *(sketched.field for sketched in meta.all)}
         before = {field: tokens_in(stored, field) for field in fields}
-        known = meta.ours_in(stored)
-        # Documents of the same text keep their marks, but if these are wrong.
-        renewed = self.renews_marks or known.get("group") is None
-        if self.originals is not None and not renewed:
-            verdict = Verdict.stored(held.id, known)
-            renewed = not self.originals.may_have(held.id, known.get("digest", ""), verdict)
-        ours = {field: _kept(before[field], document.tokens_in(field), renewed) for field in fields}
-        ours = {field: values for field, values in ours.items() if values}
-        raws = held.document.raw, document.raw if self.batch.from_json[row] else None
-        same = same_json(without(stored, fields), without(source, fields))
+        renews_marks = self._needs_marks(current)
+        after = {
+            field: _merged(before[field], document.tokens_in(field), renews_marks)
+            for field in fields
+        }
+        after = {field: values for field, values in after.items() if values}
+        raws = current.document.raw, document.raw if self.batch.from_json[row] else None
+        is_equal = same_json(without(stored, fields), without(source, fields))
         # Equal numbers may have other digits: the owner may have corrected 100.1 to 100.10.
-        if same and None not in raws:
-            same = same_json(*(without(with_digits(raw), fields) for raw in raws if raw))
-        if same and all(
-            before[field].get(name) == ours.get(field, {}).get(name)
+        if is_equal and None not in raws:
+            is_equal = same_json(*(without(with_digits(raw), fields) for raw in raws if raw))
+        if is_equal and all(
+            before[field].get(name) == after.get(field, {}).get(name)
             for field in fields
             for name in ("scheme", "digest", *MARKS)
         ):
             return "unchanged"
         raw = document.raw
         if raw is not None:
-            raw = text_with_fields(raw, ours, f"document {held.id!r}")
-        return Change(held, {**source, **ours}, True, True, raw)
+            raw = text_with_fields(raw, after, f"document {current.id!r}")
+        return Change(current, {**source, **after}, True, True, raw)
+
+    def _needs_marks(self, current: Held) -> bool:
+        """Return whether a stored document of the same text gets new marks.
+
+        It keeps its own, but if these are wrong.
+        """
+        marks = self.batch.meta.ours_in(current.document.source)
+        if self.renews_marks or marks.get("group") is None:
+            return True
+        if self.originals is None:
+            return False
+        verdict = Verdict.stored(current.id, marks)
+        return not self.originals.may_have(current.id, marks.get("digest", ""), verdict)
 
 
-def _kept(before: Mapping[str, Any], ours: Mapping[str, Any], renewed: bool) -> dict[str, Any]:
-    """Add to new values what else a document has below a field of ours. renewed: its marks too."""
-    ours = {name: value for name, value in ours.items() if renewed or name not in MARKS}
-    gone = MARKS if renewed else ()
-    kept = {name: value for name, value in before.items() if not (is_ours(name) or name in gone)}
-    return {**ours, **kept}
+def _merged(
+    before: Mapping[str, Any], tokens: Mapping[str, Any], renews_marks: bool
+) -> dict[str, Any]:
+    """Add to new values what else a document has below a field of ours.
+
+    renews_marks: the marks are new values too.
+    """
+    new = {name: value for name, value in tokens.items() if renews_marks or name not in MARKS}
+    replaced = MARKS if renews_marks else ()
+    retained = {
+        name: value for name, value in before.items() if not (is_ours(name) or name in replaced)
+    }
+    return {**new, **retained}

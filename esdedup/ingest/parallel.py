@@ -33,14 +33,16 @@ def in_order(
 ) -> Generator[Answer]:
     """Yield `work(item)` of each item, as `concurrency.in_order`.
 
-    workers: number of processes; one is this process. ahead: number of items to submit before the
-    result of the first one is taken, besides two for each process. Raises StoreError, too, if a
-    process was killed or can't be started.
+    workers: number of processes; one is this process.
+    ahead: number of items to submit before the result of the first one is taken, besides two for
+        each process.
+
+    Raises StoreError, too, if a process was killed or can't be started.
     """
     if workers == 1:
         yield from map(work, items)
         return
-    with _processes(workers - 1, work, here=True) as submit:
+    with _processes(workers - 1, work, with_thread=True) as submit:
         yield from concurrency.in_order(submit, items, lambda: 2 * workers + ahead)
 
 
@@ -76,19 +78,19 @@ def in_pieces(
 
 @contextmanager
 def _processes(
-    workers: int, work: Callable[[Item], Answer], *, here: bool = False
+    workers: int, work: Callable[[Item], Answer], *, with_thread: bool = False
 ) -> Iterator[Submit[Item, Answer]]:
     """Start processes that call a function. Return a function that submits an item to them.
 
-    here: a thread of this process calls it too, also while the others start.
+    with_thread: a thread of this process calls it too, also while the others start.
     """
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
     processes: list[SpawnProcess] = []
     pipes: SimpleQueue[Connection | None] = SimpleQueue()
-    pool = ThreadPoolExecutor(workers + here)
+    pool = ThreadPoolExecutor(workers + with_thread)
     try:
-        if here:
+        if with_thread:
             pipes.put(None)
         for _ in range(workers):
             try:
@@ -98,9 +100,10 @@ def _processes(
                     process.start()
                     processes.append(process)
             except OSError as error:
+                started, requested = len(processes) + with_thread, workers + with_thread
                 raise StoreError(
-                    f"only {len(processes) + here} of {workers + here} processes can be started:"
-                    f" {error.strerror}; use fewer"
+                    f"only {started} of {requested} processes can be started: {error.strerror};"
+                    " use fewer"
                 ) from error
             theirs.close()
             pipes.put(ours)

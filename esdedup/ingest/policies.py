@@ -18,12 +18,15 @@ class DuplicatePolicy:
     """How to treat a near-duplicate of an earlier document.
 
     action: "keep" it; "mark" it with the original's id and the similarity; "skip" it; "fail" it, as
-    an error; or "group" it: mark it as a duplicate of the nearest representative, or let it become
-    one. sketch: name of the sketch to compare by; the scheme's first by default.
-    threshold: minimum Jaccard similarity. distance: maximum Hamming distance in bits, by default
-    that which the scheme's segments guarantee by equality alone.
+        an error; or "group" it: mark it as a duplicate of the nearest representative, or let it
+        become one.
+    threshold: minimum Jaccard similarity.
     candidates: maximum number of stored documents to compare with, and of documents of the same
-    batch; the report counts documents with more. Raises UsageError for values out of range.
+        batch; the report counts documents with more.
+    sketch: name of the sketch to compare by; the scheme's first by default.
+    distance: maximum Hamming distance in bits, by default that which the scheme's segments
+        guarantee by equality alone.
+    Raises UsageError for values out of range.
     """
 
     action: PolicyAction = "keep"
@@ -61,9 +64,12 @@ class DuplicatePolicy:
 class Verdict:
     """The earlier document that a document resembles.
 
-    group: id of the group's first document. original: id of the earlier document, or None.
-    similarity, distance: to the original, by the metric of the policy. truncated: there were more
-    candidates than compared. exact: the texts are equal.
+    group: id of the group's first document.
+    original: id of the earlier document, or None.
+    similarity: to the original, if the policy compares by that.
+    distance: to the original, if the policy compares by that.
+    truncated: there were more candidates than compared.
+    exact: the texts are equal.
     """
 
     group: str

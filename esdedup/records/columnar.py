@@ -57,9 +57,9 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
     with _opened(path, kind) as (_, schema, _):
         for name in columns:
             if _column(schema, name) is None:
-                there = ", ".join(schema.names[:20]) + ", ..." * (len(schema.names) > 20)
+                listed = ", ".join(schema.names[:20]) + ", ..." * (len(schema.names) > 20)
                 raise UsageError(
-                    f"{path}: there is no column {name!r}. There are: {there or 'none'}"
+                    f"{path}: there is no column {name!r}. There are: {listed or 'none'}"
                 )
         return tuple(schema.names)
 
@@ -75,14 +75,16 @@ def rows_in(
     """Yield the rows of a file, converted in parts of at most `most` rows and about `size` bytes.
 
     columns: the columns to read, None for all; "a.b" is in the column "a". Columns that the file
-    lacks are ignored. on_bytes: called with the number of bytes read since the last call. Raises
-    the errors of `check_columns`, and InputError if the file breaks off.
+        lacks are ignored.
+    on_bytes: called with the number of bytes read since the last call.
+
+    Raises the errors of `check_columns`, and InputError if the file breaks off.
     """
     with _opened(path, kind) as (_, schema, batches):
         names = schema.names
         if columns is not None:
-            found = (_column(schema, column) for column in columns)
-            names = [*dict.fromkeys(name for name in found if name is not None)]
+            column_names = (_column(schema, column) for column in columns)
+            names = [*dict.fromkeys(name for name in column_names if name is not None)]
         for batch, read in batches(names, size, most):
             batch = batch.select(names)
             for column in batch.columns:
@@ -109,46 +111,56 @@ def copy_rows(
 ) -> None:
     """Write the rows that stay of some files as one file of the same kind.
 
-    sources: paths, each with True for the rows that stay, shape (rows,). The result has the first
-    file's schema with its metadata, its compression and, of Parquet, its choice of columns with a
-    dictionary. A row group or batch stays one unless it becomes empty; it is in memory as a whole.
-    field, changed: a column, and by row, from 1, the new texts of some rows of a single file.
+    The result has the first file's schema with its metadata, its compression and, of Parquet, its
+    choice of columns with a dictionary. A row group or batch stays one unless it becomes empty; it
+    is in memory as a whole.
+
+    sources: paths, each with True for the rows that stay, shape (rows,).
+    field: the column of the texts that change.
+    changed: by row, from 1, the new texts of some rows of a single file.
     Raises UsageError if a file has other columns, InputError if it can't be read or has other rows.
     """
-    writer, first = None, None
+    writer, first_schema = None, None
     with ExitStack() as written:
-        for path, kept in sources:
+        for path, stays in sources:
             with _opened(path, kind) as (file, schema, _):
-                if first is not None and not schema.equals(first):
+                if first_schema is not None and not schema.equals(first_schema):
                     raise UsageError(f"{path}: its columns are not those of the first file")
-                parts, make = (_row_groups if kind == "parquet" else _arrow_batches)(file)
-                writer = writer or written.enter_context(make(out, schema))
-                first, done = schema, 0
-                for part in parts:
-                    stay, before, done = kept[done : done + len(part)], done, done + len(part)
+                tables, open_writer = (_row_groups if kind == "parquet" else _arrow_batches)(file)
+                writer = writer or written.enter_context(open_writer(out, schema))
+                first_schema, end = schema, 0
+                for table in tables:
+                    start, end = end, end + len(table)
+                    table_stays = stays[start:end]
                     if changed:
-                        at = schema.get_field_index(field)
-                        if at < 0 or require_pyarrow().types.is_nested(schema.field(at).type):
-                            raise InputError(f"{path}: no column {field!r} has texts to change")
-                        rows = enumerate(part[field], before + 1)
-                        values = [changed.get(row, text.as_py()) for row, text in rows]
-                        array = require_pyarrow().array(values, schema.field(at).type)
-                        part = part.set_column(at, schema.field(at), array)
-                    if stay.any() and stay.size == len(part):
-                        writer.write(part if stay.all() else _only(part, stay))
-                if done != kept.size:
+                        table = _with_texts(path, table, field, changed, start + 1)
+                    if table_stays.any() and table_stays.size == len(table):
+                        writer.write(table if table_stays.all() else _only(table, table_stays))
+                if end != stays.size:
                     raise InputError(f"{path} has changed since it was read: it has other rows")
 
 
-def _only(rows: Any, stay: Mask) -> Any:
-    """Return a table with some of its rows. stay: shape (rows,)."""
+def _with_texts(path: str, table: Any, field: str, changed: Mapping[int, str], first: int) -> Any:
+    """Return a table with new texts in a column. first: number of the table's first row."""
+    pa = require_pyarrow()
+    column = table.schema.get_field_index(field)
+    if column < 0 or pa.types.is_nested(table.schema.field(column).type):
+        raise InputError(f"{path}: no column {field!r} has texts to change")
+    rows = enumerate(table[field], first)
+    values = [changed.get(row, text.as_py()) for row, text in rows]
+    field_type = table.schema.field(column)
+    return table.set_column(column, field_type, pa.array(values, field_type.type))
+
+
+def _only(table: Any, stays: Mask) -> Any:
+    """Return a table with some of its rows. stays: shape (rows,)."""
     pa = require_pyarrow()
     try:
-        return rows.filter(pa.array(stay))
+        return table.filter(pa.array(stays))
     except pa.ArrowNotImplementedError:
         # Views and run-end encoded values can be joined, though not chosen.
-        edges = [*np.flatnonzero(run_starts(stay)).tolist(), len(rows)]
-        runs = [rows[start:end] for start, end in itertools.pairwise(edges) if stay[start]]
+        edges = [*np.flatnonzero(run_starts(stays)).tolist(), len(table)]
+        runs = [table[start:end] for start, end in itertools.pairwise(edges) if stays[start]]
         return pa.concat_tables(runs).combine_chunks()
 
 
@@ -159,12 +171,17 @@ def _row_groups(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
     groups, options = opened.metadata.num_row_groups, {}
     if groups:
         group = opened.metadata.row_group(0)
-        columns = [group.column(at) for at in range(group.num_columns)]
-        codecs = {each.path_in_schema: each.compression.lower() for each in columns}
-        codecs = {path: "none" if it == "uncompressed" else it for path, it in codecs.items()}
-        packed = [each.path_in_schema for each in columns if each.has_dictionary_page]
-        options = {"compression": codecs, "use_dictionary": packed}
+        columns = [group.column(number) for number in range(group.num_columns)]
+        codecs = {column.path_in_schema: _codec_of(column) for column in columns}
+        coded = [column.path_in_schema for column in columns if column.has_dictionary_page]
+        options = {"compression": codecs, "use_dictionary": coded}
     return map(opened.read_row_group, range(groups)), partial(parquet.ParquetWriter, **options)
+
+
+def _codec_of(column: Any) -> str:
+    """Return the compression of a column of a row group, as a writer names it."""
+    codec: str = column.compression.lower()
+    return "none" if codec == "uncompressed" else codec
 
 
 def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
@@ -173,8 +190,8 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
     is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
     file.seek(_ARROW_FILE_HEAD if is_file else 0)
     messages = pa.ipc.MessageReader.open_stream(file)
-    batch = next((each for each in messages if each.type == "record batch"), None)
-    body = b"" if batch is None else batch.body.to_pybytes()
+    first = next((message for message in messages if message.type == "record batch"), None)
+    body = b"" if first is None else first.body.to_pybytes()
     codec = next((name for name, begin in _FRAMES.items() if begin in body), None)
     options = pa.ipc.IpcWriteOptions(compression=codec)
     file.seek(0)
@@ -183,22 +200,24 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
         batches = map(opened.get_batch, range(opened.num_record_batches))
     else:
         batches = iter(pa.ipc.open_stream(file))
-    make = pa.ipc.new_file if is_file else pa.ipc.new_stream
-    return (pa.Table.from_batches([each]) for each in batches), partial(make, options=options)
+    tables = (pa.Table.from_batches([batch]) for batch in batches)
+    return tables, partial(pa.ipc.new_file if is_file else pa.ipc.new_stream, options=options)
 
 
 @contextmanager
 def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batches]]:
     """Open a file: return it, its schema, and a function that yields batches and their bytes."""
-    damage = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
+    damages = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
     # Of Parquet, the columns that are read are apart.
     with open_file(path, AHEAD if kind == "arrow" else 0) as file:
         try:
             schema, batches = _parquet(file) if kind == "parquet" else _arrow(file)
             names = schema.names
-        except damage as error:
+        except damages as error:
             article = "a Parquet" if kind == "parquet" else "an Arrow"
-            raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
+            raise UsageError(
+                f"{path} is not {article} file, or was cut: {_first_line(error)}"
+            ) from error
         if repeated := Counter(names) - Counter(set(names)):
             raise UsageError(f"{path}: two columns have the name {next(iter(repeated))!r}")
         try:
@@ -206,11 +225,11 @@ def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batc
             yield file, schema, batches
         except EsdedupError:
             raise
-        except damage as error:
-            raise InputError(f"{path} can't be read to its end: {_said(error)}") from error
+        except damages as error:
+            raise InputError(f"{path} can't be read to its end: {_first_line(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
@@ -219,14 +238,14 @@ def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
         file, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
     )
     metadata, size_of_file = opened.metadata, file.seek(0, 2)
-    leaves = [metadata.schema.column(at) for at in range(metadata.num_columns)]
+    leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
 
     def batches(names: list[str], size: int, most: int) -> Iterator[tuple[Any, float]]:
-        wanted = {*names}
+        requested = {*names}
         widths = {
-            at: max(8, leaf.length)
-            for at, leaf in enumerate(leaves)
-            if wanted.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
+            number: max(8, leaf.length)
+            for number, leaf in enumerate(leaves)
+            if requested.intersection(accumulate(leaf.path.split("."), "{}.{}".format))
         }
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -234,12 +253,12 @@ def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
             # found that before.
             next(opened.iter_batches(1, [number], names, use_threads=False), None)
             # A few bytes may encode any number of equal values, such as zeros in lists.
-            values = sum(group.column(at).num_values * width for at, width in widths.items())
+            values = sum(group.column(leaf).num_values * width for leaf, width in widths.items())
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
-            whole = max(1, group.total_byte_size)
-            rows = size * group.num_rows // max(whole, values)
+            group_bytes = max(1, group.total_byte_size)
+            rows = size * group.num_rows // max(group_bytes, values)
             # Each row may refer to a text that is nearly as long as the row group.
-            rows = max(1, min(rows, most, max(_FEW_ROWS, _SLICE_BYTES // whole)))
+            rows = max(1, min(rows, most, max(_FEW_ROWS, _SLICE_BYTES // group_bytes)))
             for batch in opened.iter_batches(rows, [number], names, use_threads=False):
                 yield batch, size_of_file * len(batch) / metadata.num_rows
 
@@ -264,11 +283,11 @@ def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
             for number in range(table.num_record_batches):
                 yield table.get_batch(number), size / table.num_record_batches
             return
-        done = 0
+        position = 0
         for batch in ipc.open_stream(file, options=options):
-            yield batch, file.tell() - done
-            done = file.tell()
-        if done < size and file.read(1):
+            yield batch, file.tell() - position
+            position = file.tell()
+        if position < size and file.read(1):
             raise EOFError("there is more after the end of the stream")
         file.seek(0)
         is_marked = file.read(4) == _STREAM_END[:4]
@@ -307,7 +326,7 @@ def _row(batch: Any) -> _Row:
         try:
             (good[name],) = _values(column)
         except _BAD as error:
-            reason = _said(error)
+            reason = _first_line(error)
             if isinstance(error, UnicodeDecodeError) or "UTF8" in reason:
                 reason = "holds bytes that are not text in UTF-8"
             elif isinstance(error, ArithmeticError):
@@ -337,7 +356,7 @@ def _plain(value: Any) -> Any:
         case list():
             return [*map(_plain, value)]
         case dict():
-            return {str(name): _plain(each) for name, each in value.items()}
+            return {str(name): _plain(item) for name, item in value.items()}
         case bytes():
             return value.decode()
         case decimal.Decimal():

@@ -22,11 +22,18 @@ def dead_letter_path(index: str) -> Path:
 class DeadLetterFile(ExitStack):
     """Appends bad records to a file, which is created for the first one.
 
-    on_record: called after each record is written. Raises UsageError if the file has other content,
-    StoreError if it can't be written.
+    on_record: called after each record is written.
+    shown: returns a reason as the file has it, such as with options in place of settings.
+
+    Raises UsageError if the file has other content, StoreError if it can't be written.
     """
 
-    def __init__(self, path: Path, on_record: DeadLetter) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_record: DeadLetter,
+        shown: Callable[[str], str] = lambda reason: reason,
+    ) -> None:
         super().__init__()
         begin = b""
         if path.is_file():
@@ -35,12 +42,12 @@ class DeadLetterFile(ExitStack):
         if begin not in (b"", _BEGIN):
             raise UsageError(f"dead-letter file {path} holds something else: name another")
         self.path = path
-        self._on_record = on_record
+        self._on_record, self._shown = on_record, shown
         self._file: IO[str] | None = None
 
     def __call__(self, record: BadRecord) -> None:
         where = {"file": record.file, "line": record.line}
-        line = {**where, "reason": record.reason, "record": record.raw}
+        line = {**where, "reason": self._shown(record.reason), "record": record.raw}
         try:
             if self._file is None:
                 opened = open_private(self.path, "a", encoding="utf-8", errors="backslashreplace")

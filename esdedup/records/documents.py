@@ -24,7 +24,7 @@ from esdedup.text.arrays import SeenValues
 MAX_ID_BYTES = 512
 TAKEN_BY_LINE = (
     "another text was indexed from this line of this file before; give the documents ids of their"
-    " own (--id-field)"
+    " own (`id_field`)"
 )
 PATH = "path"
 """The `id_field` of records whose id is the field of this name, else the default one."""
@@ -52,20 +52,20 @@ def partial_document(
     Returns True too if they hold only a part of it. Raises RecordError if the id is missing.
     """
     id = id_at(fields, id_field)
-    names = [meta.marks_field, *(one.field for one in meta.sketched_with_next)]
+    names = [meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)]
     source = {**without(fields, names), **{name: fields[name] for name in names if name in fields}}
     partly = False
     # Marks of the former text go too. The document is a group of its own.
     mark = {**dict.fromkeys(MARKS), "group": id}
-    for one in meta.sketched_with_next:
-        given = text_given(fields, one)
-        partly = partly or given == "partly"
-        if given == "wholly":
-            text = text_at(fields, one.text_fields)
-            tokens = {} if text is None else tokens_of([text], one.scheme)[0]
-            source[one.field] = merged_fields(tokens, one.scheme)
-            if one.field == meta.field:
-                source |= meta.fields_of(source[one.field], mark)
+    for sketched in meta.sketched_with_next:
+        completeness = text_given(fields, sketched)
+        partly = partly or completeness == "partly"
+        if completeness == "wholly":
+            text = text_at(fields, sketched.text_fields)
+            tokens = {} if text is None else tokens_of([text], sketched.scheme)[0]
+            source[sketched.field] = merged_fields(tokens, sketched.scheme)
+            if sketched.field == meta.field:
+                source |= meta.fields_of(source[sketched.field], mark)
     return Document(id, source), partly
 
 
@@ -80,12 +80,18 @@ def text_given(
     fields: Mapping[str, Any], sketched: SketchedFields
 ) -> Literal["wholly", "partly", "no"]:
     """Return whether the fields of an update hold all of the text fields, or only some of them."""
-    given = [has_field(fields, name) for name in sketched.text_fields]
-    return "wholly" if all(given) else "partly" if any(given) else "no"
+    is_given = [has_field(fields, name) for name in sketched.text_fields]
+    return "wholly" if all(is_given) else "partly" if any(is_given) else "no"
 
 
 class NewDocument(NamedTuple):
-    """A record as a document. own_id: the id is not computed from the record's line."""
+    """A record as a document.
+
+    record: as it was read.
+    id: of the document.
+    own_id: whether the id is not computed from the record's line.
+    text: of its text fields.
+    """
 
     record: Record
     id: str
@@ -95,22 +101,24 @@ class NewDocument(NamedTuple):
 
 def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
     """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
-    fields = frozenset({meta.marks_field, *(one.field for one in meta.sketched_with_next)})
+    fields = frozenset(
+        {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
+    )
     names = set[str]().union(*(item.record.source for item in items))
     ours = {name for name in names if name in fields or name.startswith(dotted(fields))}
     sources = [_own_json(item, ours) for item in items]
     columns = {}
-    for one in meta.sketched_with_next:
-        if not one.in_documents:
+    for sketched in meta.sketched_with_next:
+        if not sketched.in_documents:
             continue
         texts: list[str | None] = [item.text for item in items]
-        if one.text_fields != meta.text_fields:
+        if sketched.text_fields != meta.text_fields:
             # A document may lack another text, also while an index changes its text fields.
-            texts = [text_at(item.record.source, one.text_fields) for item in items]
+            texts = [text_at(item.record.source, sketched.text_fields) for item in items]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
-        packed = pack(sketch(distinct, one.scheme), one.scheme)
+        packed = pack(sketch(distinct, sketched.scheme), sketched.scheme)
         tokens: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
-        columns[one.field] = one.scheme, [*map(tokens.get, texts)]
+        columns[sketched.field] = sketched.scheme, [*map(tokens.get, texts)]
     return EncodedDocuments([item.id for item in items], sources, columns, meta.marks_field)
 
 
@@ -118,8 +126,8 @@ def _own_json(item: NewDocument, ours: Collection[str]) -> str:
     """Return the JSON of a record without fields of ours, as it came if it was JSON."""
     source, raw = item.record.source, item.record.json
     if not raw:
-        own = {name: value for name, value in source.items() if name not in ours}
-        return to_json(own, f"document {item.id!r}")
+        fields = {name: value for name, value in source.items() if name not in ours}
+        return to_json(fields, f"document {item.id!r}")
     for name in ours:
         if name in source:
             raw = text_without(raw, name)
@@ -153,12 +161,14 @@ def items_of(
 ) -> tuple[list[NewDocument], list[BadRecord]]:
     """Return the records that are documents, and those that are not.
 
-    id_field: as in `ingest`. stored: False for documents that no store needs to accept, so that
-    only their text counts; one without a usable id has its place as the id.
+    id_field: as in `ingest`.
+    stored: False for documents that no store needs to accept, so that only their text counts; one
+        without a usable id has its place as the id.
     """
     items: list[NewDocument] = []
     bad: list[BadRecord] = []
-    text_fields, others = meta.text_fields, [one.text_fields for one in meta.sketched_with_next[1:]]
+    text_fields = meta.text_fields
+    other_fields = [sketched.text_fields for sketched in meta.sketched_with_next[1:]]
     id_of = _id_of if stored else _any_id_of
     for record in records:
         if isinstance(record, Record):
@@ -170,7 +180,7 @@ def items_of(
             readable = Record(record.file, record.line, record.source)
         try:
             text = text_of(readable.source, text_fields)
-            for fields in others:
+            for fields in other_fields:
                 if fault := fault_in(readable.source, fields):
                     raise RecordError(fault)
             if readable is not record:
@@ -199,9 +209,9 @@ def _any_id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     """Return the id of a record, and whether it is the record's own."""
-    own = record.source.get(id_field or "id")
-    if type(own) is str and own.isascii() and 0 < len(own) <= MAX_ID_BYTES:
-        return own, True  # Nearly every id is so.
+    value = record.source.get(id_field or "id")
+    if type(value) is str and value.isascii() and 0 < len(value) <= MAX_ID_BYTES:
+        return value, True  # Nearly every id is so.
     if value_at(record.source, id_field or "id") in (None, ""):  # CSV has no null.
         if id_field == PATH:
             return _id_of(record, None)
@@ -255,8 +265,8 @@ class RepeatedIds:
     def add(self, ids: Sequence[str]) -> int:
         """Add the ids of the next records; return the number of those that came before."""
         repeated = self._seen.add(np.fromiter(map(hash, ids), np.int64, len(ids)))
-        found = int(np.count_nonzero(repeated))
-        if found and self.first is None:
+        count = int(np.count_nonzero(repeated))
+        if count and self.first is None:
             self.first = repr(ids[int(np.argmax(repeated))])
-        self.count += found
-        return found
+        self.count += count
+        return count

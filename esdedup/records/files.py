@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from pathlib import PurePath
@@ -21,7 +21,6 @@ import orjson
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import grouped
-from esdedup.records import streams
 from esdedup.records.columnar import check_columns, rows_in
 from esdedup.records.locations import look_up
 from esdedup.records.streams import (
@@ -40,11 +39,27 @@ from esdedup.tabular import TableFormat
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
 Format = Literal[TextFormat, TableFormat, "file"]
 """The format of a file. "file": the whole file is the text of one document."""
-BATCH_DOCUMENTS = 2_000
-BATCH_CHARACTERS = 8_000_000
-CHUNK_BYTES = 1 << 20
-"""A chunk ends after about this many bytes, or after BATCH_DOCUMENTS lines."""
 
+
+@dataclass(frozen=True)
+class ReadSizes:
+    """How many records a chunk has, and how long a record can be.
+
+    documents: maximum number of records of a chunk.
+    characters: of a chunk of records in memory, about.
+    bytes: of a chunk of a file, about.
+    longest: characters of the longest line, or of the longest file that is one record or one array.
+    """
+
+    documents: int = 2_000
+    characters: int = 8_000_000
+    bytes: int = 1 << 20
+    longest: int = LONGEST
+
+
+SIZES = ReadSizes()
+_LINES_AT_ONCE = 50
+"""Lines of a chunk whose records are yielded one by one."""
 _FORMATS: dict[str, Format] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "text"},
@@ -60,14 +75,15 @@ _HEAD = 1_000
 """Characters of a file that is a bad record."""
 _NEXT = re.compile(r"[^\s,]")
 """The beginning of the next element of an array, or its end."""
-_TOO_LONG = f"longer than {LONGEST // 1_000_000} million characters"
 
 
 class Record(NamedTuple):
     """A record of an input.
 
-    file: its path with forward slashes. line: number of the first line, or of an element of a JSON
-    array, from 1. spare_id: the id if the record has none of its own, None for its place.
+    file: its path with forward slashes.
+    line: number of the first line, or of an element of a JSON array, from 1.
+    source: its fields.
+    spare_id: the id if the record has none of its own, None for its place.
     json: the source as JSON in one line that every store accepts, or None.
     """
 
@@ -80,10 +96,14 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that can't be used. raw: the record as read. reason: why not.
+    """A record that can't be used.
 
+    file: its path with forward slashes.
+    line: as of a `Record`.
+    raw: the record as read.
+    reason: why it can't be used.
     source: its fields, if it can be read but has no form that every store accepts; of a repeated
-    key the last value.
+        key the last value.
     """
 
     file: str
@@ -97,6 +117,7 @@ class BadRecord:
 class Chunk:
     """Records of a part of a file, which are read on request, maybe by another process.
 
+    records: returns the records.
     fields: names of all fields of a table's records, also those that are not read.
     """
 
@@ -112,7 +133,7 @@ def format_of(path: str) -> Format:
     suffix = PurePath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
     if suffix not in _FORMATS:
         raise UsageError(
-            f"{path}: unknown ending {suffix!r}; name the format: --format jsonl, csv, tsv, text,"
+            f"{path}: unknown ending {suffix!r}; name the format: `format` jsonl, csv, tsv, text,"
             " parquet, arrow or file"
         )
     return _FORMATS[suffix]
@@ -132,14 +153,14 @@ def check_file(
     kind = format or format_of(path)
     if kind not in get_args(TableFormat):
         if columns:
-            raise UsageError(f"{path}: --column requires Parquet or Arrow files")
+            raise UsageError(f"{path}: `column` requires Parquet or Arrow files")
         return ()
     if path == STDIN:
         raise UsageError("standard input can't be Parquet or Arrow: name a file")
     if PurePath(name_of(path).lower()).suffix in COMPRESSED:
         raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:
-        raise UsageError(f"{path}: --encoding requires text files")
+        raise UsageError(f"{path}: `encoding` requires text files")
     return check_columns(path, cast("TableFormat", kind), columns)
 
 
@@ -148,14 +169,18 @@ def read_records(
     format: Format | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
+    sizes: ReadSizes = SIZES,
 ) -> Iterator[Record | BadRecord]:
     """Yield the records of a file, or of standard input for "-".
 
     columns: of a table, the columns to read, None for all. The file may lack some of them.
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
-    # A pipe may give one line after the other, and each is waited for.
-    for chunk in chunks_in(path, format, None, encoding, columns, lines=50):
+    kind = format or format_of(path)
+    if kind not in get_args(TableFormat):
+        # A pipe may give one line after the other, and each is waited for.
+        sizes = replace(sizes, documents=_LINES_AT_ONCE)
+    for chunk in chunks_in(path, kind, None, encoding, columns, sizes):
         yield from chunk.records()
 
 
@@ -165,33 +190,32 @@ def chunks_in(
     on_bytes: Callable[[int], None] | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
-    lines: int | None = None,
+    sizes: ReadSizes = SIZES,
 ) -> Iterator[Chunk]:
     """Yield the records of a file in chunks, with the arguments and errors of `read_records`.
 
-    on_bytes: called with the number of bytes read from the file since the last call. lines: maximum
-    number of a chunk, by default BATCH_DOCUMENTS.
+    on_bytes: called with the number of bytes read from the file since the last call.
     """
     kind = format or format_of(path)
     if kind == "parquet" or kind == "arrow":
         names, report = check_file(path, kind, encoding), on_bytes or (lambda _: None)
-        rows = rows_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS, report)
+        rows = rows_in(path, kind, columns, sizes.bytes, sizes.documents, report)
         name = name_of(path)
         records = (
             _checked(name, number, row) if isinstance(row, dict) else BadRecord(name, number, *row)
             for number, row in enumerate(rows, 1)
         )
-        yield from chunked(records, CHUNK_BYTES, names)
+        yield from chunked(records, replace(sizes, characters=sizes.bytes), names)
         return
     if kind == "file":
-        yield from chunks_of([path], kind, on_bytes, encoding)
+        yield from chunks_of([path], kind, on_bytes, encoding, sizes=sizes)
         return
     with opened(path, encoding) as (file, stream):
-        done, seekable = 0, file.seekable()
-        for chunk in _chunks(name_of(path), kind, stream, lines or BATCH_DOCUMENTS):
+        position, seekable = 0, file.seekable()
+        for chunk in _chunks(name_of(path), kind, stream, sizes):
             if on_bytes is not None and seekable:
-                on_bytes(file.tell() - done)
-                done = file.tell()
+                on_bytes(file.tell() - position)
+                position = file.tell()
             yield chunk
 
 
@@ -201,62 +225,80 @@ def chunks_of(
     on_bytes: Callable[[int], None] | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
+    sizes: ReadSizes = SIZES,
 ) -> Iterator[Chunk]:
     """Yield the records of files in chunks, as `chunks_in` does, small files in one chunk."""
 
     def size(path: str) -> int:
         # Standard input has no size, and a file that `_read_files` rejects may have none.
-        found = look_up(path)
-        return found.size or 0 if found else 0
+        located = look_up(path)
+        return located.size or 0 if located else 0
 
     if format != "file":
         for path in paths:
-            yield from chunks_in(path, format, on_bytes, encoding, columns)
+            yield from chunks_in(path, format, on_bytes, encoding, columns, sizes)
         return
-    for some in grouped(paths, size, CHUNK_BYTES, BATCH_DOCUMENTS):
+    for batch in grouped(paths, size, sizes.bytes, sizes.documents):
         if on_bytes is not None:
-            on_bytes(sum(map(size, some)))
-        yield Chunk(partial(_read_files, some, encoding))
+            on_bytes(sum(map(size, batch)))
+        yield Chunk(partial(_read_files, batch, encoding, sizes.longest))
 
 
-def _read_files(paths: Sequence[str], encoding: str | None) -> Iterator[Record | BadRecord]:
+def _read_files(
+    paths: Sequence[str], encoding: str | None, longest: int
+) -> Iterator[Record | BadRecord]:
     """Yield each file as a record with its path as id; as a bad one if it can't be read."""
     for path in paths:
         name, text = name_of(path), ""
         try:
             with opened(path, encoding) as (_, stream):
-                text = stream.read(LONGEST + 1)
-            if len(text) > LONGEST:
-                raise RecordError(_TOO_LONG)
+                text = stream.read(longest + 1)
+            if len(text) > longest:
+                raise RecordError(_too_long(longest))
             source = {"text": text}
             yield Record(name, 1, source, name, _written(source))
         except EsdedupError as error:
             yield BadRecord(name, 1, text[:_HEAD], str(error).removeprefix(f"{path}: "))
 
 
-def _chunks(name: str, kind: TextFormat, stream: io.TextIOWrapper, most: int) -> Iterator[Chunk]:
+def _too_long(longest: int) -> str:
+    """Return the reason why a record of more characters is a bad one."""
+    millions, characters = divmod(longest, 1_000_000)
+    number = f"{longest:,}" if characters else f"{millions} million"
+    return f"longer than {number} characters"
+
+
+def _chunks(
+    name: str, kind: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes
+) -> Iterator[Chunk]:
     is_array = kind == "jsonl" and begins_with(stream, "[")
     if is_array or kind in ("csv", "tsv"):
         # Only from the beginning of such a file it is known where a record ends.
         read = _read_array if is_array else _read_rows
-        yield from chunked(read(name, kind, stream), CHUNK_BYTES)
+        records = read(name, kind, stream, sizes.longest)
+        yield from chunked(records, replace(sizes, characters=sizes.bytes))
         return
     # A small compressed file may hold a billion empty lines.
-    numbered = (
+    numbered_lines = (
         (number, line)
-        for number, line in enumerate(lines_of(stream), 1)
+        for number, line in enumerate(lines_of(stream, sizes.longest), 1)
         if not line.isspace() or isinstance(line, Head)
     )
-    for part in grouped(numbered, lambda each: len(each[1]), CHUNK_BYTES, most):
-        yield Chunk(partial(_read_lines, name, kind, *zip(*part, strict=True)))
+
+    def size(numbered_line: tuple[int, str]) -> int:
+        return len(numbered_line[1])
+
+    for batch in grouped(numbered_lines, size, sizes.bytes, sizes.documents):
+        numbers, lines = zip(*batch, strict=True)
+        yield Chunk(partial(_read_lines, name, kind, numbers, lines, sizes.longest))
 
 
 def chunked(
     records: Iterable[Record | BadRecord],
-    characters: int = BATCH_CHARACTERS,
+    sizes: ReadSizes = SIZES,
     fields: tuple[str, ...] = (),
 ) -> Iterator[Chunk]:
-    """Yield records in chunks of about `characters`, and at most BATCH_DOCUMENTS."""
+    """Yield records in chunks of the sizes. fields: as of `Chunk`."""
 
     def weigh(record: Record | BadRecord) -> int:
         if isinstance(record, BadRecord):
@@ -265,24 +307,33 @@ def chunked(
             return len(record.json)
         return sum(len(value) for value in record.source.values() if isinstance(value, str))
 
-    for some in grouped(records, weigh, characters, BATCH_DOCUMENTS):
-        yield Chunk(partial(iter, some), fields)
+    for batch in grouped(records, weigh, sizes.characters, sizes.documents):
+        yield Chunk(partial(iter, batch), fields)
 
 
 def _read_lines(
-    name: str, format: TextFormat, numbers: Sequence[int], lines: Sequence[str]
+    name: str,
+    format: TextFormat,
+    numbers: Sequence[int],
+    lines: Sequence[str],
+    longest: int = LONGEST,
 ) -> Iterator[Record | BadRecord]:
-    """Yield the records of lines that are not empty. numbers: of the lines, from 1."""
+    """Yield the records of lines that are not empty.
+
+    numbers: of the lines, from 1.
+    longest: characters of a line that is not a Head.
+    """
     parsed = repeat(None, len(lines)) if format == "text" else _parsed(lines)
-    for number, given, source in zip(numbers, lines, parsed, strict=True):
-        if source is not None and "\\" not in given:
-            yield Record(name, number, source, None, given.strip())
+    for number, raw_line, source in zip(numbers, lines, parsed, strict=True):
+        if source is not None and "\\" not in raw_line:
+            yield Record(name, number, source, None, raw_line.strip())
             continue
-        line = given.rstrip("\r\n")
+        line = raw_line.rstrip("\r\n")
         try:
-            if isinstance(given, Head):
+            if isinstance(raw_line, Head):
                 raise RecordError(
-                    f"{_TOO_LONG}: only its beginning is kept here. Is a line feed missing?"
+                    f"{_too_long(longest)}: only its beginning is kept here."
+                    " Is a line feed missing?"
                 )
             if format == "text":
                 source, written = {"text": line}, None
@@ -323,8 +374,8 @@ def _parsed(lines: Sequence[str]) -> Sequence[dict[str, Any] | None]:
     if len(lines) == 1:
         return [None]
     size = _LINES_A_PART if len(lines) > _LINES_A_PART else 1
-    parts = (lines[at : at + size] for at in range(0, len(lines), size))
-    return [*chain.from_iterable(map(_parsed, parts))]
+    slices = (lines[start : start + size] for start in range(0, len(lines), size))
+    return [*chain.from_iterable(map(_parsed, slices))]
 
 
 def _readable(raw: str) -> dict[str, Any] | None:
@@ -351,11 +402,11 @@ def _finite(text: str) -> float:
 
 def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object. Raise RecordError if it has a key twice, which servers refuse."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise RecordError(f"the key {key!r} comes twice in an object")
-    return found
+    return members
 
 
 _DECODER = json.JSONDecoder(
@@ -379,12 +430,14 @@ def _object(raw: str) -> dict[str, Any]:
     return source
 
 
-def _read_array(name: str, _: TextFormat, stream: io.TextIOWrapper) -> Iterator[Record | BadRecord]:
+def _read_array(
+    name: str, _: TextFormat, stream: io.TextIOWrapper, longest: int
+) -> Iterator[Record | BadRecord]:
     """Yield the elements of one JSON array, by number. Raises InputError if it is not valid."""
-    text = stream.read(LONGEST + 1)
-    if len(text) > LONGEST:
+    text = stream.read(longest + 1)
+    if len(text) > longest:
         raise InputError(
-            f"{name}: an array {_TOO_LONG}: convert it to JSON lines, as jq -c '.[]' does"
+            f"{name}: an array {_too_long(longest)}: convert it to JSON lines, as jq -c '.[]' does"
         )
     try:
         try:
@@ -426,7 +479,7 @@ def _read_elements(name: str, array: str) -> Iterator[Record | BadRecord]:
 
 
 def _read_rows(
-    name: str, format: TextFormat, stream: io.TextIOWrapper
+    name: str, format: TextFormat, stream: io.TextIOWrapper, longest: int
 ) -> Iterator[Record | BadRecord]:
     """Yield the records of a table, whose first row names the fields.
 
@@ -435,9 +488,9 @@ def _read_rows(
     """
     lines, number = list[str](), 0
 
-    def given() -> Iterator[str]:
+    def content_lines() -> Iterator[str]:
         nonlocal number
-        for line in lines_of(stream):
+        for line in lines_of(stream, longest):
             number += 1
             content = line.rstrip("\r\n")
             # Of an empty line between rows, the reader would make an empty row.
@@ -446,9 +499,9 @@ def _read_rows(
                 yield content + "\n"
 
     header: list[str] | None = None
-    csv.field_size_limit(streams.LONGEST)
+    csv.field_size_limit(longest)
     # Without strict, a quote that is never closed swallows the rest of the file.
-    reader = csv.reader(given(), strict=True, delimiter="\t" if format == "tsv" else ",")
+    reader = csv.reader(content_lines(), strict=True, delimiter="\t" if format == "tsv" else ",")
     while True:
         reason = ""
         lines.clear()
@@ -464,7 +517,7 @@ def _read_rows(
                 reason = f"not valid {format.upper()}: a quote is never closed"
         first = number - len(lines) + 1
         if "field limit" in reason or Head in map(type, lines):
-            reason = f"{_TOO_LONG}. Is a line feed missing, or a quote not closed?"
+            reason = f"{_too_long(longest)}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:
             raise InputError(f"{name}: the first row, which names the fields, is {reason}")
         if reason and format == "tsv":
@@ -522,7 +575,7 @@ def check_unicode(text: str) -> None:
         if 0xDC80 <= point <= 0xDCFF:
             raise RecordError(
                 f"byte 0x{point - 0xDC00:02x} is not valid UTF-8; name another encoding by"
-                " --encoding, such as latin-1 or gb18030"
+                " `encoding`, such as latin-1 or gb18030"
             ) from None
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
 

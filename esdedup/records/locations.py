@@ -29,7 +29,12 @@ _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "hdfs": "pyarrow", "abfs": "adlfs", 
 
 
 class Located(NamedTuple):
-    """A file or a folder. size: bytes, None if unknown. stamp: text that changes with it."""
+    """A file or a folder.
+
+    size: bytes, None if unknown.
+    stamp: text that changes with the content.
+    is_folder: False for a file.
+    """
 
     size: int | None
     stamp: str
@@ -69,10 +74,10 @@ def identity(path: str) -> str:
     if is_address(place):
         return place
     try:
-        at = Path(place).stat()
+        status = Path(place).stat()
     except (OSError, ValueError):
         return place
-    return f"{at.st_dev} {at.st_ino}"
+    return f"{status.st_dev} {status.st_ino}"
 
 
 def look_up(path: str, refresh: bool = False) -> Located | None:
@@ -82,10 +87,14 @@ def look_up(path: str, refresh: bool = False) -> Located | None:
     """
     if not is_address(path):
         try:
-            at = Path(path).stat()
+            status = Path(path).stat()
         except (OSError, ValueError):
             return None
-        return Located(at.st_size, f"{at.st_size} {at.st_mtime_ns}", stat.S_ISDIR(at.st_mode))
+        return Located(
+            status.st_size,
+            f"{status.st_size} {status.st_mtime_ns}",
+            stat.S_ISDIR(status.st_mode),
+        )
     with _reported(path):
         system, place = _system(path)
         if refresh:
@@ -103,10 +112,10 @@ def look_up(path: str, refresh: bool = False) -> Located | None:
 
 def stamp(path: str) -> str:
     """Return text that changes with a file: its size, and its ETag or time of change."""
-    found = look_up(path, refresh=True)
-    if found is None:
+    located = look_up(path, refresh=True)
+    if located is None:
         raise InputError(f"{path}: the file is gone")
-    return found.stamp
+    return located.stamp
 
 
 def listed(address: str, is_folder: bool) -> list[str]:
@@ -181,15 +190,15 @@ def written(path: str, like: str | None = None, sync: bool = True) -> Iterator[I
     if is_http(path):
         raise UsageError(f"{path}: HTTP is for reading only")
     with tempfile.TemporaryDirectory(prefix="esdedup-") as temporary:
-        whole = Path(temporary, "whole")
-        with written_whole(whole, sync=False) as local:
+        complete = Path(temporary, "whole")
+        with written_whole(complete, sync=False) as local:
             yield local
         with _reported(path, StoreError):
             system, place = _system(path)
             folder, _, name = place.rpartition("/")
             # A store of objects shows an upload when it is complete; others rename files.
             beside = place if system.async_impl else f"{folder}/.{name}.tmp"
-            system.put_file(str(whole), beside)
+            system.put_file(str(complete), beside)
             if beside != place:
                 system.mv(beside, place)
 
@@ -251,8 +260,8 @@ class _Content(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
-    def _part(self, wanted: int) -> bytes:
-        start, end = self._at, min(self._at + wanted, self._size)
+    def _part(self, size: int) -> bytes:
+        start, end = self._at, min(self._at + size, self._size)
 
         def request() -> bytes:
             data = self._fetch(start=start, end=end)
@@ -286,8 +295,8 @@ def _reported(address: str, kind: type[EsdedupError] = UsageError) -> Iterator[N
     try:
         yield
     except ImportError as error:
-        more = _PACKAGES.get(address.partition("://")[0], "")
-        install = f"pip install 'esdedup[remote]' {more}".strip()
+        package = _PACKAGES.get(address.partition("://")[0], "")
+        install = f"pip install 'esdedup[remote]' {package}".strip()
         raise MissingExtra(f"{address}: {error}: {install}") from error
     except Exception as error:
         raise kind(f"{address}: {_reason(error)}") from error

@@ -29,18 +29,18 @@ def files_named(
     files: list[str] = []
     left_out: list[str] = []
     for argument in arguments:
-        found = None if argument == STDIN else look_up(argument)
-        if found is not None and found.is_folder:
+        located = None if argument == STDIN else look_up(argument)
+        if located is not None and located.is_folder:
             files += _in_folder(argument, format, left_out)
         else:
-            is_one = argument == STDIN or found is not None
-            files += [argument] if is_one else _matching(argument, format)
-    seen: set[str] = set()
+            is_file = argument == STDIN or located is not None
+            files += [argument] if is_file else _matching(argument, format)
+    real_paths: set[str] = set()
     for path in files:
         real = path if path == STDIN or is_address(path) else str(Path(path).resolve())
-        if real in seen:
+        if real in real_paths:
             raise UsageError(f"{path}: name the same file, or standard input, only once")
-        seen.add(real)
+        real_paths.add(real)
         if format is None:
             format_of(path)
     return files, sorted(left_out)
@@ -49,15 +49,15 @@ def files_named(
 def _matching(pattern: str, format: Format | None) -> list[str]:
     """Return the files that match a pattern."""
     if is_address(pattern):
-        found = [] if is_http(pattern) else listed(pattern, is_folder=False)
+        paths = [] if is_http(pattern) else listed(pattern, is_folder=False)
     else:
         # `Path.glob` accepts no absolute patterns, and yields hidden files.
         matches = glob.glob(pattern, recursive=True)  # noqa: PTH207
-        found = [path for path in matches if Path(path).is_file()]
-    found = [path for path in found if is_data(path, format)]
-    if not found:
+        paths = [path for path in matches if Path(path).is_file()]
+    paths = [path for path in paths if is_data(path, format)]
+    if not paths:
         raise UsageError(f"{pattern[:200]}: there is no such file")
-    return sorted(found, key=_in_order)
+    return sorted(paths, key=_in_order)
 
 
 def _in_order(path: str) -> list[Any]:
@@ -76,8 +76,8 @@ def _in_folder(folder: str, format: Format | None, left_out: list[str]) -> list[
     if not formats:
         raise UsageError(f"{folder}: the folder has no files of a known format")
     if len(formats) > 1:
-        some = " and ".join(f"{kind} ({min(paths)})" for kind, paths in formats.items())
-        raise UsageError(f"{folder}: it holds files of several formats, {some}: name one kind")
+        examples = " and ".join(f"{kind} ({min(paths)})" for kind, paths in formats.items())
+        raise UsageError(f"{folder}: it holds files of several formats, {examples}: name one kind")
     return sorted(*formats.values(), key=_in_order)
 
 
@@ -93,7 +93,7 @@ def _below(folder: str, format: Format | None, links: list[str]) -> Iterator[str
                 yield path
         return
     for parent, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = (each for each in folders if is_data(each, format))
+        folders[:] = (name for name in folders if is_data(name, format))
         # Links may lead back to where they are.
         links += filter(os.path.islink, (str(PurePath(parent, name)) for name in folders))
         yield from (str(PurePath(parent, name)) for name in names if is_data(name, format))

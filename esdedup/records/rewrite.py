@@ -36,23 +36,26 @@ _MARKS = {
 """The byte order marks of encodings that have one, by the encoding of the text after it."""
 
 
-class KeptRecords(NamedTuple):
+class RetainedRecords(NamedTuple):
     """The records of a file that stay.
 
-    starts: `Record.line` of all n records, ascending, shape (n,). kept: True for those that stay,
-    shape (n,). field, changed: the field of the text, and by line the new texts of some records
-    that stay, of JSON lines, lines of text, tables, and files that are one document.
+    path: of the file.
+    starts: `Record.line` of all n records, ascending, shape (n,).
+    stays: True for the records that stay, shape (n,).
+    field: the field of the text, if texts change.
+    changed: by line the new texts of some records that stay, of JSON lines, lines of text, tables,
+        and files that are one document.
     """
 
     path: str
     starts: I64
-    kept: Mask
+    stays: Mask
     field: str = ""
     changed: Mapping[int, str] = MappingProxyType({})
 
 
 def rewrite(
-    sources: Sequence[KeptRecords],
+    sources: Sequence[RetainedRecords],
     target: str,
     format: Format | None = None,
     encoding: str | None = None,
@@ -71,7 +74,7 @@ def rewrite(
     """
     first = sources[0].path
     kind = format or format_of(first)
-    if kind == "file" and not sources[0].kept.all():
+    if kind == "file" and not sources[0].stays.all():
         return
     to = (
         written(target, first, kind != "file")
@@ -79,12 +82,12 @@ def rewrite(
         else nullcontext(sys.stdout.buffer)
     )
     with to as out:
-        whole = len(sources) == 1 and sources[0].kept.all() and not sources[0].changed
-        if whole and _packing(first) == _packing(target):
+        is_copy = len(sources) == 1 and sources[0].stays.all() and not sources[0].changed
+        if is_copy and _packing(first) == _packing(target):
             with open_file(first) as file:
                 shutil.copyfileobj(file, out)
         elif kind == "parquet" or kind == "arrow":
-            rows = [(each.path, each.kept) for each in sources]
+            rows = [(source.path, source.stays) for source in sources]
             copy_rows(rows, kind, out, sources[0].field, sources[0].changed)
         else:
             with packed(out, target) as content:
@@ -110,12 +113,12 @@ def packed(out: IO[bytes], path: str) -> AbstractContextManager[Any]:
 
 
 def _copy_texts(
-    sources: Sequence[KeptRecords], kind: Format, encoding: str | None, out: IO[bytes]
+    sources: Sequence[RetainedRecords], kind: Format, encoding: str | None, out: IO[bytes]
 ) -> None:
     """Copy the records that stay of files of lines, or of one JSON array."""
     begun: tuple[str, str] | None = None
     last = b""
-    for path, starts, kept, field, changed in sources:
+    for path, starts, stays, field, changed in sources:
         with opened(path, encoding) as (_, text):
             is_array = kind == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
@@ -124,7 +127,7 @@ def _copy_texts(
             if is_array and len(sources) > 1:
                 raise UsageError(f"{path}: it is a JSON array: name a folder to write to")
             if is_array:
-                out.write(mark + _elements(cast(IO[bytes], text.buffer).read(), codec, path, kept))
+                out.write(mark + _elements(cast(IO[bytes], text.buffer).read(), codec, path, stays))
                 return
             lines, newline = _lines(path, text, codec), "\n".encode(codec)
             header = b"".join(itertools.islice(lines, starts[0] - 1 if starts.size else None))
@@ -140,9 +143,11 @@ def _copy_texts(
             elif last and not last.endswith(newline):
                 last = newline
                 out.write(newline)
-            keeping, stays = dict(zip(starts.tolist(), kept.tolist(), strict=True)), True
-            for number, line in enumerate(lines, min(keeping, default=0)):
-                stays = keeping.pop(number, stays)
+            stays_at = dict(zip(starts.tolist(), stays.tolist(), strict=True))
+            is_copied = True
+            for number, line in enumerate(lines, min(stays_at, default=0)):
+                # A line without a number of its own is of the record before it.
+                is_copied = stays_at.pop(number, is_copied)
                 if number in changed:
                     old = line.decode(codec)
                     try:
@@ -151,10 +156,10 @@ def _copy_texts(
                         reason = f"it has no string {field!r}, whose text could be changed"
                         raise InputError(f"{path}, line {number}: {reason}") from error
                     line = new.encode(codec)
-                if stays:
+                if is_copied:
                     last = line
                     out.write(line)
-            if keeping:
+            if stays_at:
                 raise InputError(f"{path} has changed since it was read: it has fewer records")
 
 
@@ -166,15 +171,15 @@ def _with_text(line: str, field: str | None, text: str) -> str:
     """
     if field is None:
         return text + line[len(line.rstrip("\r\n")) :]
-    decoder, at, value, span = json.JSONDecoder(), line.index("{"), None, (0, 0)
+    decoder, position, value, span = json.JSONDecoder(), line.index("{"), None, (0, 0)
     # Of a repeated key the last value counts.
-    while (key_at := line.find('"', at)) >= 0:
-        key, at = decoder.raw_decode(line, key_at)
-        start = line.index(":", at) + 1
+    while (key_at := line.find('"', position)) >= 0:
+        key, position = decoder.raw_decode(line, key_at)
+        start = line.index(":", position) + 1
         start += len(line[start:]) - len(line[start:].lstrip(" \t"))
-        read, at = decoder.raw_decode(line, start)
+        read, position = decoder.raw_decode(line, start)
         if key == field:
-            value, span = read, (start, at)
+            value, span = read, (start, position)
     if not isinstance(value, str):
         raise ValueError
     return line[: span[0]] + json.dumps(text, ensure_ascii=False) + line[span[1] :]
@@ -220,19 +225,19 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
         line.clear()
 
 
-def _elements(data: bytes, codec: str, path: str, kept: Mask) -> bytes:
-    """Return a JSON array with the elements that stay. kept: shape (elements,)."""
+def _elements(data: bytes, codec: str, path: str, stays: Mask) -> bytes:
+    """Return a JSON array with the elements that stay. stays: shape (elements,)."""
     array = data.decode(codec, "surrogateescape")
     spans = [*elements_of(array)]
     starts = [start for start, _ in spans]
     ends = [array.index("[") + 1, *(end for _, end in spans)]
-    if len(starts) != kept.size:
+    if len(starts) != stays.size:
         raise InputError(f"{path} has changed since it was read: it has other records")
     if array.encode(codec, "surrogateescape") != data:
         raise InputError(f"{path}: text in {codec} can't be copied exactly: convert it to UTF-8")
-    # An element has the separator before it, unless it is the first.
-    stay = kept.nonzero()[0].tolist()
-    befores = [starts[number] if at == 0 else ends[number] for at, number in enumerate(stay)]
-    written = [array[: starts[0] if starts else ends[0]]]
-    written += [array[a : ends[number + 1]] for a, number in zip(befores, stay, strict=True)]
-    return "".join([*written, array[ends[-1] :]]).encode(codec, "surrogateescape")
+    texts = [array[: starts[0] if starts else ends[0]]]
+    for number in stays.nonzero()[0].tolist():
+        # An element has the separator before it, unless it is the first.
+        start = starts[number] if len(texts) == 1 else ends[number]
+        texts.append(array[start : ends[number + 1]])
+    return "".join([*texts, array[ends[-1] :]]).encode(codec, "surrogateescape")

@@ -22,8 +22,8 @@ from esdedup.records.locations import is_address, open_file
 STDIN = "-"
 COMPRESSED = (".gz", ".zst")
 LONGEST = 64_000_000
-"""Characters of the longest line. It is in memory several times while it is read, and servers
-reject requests of more than 100 MB."""
+"""Default of the characters of the longest line. It is in memory several times while it is read,
+and servers reject requests of more than 100 MB."""
 
 _HEAD = 1_000
 """Bytes that show the encoding, and characters that are kept of a line that is too long."""
@@ -34,7 +34,7 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ig
 
 
 class Head(str):
-    """The beginning of a line of more than LONGEST characters."""
+    """The beginning of a line that is too long."""
 
 
 @contextmanager
@@ -58,8 +58,8 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
             stream = io.BufferedReader(_Unpacked(file))
         elif not hasattr(file, "peek"):
             stream = io.BufferedReader(file)
-        if encoding is None and (found := _other_encoding(stream.peek(_HEAD))):
-            raise UsageError(f"{path}: it is {found.upper()}, not UTF-8: --encoding {found}")
+        if encoding is None and (detected := _other_encoding(stream.peek(_HEAD))):
+            raise UsageError(f"{path}: it is {detected.upper()}, not UTF-8: `encoding` {detected}")
         errors = "surrogateescape" if encoding is None else _INVALID
         # A file that is only a part of the byte order mark would be read as empty.
         part = encoding is None and stream.peek(1) in (b"\xef", b"\xef\xbb")
@@ -100,7 +100,7 @@ def check_encoding(encoding: str | None) -> None:
         io.TextIOWrapper(io.BytesIO(), encoding or "utf-8")
     except (LookupError, UnicodeError) as error:
         raise UsageError(
-            f"--encoding {encoding}: use a name such as utf-16, latin-1, cp1252, gb18030 or big5"
+            f"`encoding` {encoding}: use a name such as utf-16, latin-1, cp1252, gb18030 or big5"
         ) from error
 
 
@@ -110,11 +110,11 @@ def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
     return bool(head.lstrip("\ufeff \t\r\n")[:1] == character)
 
 
-def lines_of(stream: io.TextIOBase) -> Iterator[str]:
-    """Yield lines with their ends. Of a line of more than LONGEST characters, only the Head."""
-    while line := stream.readline(LONGEST + 1):
-        if len(line) > LONGEST and line[-1] != "\n":
-            while (rest := stream.readline(LONGEST)) and rest[-1] != "\n":
+def lines_of(stream: io.TextIOBase, longest: int = LONGEST) -> Iterator[str]:
+    """Yield lines with their ends. Of a line of more than `longest` characters, only the Head."""
+    while line := stream.readline(longest + 1):
+        if len(line) > longest and line[-1] != "\n":
+            while (piece := stream.readline(longest)) and piece[-1] != "\n":
                 pass
             line = Head(line[:_HEAD])
         yield line

@@ -30,8 +30,10 @@ def check_targets(targets: Mapping[str, Sequence[str | None]], inputs: Iterable[
             file = identity(path)
             if file in readers:
                 raise UsageError(f"{setting} {path}: the command reads this file: name another")
-            if (other := writers.setdefault(file, setting)) != setting:
-                raise UsageError(f"{setting} {path}: {other} names this file too: name another")
+            if (first_setting := writers.setdefault(file, setting)) != setting:
+                raise UsageError(
+                    f"{setting} {path}: {first_setting} names this file too: name another"
+                )
 
 
 def check_new(setting: str, path: str, begins: bytes = b"") -> None:
@@ -39,17 +41,17 @@ def check_new(setting: str, path: str, begins: bytes = b"") -> None:
 
     begins: how an earlier result begins that may be replaced; empty for none.
     """
-    there = look_up(path, refresh=True)
-    if there is None or (there.size == 0 and not there.is_folder):
+    located = look_up(path, refresh=True)
+    if located is None or (located.size == 0 and not located.is_folder):
         return
-    if there.is_folder:
+    if located.is_folder:
         raise UsageError(f"{setting} {path}: Is a directory")
     if begins:
         with open_file(path) as file:
             if file.read(len(begins)) == begins:
                 return
-    other = " and holds something else" if begins else ""
-    raise UsageError(f"{setting} {path}: the file exists{other}: remove it, or name another")
+    reason = "the file exists and holds something else" if begins else "the file exists"
+    raise UsageError(f"{setting} {path}: {reason}: remove it, or name another")
 
 
 def check_table(setting: str, path: str) -> None:
@@ -75,9 +77,9 @@ def check_outside(
         if path == STDIN or argument == STDIN:
             continue
         if has_magic(argument):
-            parts = PurePath(canonical(argument)).parts
-            is_read = any(_matches(PurePath(canonical(file)).parts, parts) for file in files)
-        elif (there := look_up(argument)) is not None and there.is_folder:
+            pattern = PurePath(canonical(argument)).parts
+            is_read = any(_matches(PurePath(canonical(file)).parts, pattern) for file in files)
+        elif (located := look_up(argument)) is not None and located.is_folder:
             folder, place = canonical(argument).rstrip("/"), canonical(path)
             below = PurePath(place.removeprefix(f"{folder}/")).parts
             is_read = place.startswith(f"{folder}/") and all(
@@ -90,11 +92,11 @@ def check_outside(
             raise UsageError(f"{setting} {path}: {later}")
 
 
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
     """Return whether a pattern names a path; "**" is any number of folders."""
     if not pattern:
-        return not parts
-    if pattern[0] == "**" and _matches(parts, pattern[1:]):
+        return not names
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
         return True
-    is_next = bool(parts) and (pattern[0] == "**" or fnmatchcase(parts[0], pattern[0]))
-    return is_next and _matches(parts[1:], pattern if pattern[0] == "**" else pattern[1:])
+    is_next = bool(names) and (pattern[0] == "**" or fnmatchcase(names[0], pattern[0]))
+    return is_next and _matches(names[1:], pattern if pattern[0] == "**" else pattern[1:])

@@ -1,13 +1,15 @@
 """Small batches and pages, so that few documents make many requests. Run it in place of cli.py."""
 
+from functools import partial
 from importlib import import_module
 
 from esdedup.cli import main
+from esdedup.records.files import ReadSizes, chunks_of
 
 SMALL_PAGES = [
-    (import_module(f"esdedup.{module}"), name, count)
-    for module, name, count in (
-        ("records.files", "BATCH_DOCUMENTS", 100),
+    (import_module(f"esdedup.{module}"), name, value)
+    for module, name, value in (
+        ("cli.files", "chunks_of", partial(chunks_of, sizes=ReadSizes(documents=100))),
         ("groups.marks", "DOCUMENTS_AT_ONCE", 40),
         ("admin.backfill", "_PAGE_DOCUMENTS", 100),
         ("removal.remove", "_FIRST_PAGE", 4),
@@ -16,6 +18,6 @@ SMALL_PAGES = [
 ]
 
 if __name__ == "__main__":
-    for each in SMALL_PAGES:
-        setattr(*each)
+    for page in SMALL_PAGES:
+        setattr(*page)
     main()

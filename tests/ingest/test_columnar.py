@@ -17,9 +17,15 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-import esdedup.records.files
 from esdedup.exceptions import InputError, UsageError
-from esdedup.records.files import BadRecord, Record, check_file, chunks_in, read_records
+from esdedup.records.files import (
+    BadRecord,
+    ReadSizes,
+    Record,
+    check_file,
+    chunks_in,
+    read_records,
+)
 from tests.helpers.commands import run_command, write_lines
 
 Write = Callable[[pa.Table, Path], None]
@@ -161,16 +167,13 @@ def test_only_the_columns_that_are_asked_for_are_read(write: Write, name: str) -
 
 
 @every_kind
-def test_pieces_are_small_and_complete(
-    write: Write, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_are_small_and_complete(write: Write, name: str) -> None:
     texts = ["short", "long " * 100] * 20
     coded = pa.array(texts).dictionary_encode()
     write(pa.table({"text": coded, "id": range(40)}), Path(name))
-    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 1_200)
-    monkeypatch.setattr(esdedup.records.files, "BATCH_DOCUMENTS", 6)
     read: list[int] = []
-    chunks = list(chunks_in(name, on_bytes=read.append))
+    small = ReadSizes(documents=6, bytes=1_200)
+    chunks = list(chunks_in(name, on_bytes=read.append, sizes=small))
     sizes = [len(list(chunk.records())) for chunk in chunks]
     assert max(sizes) <= 6
     assert len(sizes) >= 10

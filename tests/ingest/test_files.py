@@ -9,20 +9,12 @@ import pytest
 import zstandard
 
 import esdedup
-import esdedup.records.files
-import esdedup.records.streams
+from esdedup.records.files import BadRecord, ReadSizes, Record, read_records
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
 
 SAME = "the council met on monday and voted for the bridge"
 CHINESE = "今天下午三点，市图书馆举行读书会"
-
-
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines may have 4,000 bytes."""
-    for module in (esdedup.records.streams, esdedup.records.files):
-        monkeypatch.setattr(module, "LONGEST", 4_000)
 
 
 def letters(name: str = "pairs") -> list[dict[str, Any]]:
@@ -84,10 +76,11 @@ def test_text_that_is_not_valid_in_its_encoding_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("indent", "workers"), [(None, "1"), (2, "2")])
-def test_a_json_array(indent: int | None, workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 100)
-    given: list[Any] = [{"id": 1, "text": SAME}, {"text": SAME}, 7, {"id": 4, "text": CHINESE}]
-    given += [{"text": None}, {"text": "——"}]
+def test_a_json_array(indent: int | None, workers: str) -> None:
+    # So long that a chunk, of about 1 MiB, holds two of them.
+    long = {"note": "x" * 600_000}
+    given: list[Any] = [{"id": 1, "text": SAME, **long}, {"text": SAME, **long}, 7]
+    given += [{"id": 4, "text": CHINESE, **long}, {"text": None}, {"text": "——", **long}]
     Path("a.json").write_text(json.dumps(given, indent=indent), "utf-8")
     done = run_command("index", "a.json", "--json", "--workers", workers)
     (report,) = done.json
@@ -102,7 +95,6 @@ def test_a_json_array(indent: int | None, workers: str, monkeypatch: pytest.Monk
         assert index.get("4").source["text"] == CHINESE
 
 
-@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "txt", "jsonl.gz", "jsonl.zst"])
 def test_a_line_that_is_too_long_is_left_out(ending: str) -> None:
     before, after = f'{{"id": 1, "text": "{SAME}"}}', f'{{"id": 2, "text": "{SAME}"}}'
@@ -114,24 +106,32 @@ def test_a_line_that_is_too_long_is_left_out(ending: str) -> None:
     elif ending.endswith("zst"):
         data = zstandard.compress(data)
     Path(f"a.{ending}").write_bytes(data)
-    done = run_command("pairs", f"a.{ending}", "--json")
+    first, long, last = read_records(f"a.{ending}", sizes=ReadSizes(longest=4_000))
+    assert isinstance(first, Record)
+    assert isinstance(last, Record)
+    assert isinstance(long, BadRecord)
+    assert "longer than 4,000 characters" in long.reason
+    assert (long.line, long.raw.strip()) == (3 if ending == "csv" else 2, "x" * 1_000)
+
+
+def test_a_line_of_more_than_64_million_characters_goes_to_the_dead_letter() -> None:
+    lines = [SAME, "x" * 64_000_001, SAME]
+    Path("a.txt").write_text("\n".join(lines), "utf-8")
+    done = run_command("pairs", "a.txt", "--json")
     assert (done.status, len(done.json)) == (1, 1)
     assert "longer than 64 million characters" in done.err
     (letter,) = letters()
-    assert (letter["line"], letter["record"].strip()) == (3 if ending == "csv" else 2, "x" * 1_000)
+    assert (letter["line"], letter["record"]) == (2, "x" * 1_000)
 
 
-@pytest.mark.usefixtures("short")
 def test_a_quote_that_is_not_closed_takes_no_more_than_a_record() -> None:
     rows = ["id,text", f"1,{SAME}", f'2,"{SAME}', *(f"{n},{SAME} {n}" for n in range(3, 200))]
     Path("a.csv").write_text("\n".join(rows), "utf-8")
-    done = run_command("index", "a.csv", "--json")
-    (report,) = done.json
-    assert (done.status, report["failed"]) == (1, 1)
-    (letter,) = letters("documents")
-    assert "or a quote not closed?" in letter["reason"]
-    # The rows that it took are all in the dead letter.
-    assert report["created"] + letter["record"].count("\n") == 199
+    records = [*read_records("a.csv", sizes=ReadSizes(longest=4_000))]
+    (bad,) = [record for record in records if isinstance(record, BadRecord)]
+    assert "or a quote not closed?" in bad.reason
+    # The rows that it took are all in the bad record.
+    assert len(records) - 1 + bad.raw.count("\n") == 199
 
 
 def test_a_zst_of_several_frames_that_is_cut_is_told() -> None:

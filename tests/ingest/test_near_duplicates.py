@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.ingest.ingest import ingest
-from esdedup.records.files import BadRecord, Record, chunked
+from esdedup.ingest.ingest import IngestSettings, ingest
+from esdedup.records.files import BadRecord, ReadSizes, Record, chunked
 from esdedup.stores.changes import update
 from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
 from tests.helpers.commands import words
@@ -53,34 +53,45 @@ def stored(index: esdedup.Index, ids: Iterable[str]) -> Marks:
 
 
 def add(
-    index: esdedup.Index, texts: Texts, policy: DuplicatePolicy, dies_at: int | None = None
+    index: esdedup.Index,
+    texts: Texts,
+    policy: DuplicatePolicy,
+    dies_at: int | None = None,
+    batch: int = 2_000,
 ) -> Any:
-    def documents() -> Iterator[dict[str, str]]:
+    """Write texts in batches of some documents, up to the one that the process dies at."""
+
+    def records() -> Iterator[Record]:
         for number, (id, text) in enumerate(texts.items()):
             if number == dies_at:
                 raise Killed
-            yield {"id": id, "text": text}
+            yield Record("texts", number + 1, {"id": id, "text": text})
 
-    return index.add(documents(), on_duplicate=policy)
+    def refuse(record: BadRecord) -> None:
+        raise AssertionError(record)
+
+    index.create()
+    chunks = chunked(records(), ReadSizes(documents=batch))
+    report = index.ingest(chunks, refuse, IngestSettings(on_duplicate=policy))
+    index.store.refresh()
+    return report
 
 
 @pytest.mark.on_every_server
 @pytest.mark.parametrize("policy", [JACCARD, HAMMING], ids=["jaccard", "hamming"])
 def test_groups_are_those_of_the_rule(
-    index: esdedup.Index, place: Place, policy: DuplicatePolicy, monkeypatch: pytest.MonkeyPatch
+    index: esdedup.Index, place: Place, policy: DuplicatePolicy
 ) -> None:
     texts = corpus(300)
     expected = by_brute_force(texts, policy)
     found = duplicates(texts, policy)
     assert len(found) > 30
-    monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 70)
-    report = add(index, texts, policy)
+    report = add(index, texts, policy, batch=70)
     assert stored(index, texts) == expected
     assert (report.created, report.duplicates) == (300, len(found))
     # All again changes nothing, also in one batch of another client.
-    monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 1_000)
     with esdedup.open(place.target, place.index) as another:
-        again = add(another, texts, policy)
+        again = add(another, texts, policy, batch=1_000)
     assert (again.unchanged, again.exact) == (300, 0)
     assert stored(index, texts) == expected
 
@@ -93,7 +104,6 @@ def test_groups_are_those_of_the_rule(
 )
 def test_neither_batches_nor_kills_change_a_group(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     seed: int,
     runs: list[tuple[int, int]],
     policy: DuplicatePolicy,
@@ -101,12 +111,11 @@ def test_neither_batches_nor_kills_change_a_group(
     texts = corpus(60, seed)
     with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
         for batch, dies_at in [*runs, (25, 60)]:
-            monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", batch)
             if dies_at < 60:
                 with pytest.raises(Killed):
-                    add(index, texts, policy, dies_at)
+                    add(index, texts, policy, dies_at, batch)
             else:
-                add(index, texts, policy)
+                add(index, texts, policy, batch=batch)
         assert stored(index, texts) == by_brute_force(texts, policy)
 
 
@@ -156,9 +165,8 @@ def test_a_duplicate_of_what_was_refused_is_not_lost(
     letters: list[BadRecord] = []
     records = (Record("f", n, source) for n, source in enumerate(given, 1))
     policy = DuplicatePolicy(action)
-    report = ingest(
-        index.store, lambda: index.meta, chunked(records), letters.append, on_duplicate=policy
-    )
+    settings = IngestSettings(on_duplicate=policy)
+    report = ingest(index.store, lambda: index.meta, chunked(records), letters.append, settings)
     assert report.failed == len(letters) == 1
     assert report.read == report.created + report.updated + report.skipped + report.failed
     index.store.refresh()

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 import esdedup
-import esdedup.records.files
+from esdedup import DuplicatePolicy
 from esdedup.cli.files import FileOptions
+from esdedup.ingest.ingest import IngestSettings
+from esdedup.ingest.policies import PolicyAction
+from esdedup.records.files import BadRecord, ReadSizes, chunks_of
 from tests.helpers.arrivals import family
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import scanned
@@ -31,12 +34,8 @@ from tests.helpers.processes import (
 
 
 @pytest.mark.parametrize("action", ["keep", "group", "fail"])
-def test_they_write_what_one_process_writes(
-    action: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_they_write_what_one_process_writes(action: PolicyAction, folder: Path) -> None:
     """Every policy gives the same index, report and dead letters with one process and with two."""
-    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 6_000)
-    monkeypatch.setattr(esdedup.records.files, "BATCH_DOCUMENTS", 50)
     chance = random.Random(1)
     records: list[Any] = []
     for number in range(300):
@@ -46,23 +45,27 @@ def test_they_write_what_one_process_writes(
             del record["id"]
         records.append(record if number % 50 else "no JSON")
     write_lines(folder / "some.jsonl", records)
-    found = []
-    for workers in ("1", "2"):
-        target = ["--index", f"by-{workers}", "--workers", workers]
-        done = run_command("index", "some.jsonl", "--on-duplicate", action, *target, "--json")
-        (report,) = done.json
-        assert report.pop("index") == f"by-{workers}"
-        assert (report["duplicates"] > 20) == (action != "keep")
-        letters = (folder / f"by-{workers}.dead-letter.jsonl").read_text("utf-8").splitlines()
-        assert any("it is a near-duplicate of 'd" in each for each in letters) == (action == "fail")
+    outcomes = []
+    for workers in (1, 2):
+        letters: list[BadRecord] = []
+        chunks = chunks_of(["some.jsonl"], sizes=ReadSizes(documents=50, bytes=6_000))
+        settings = IngestSettings(workers=workers, on_duplicate=DuplicatePolicy(action))
         with esdedup.open("esdedup.db", f"by-{workers}") as index:
-            documents = {each.id: each.source for each in scanned(index.store, "text", "esdedup")}
-        found.append((done.status, report, sorted(letters), documents))
-    assert found[0] == found[1]
+            index.create()
+            report = index.ingest(chunks, letters.append, settings)
+            stored = scanned(index.store, "text", "esdedup")
+            documents = {document.id: document.source for document in stored}
+        assert (report.duplicates > 20) == (action != "keep")
+        reasons = sorted((letter.line, letter.raw, letter.reason) for letter in letters)
+        is_refused = any("it is a near-duplicate of 'd" in reason for *_, reason in reasons)
+        assert is_refused == (action == "fail")
+        outcomes.append((report, reasons, documents))
+    assert outcomes[0] == outcomes[1]
     if action == "keep":
         # The last of an id stays, wherever its batch went.
-        last = {each["id"]: each["text"] for each in records if "id" in each}
-        assert last.items() <= {id: each["text"] for id, each in documents.items()}.items()
+        texts = {record["id"]: record["text"] for record in records if "id" in record}
+        stored_texts = {id: source["text"] for id, source in documents.items()}
+        assert texts.items() <= stored_texts.items()
 
 
 def test_large_files_are_read_by_several_processes(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import esdedup.records.files
+import esdedup
 from esdedup.runs.shares import Sizes
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.processes import await_true, input_without_end, start_command
@@ -42,15 +42,16 @@ def documents(count: int) -> list[dict[str, Any]]:
 def test_they_are_those_of_an_index(
     options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 2_000)
     monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=30))
     records: list[Any] = documents(150)
     # A later document of an id takes the place of the earlier one.
     records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]
-    write_lines(Path("one.jsonl"), records[:80])
-    write_lines(Path("two.jsonl"), records[80:])
+    files = [f"{first}.jsonl" for first in range(0, len(records), 20)]
+    # Each file is a chunk of its own, so that several processes read them.
+    for number, file in enumerate(files):
+        write_lines(Path(file), records[20 * number : 20 * (number + 1)])
     write_lines(Path("empty.jsonl"), [])
-    files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
+    files.append("empty.jsonl")
     assert run_command("index", *files, "--passages").status == 0
     indexed = run_command("pairs", "--json", *options)
     direct = run_command("pairs", *files, "--json", "--workers", workers, *options)

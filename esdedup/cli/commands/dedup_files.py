@@ -45,6 +45,7 @@ from esdedup.cli.result_files import check_result, write_table
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.exceptions import EsdedupError, InputError
+from esdedup.ingest.ingest import IngestSettings
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.locations import copy, is_address, look_up
 from esdedup.records.streams import STDIN, name_of
@@ -313,8 +314,8 @@ class _Job:
             (index,), name = self.indices, self.indices[0].store.where
             files = [each for each in dict.fromkeys(self.shards.targets) if look_up(each)]
             chunks = self.of.chunks(files, self.shards.text_fields, lambda _: None)
-            how: dict[str, Any] = {"workers": self.workers, "id_field": self.of.id_field}
-            done = index.ingest(chunks, self.letters, **how)
+            settings = IngestSettings(workers=self.workers, id_field=self.of.id_field)
+            done = index.ingest(chunks, self.letters, settings)
             index.store.refresh()
             added = done.read - done.failed
         message(f"{count(added, 'document')} added to {name}")

@@ -11,6 +11,7 @@ from esdedup.cli import options, output
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, sketch_of
 from esdedup.cli.output import count, message
+from esdedup.ingest.ingest import IngestSettings
 from esdedup.ingest.places import Places
 from esdedup.ingest.policies import PolicyAction
 from esdedup.records.documents import PATH, RepeatedIds
@@ -99,9 +100,7 @@ def index_command(
                 )
             ),
         ):
-            report = opened.ingest(
-                chunks,
-                letters,
+            settings = IngestSettings(
                 workers=plan.processes(files),
                 id_field=plan.id_field,
                 on_duplicate=policy,
@@ -109,6 +108,7 @@ def index_command(
                 ids=ids,
                 places=places,
             )
+            report = opened.ingest(chunks, letters, settings)
             opened.store.refresh()
         used = opened.scheme
     title = output.capital(opened.store.where)

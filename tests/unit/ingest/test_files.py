@@ -15,9 +15,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esdedup.records.files
-import esdedup.records.streams
 from esdedup.exceptions import InputError, UsageError
-from esdedup.records.files import BadRecord, Record, TextFormat, chunks_in, read_records
+from esdedup.records.files import (
+    BadRecord,
+    ReadSizes,
+    Record,
+    TextFormat,
+    chunks_in,
+    read_records,
+)
 from tests.helpers.fuzz import fuzz
 
 PARTS = [
@@ -52,13 +58,11 @@ def read(file: Path, format: TextFormat, encoding: str | None) -> list[Record | 
     except (InputError, UsageError):
         refused = True
     in_chunks: list[Record | BadRecord] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esdedup.records.files, "CHUNK_BYTES", 20)
-        try:
-            for chunk in chunks_in(str(file), format, encoding=encoding):
-                in_chunks += chunk.records()
-        except (InputError, UsageError):
-            assert refused
+    try:
+        for chunk in chunks_in(str(file), format, encoding=encoding, sizes=ReadSizes(bytes=20)):
+            in_chunks += chunk.records()
+    except (InputError, UsageError):
+        assert refused
     assert in_chunks == one_by_one
     return None if refused else in_chunks
 
@@ -120,13 +124,11 @@ def test_text_of_other_encodings_is_read_as_it_is(
     assert [each.source["text"] for each in found if isinstance(each, Record)] == lines
 
 
-def test_lines_after_a_long_one_keep_their_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(esdedup.records.streams, "LONGEST", 50)
+def test_lines_after_a_long_one_keep_their_numbers(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join(['{"a": 1}', "x" * 160, '{"a": 2}', "[3]"]))
-    chunks = [[*chunk.records()] for chunk in chunks_in(str(file), lines=2)]
+    sizes = ReadSizes(documents=2, longest=50)
+    chunks = [[*chunk.records()] for chunk in chunks_in(str(file), sizes=sizes)]
     found = [[(type(record), record.line) for record in chunk] for chunk in chunks]
     assert found == [[(Record, 1), (BadRecord, 2)], [(Record, 3), (BadRecord, 4)]]
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from esdedup.exceptions import InputError, StoreError, UsageError
 from esdedup.records.files import BadRecord, Format, Record, read_records
-from esdedup.records.rewrite import KeptRecords, rewrite
+from esdedup.records.rewrite import RetainedRecords, rewrite
 from tests.helpers.fuzz import fuzz
 from tests.unit.ingest.test_files import content
 
@@ -44,10 +44,12 @@ def unpacked(file: Path) -> bytes:
     return gzip.decompress(raw) if file.suffix == ".gz" else raw
 
 
-def all_kept(file: Path, format: Format | None = None, encoding: str | None = None) -> KeptRecords:
+def all_kept(
+    file: Path, format: Format | None = None, encoding: str | None = None
+) -> RetainedRecords:
     """Return the records of a file, which all stay."""
     starts = np.array([each.line for each in read_records(str(file), format, encoding)], np.int64)
-    return KeptRecords(str(file), starts, np.ones(starts.size, np.bool_))
+    return RetainedRecords(str(file), starts, np.ones(starts.size, np.bool_))
 
 
 def plain(record: Record | BadRecord) -> Any:
@@ -118,7 +120,9 @@ def test_what_stays_is_as_it_came(
     every = [*read_records(str(file), kind, encoding)]
     assert len(every) == len(records)
     starts = np.array([each.line for each in every], np.int64)
-    rewrite([KeptRecords(str(file), starts, np.array(kept, np.bool_))], str(out), kind, encoding)
+    rewrite(
+        [RetainedRecords(str(file), starts, np.array(kept, np.bool_))], str(out), kind, encoding
+    )
     if is_array:
         stay = [each.rstrip() for each, stays in zip(elements, kept, strict=True) if stays]
         written = unpacked(out)
@@ -154,7 +158,7 @@ def test_any_bytes_stay(
     starts = np.array([each.line for each in records], np.int64)
     kept = np.random.default_rng(seed).random(starts.size) < 0.6
     try:
-        rewrite([KeptRecords(str(file), starts, kept)], str(out), format, encoding)
+        rewrite([RetainedRecords(str(file), starts, kept)], str(out), format, encoding)
     except InputError:
         assert encoding is not None
         assert not out.exists()
@@ -172,7 +176,7 @@ def test_any_bytes_stay(
 def test_several_files_become_one(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    def files(*contents: bytes, suffix: str = "csv") -> list[KeptRecords]:
+    def files(*contents: bytes, suffix: str = "csv") -> list[RetainedRecords]:
         paths = [tmp_path / f"{number}.{suffix}" for number in range(len(contents))]
         for path, each in zip(paths, contents, strict=True):
             path.write_bytes(each)
@@ -180,7 +184,7 @@ def test_several_files_become_one(
 
     bom = b"\xef\xbb\xbf"
     some = files(b"", bom + b"a,b\n1,2", bom + b"a,b\r\n", b"a,b\n\n3,4\n5,6", b"\n", b"a,b\n7,8")
-    some[3].kept[0] = False
+    some[3].stays[0] = False
     target = tmp_path / "one.csv.gz"
     rewrite(some, str(target))
     assert unpacked(target) == bom + b"a,b\n1,2\n5,6\n7,8"
@@ -214,7 +218,7 @@ def test_a_file_that_changed_or_a_full_disk_leaves_nothing(tmp_path: Path, name:
     file, target = tmp_path / name, tmp_path / "new" / name
     write(9_000)
     records = all_kept(file)
-    records.kept[5] = False
+    records.stays[5] = False
     with pytest.raises(StoreError, match=rf"new/{name}: No such file"):
         rewrite([records], str(target))
     target.parent.mkdir()
@@ -299,7 +303,7 @@ def test_rows_that_stay_in_tables(
     kept = np.arange(ROWS) % 3 > 0 if which == "some" else np.full(ROWS, which != "none")
     if which == "a part":
         kept[7:14] = False
-    records = KeptRecords(str(file), np.arange(1, ROWS + 1), kept)
+    records = RetainedRecords(str(file), np.arange(1, ROWS + 1), kept)
     rewrite([records], str(out))
     if which == "all":
         assert out.read_bytes() == file.read_bytes()
@@ -316,7 +320,7 @@ def test_rows_that_stay_in_tables(
     assert written[0] == [each for each in left if each]
     assert written[1] == form or not any(left)
     with pytest.raises(InputError, match="has changed"):
-        rewrite([records._replace(kept=kept[1:])], str(out))
+        rewrite([records._replace(stays=kept[1:])], str(out))
     assert read(out).num_rows == kept.sum()
 
 
