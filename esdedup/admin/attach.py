@@ -1,15 +1,14 @@
 """Plan and put our fields into the mappings of existing indices."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from esdedup.admin.preflight import Obstacle, no_text, obstacles
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
+from esdedup.stores.elastic.bodies import Body, IndexMapping
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
@@ -49,10 +48,10 @@ class MappingChange:
     """
 
     index: str
-    mapping: Mapping[str, Any] | None
+    mapping: IndexMapping | None
     obstacles: tuple[Obstacle, ...]
     stored: IndexMeta | None = None
-    analysis: Mapping[str, Any] = field(default_factory=dict)
+    analysis: Body = field(default_factory=dict)
     opens: bool = False
 
     @property

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from esdedup.admin.preflight import Obstacle, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
@@ -14,6 +13,7 @@ from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import WHOLE, Change, Held, value_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
+from esdedup.stores.elastic.bodies import Query
 from esdedup.stores.elastic.errors import PageTooLarge
 from esdedup.stores.elastic.indices import (
     IndexState,
@@ -163,7 +163,7 @@ class _Scan:
     page_size: int
 
     def pages(
-        self, index: str, query: Mapping[str, Any], fields: Sequence[SketchedFields]
+        self, index: str, query: Query, fields: Sequence[SketchedFields]
     ) -> Iterator[list[Held]]:
         """Yield documents with the fields that their tokens are computed from."""
         body = scan_body(query, fields_to_read(fields), self.page_size)
@@ -171,7 +171,7 @@ class _Scan:
             self.on_scan(len(hits))
             yield [*map(held_of, hits)]
 
-    def originals(self, index: str, field: str) -> Iterator[dict[str, Any]]:
+    def originals(self, index: str, field: str) -> Iterator[dict[str, object]]:
         """Yield the originals, by id, of the duplicates of each page. field: with the marks."""
         query, path = {"exists": {"field": f"{field}.original"}}, f"{field}.original"
         body = scan_body(query, [path], self.page_size)
@@ -247,9 +247,7 @@ def _documents(cluster: Cluster, state: IndexState) -> int | None:
     return cluster.count(path_of(state.name))
 
 
-def _tally(
-    cluster: Cluster, path: str, query: Mapping[str, Any], examples: int = _EXAMPLES
-) -> Tally:
+def _tally(cluster: Cluster, path: str, query: Query, examples: int = _EXAMPLES) -> Tally:
     try:
         hits, total = cluster.search(path, {"query": query, "size": examples, "_source": False})
     except PageTooLarge as error:

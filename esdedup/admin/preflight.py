@@ -4,16 +4,17 @@
 mapping changes, in `check` and when documents are indexed comes from it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 from esdedup.exceptions import IndexNotFound
 from esdedup.models import FIELD
 from esdedup.records.documents import is_ours
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores import Store
+from esdedup.stores.elastic.bodies import IndexMapping
 from esdedup.stores.elastic.client import refreshes_soon
 from esdedup.stores.elastic.indices import IndexState, Named, resolve, source_limits, states
 from esdedup.stores.elastic.store import ClusterStore
@@ -197,7 +198,7 @@ def _text_not_in_source(state: IndexState, meta: SketchedFields) -> Iterator[str
             yield f"_source leaves out the field {name!r}"
 
 
-def _patterns(value: Any) -> Sequence[str]:
+def _patterns(value: str | Sequence[str] | None) -> Sequence[str]:
     return [value] if isinstance(value, str) else value or ()
 
 
@@ -310,7 +311,7 @@ def _not_held(name: str, sources: Sequence[str]) -> str:
     return f"{why} {', '.join(sources)}: name that (`text_field`)"
 
 
-def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
+def _filled_from(mapping: IndexMapping, name: str) -> list[str]:
     """Return the fields that servers fill one from: an alias, a multi-field or `copy_to`."""
     sources: list[str] = []
     for path, field in fields_of(mapping):

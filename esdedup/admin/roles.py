@@ -15,6 +15,8 @@ from esdedup.exceptions import UsageError
 from esdedup.stores.judgements import PREFIX
 
 Product = Literal["elasticsearch", "opensearch"]
+Role = dict[str, Any]
+"""A role in the form of a product's API."""
 Needs = Mapping[Literal["index", "other", "judgements"], Sequence[str]]
 """Names of rights on a command's index, on a second one, and on the index of judgements."""
 
@@ -31,7 +33,7 @@ ROLES: Mapping[str, Needs] = _TABLES["roles"]
 """The rights by command, and for some commands by one of its options too."""
 
 
-def role(name: str, product: Product, index: str, to: str | None = None) -> dict[str, Any]:
+def role(name: str, product: Product, index: str, to: str | None = None) -> Role:
     """Return a role, as `PUT _security/role/NAME` of Elasticsearch and
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch accept it.
 
@@ -50,7 +52,7 @@ def role(name: str, product: Product, index: str, to: str | None = None) -> dict
     return role_of(ROLES[name], product, index, to)
 
 
-def role_of(needs: Needs, product: Product, index: str, to: str | None) -> dict[str, Any]:
+def role_of(needs: Needs, product: Product, index: str, to: str | None) -> Role:
     """Return a role with the given rights, in the form of the product's API; as `role`."""
     names, actions = "index_patterns", "allowed_actions"
     if product == "elasticsearch":

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 
 from esdedup.proxy import http
 from esdedup.proxy.logs import Show
-from esdedup.proxy.metadata import Schemes
+from esdedup.proxy.metadata import LOOK_UP_SECONDS, Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
-from esdedup.proxy.rewriting import READABLE, Rewriter, pieces
+from esdedup.proxy.rewriting import READABLE, Batches, Rewriter, pieces
 from esdedup.proxy.settings import Settings
 from esdedup.proxy.upstream import Upstream
 
@@ -39,16 +39,24 @@ class Service:
 
     settings: of this process alone.
     show: applied to messages that clients get.
+    batches: how bodies are rewritten.
+    look_up_seconds: after which a look-up of an index without an answer fails.
 
     Raises UsageError if a setting is wrong.
     """
 
-    def __init__(self, settings: Settings, show: Show = str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        show: Show = str,
+        batches: Batches = Batches(),  # noqa: B008
+        look_up_seconds: float = LOOK_UP_SECONDS,
+    ) -> None:
         self.settings = settings
         self._show = show
         self.upstream = Upstream(settings)
-        self._schemes = Schemes(self.upstream)
-        self._rewriter = Rewriter(self._schemes, settings.max_memory)
+        self._schemes = Schemes(self.upstream, look_up_seconds)
+        self._rewriter = Rewriter(self._schemes, settings.max_memory, batches)
         self.metrics = self.upstream.metrics
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:

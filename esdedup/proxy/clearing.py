@@ -29,7 +29,7 @@ _BLANK = np.zeros(256, np.bool_)
 _BLANK[[*b" \t\r\n"]] = True
 _STEPS = np.zeros(256, np.int32)
 _STEPS[[*b"{["]], _STEPS[[*b"}]"]] = 1, -1
-_DOCUMENTS = ("doc", "upsert")
+DOCUMENTS = ("doc", "upsert")
 """The members of an update that hold a document."""
 _LONGEST_KEY = 1 << 12
 """Bytes of a key. Longer ones are rejected, so that no key fills the memory."""
@@ -39,7 +39,11 @@ class LongSource:
     """A document, or the body of an update, that arrives in pieces."""
 
     def __init__(self, fields: Collection[str], update: bool) -> None:
-        """fields: the names of ours. update: the documents are in members of the source."""
+        """Begin to read a source.
+
+        fields: the names of ours.
+        update: whether the documents are in members of the source.
+        """
         self._fields = frozenset(fields)
         self._prefixes = tuple(f"{field}." for field in fields)
         self._update = update
@@ -72,10 +76,10 @@ class LongSource:
         data = self._carry + piece
         # An escape, or a character, may continue in the next piece.
         ending = _BACKSLASHES.search(data)
-        whole = len(data) - (len(ending[0]) % 2 if ending else 0)
-        if data[whole - 1 : whole] in (b"\xe0", b"\xf0"):
-            whole -= 1
-        self._carry, data = data[whole:], data[:whole]
+        length = len(data) - (len(ending[0]) % 2 if ending else 0)
+        if data[length - 1 : length] in (b"\xe0", b"\xf0"):
+            length -= 1
+        self._carry, data = data[length:], data[:length]
         if not data:
             return b""
         if _ENCODING.search(data):
@@ -104,33 +108,33 @@ class LongSource:
     ) -> bytes:
         """Return a piece without the values of our fields.
 
-        events: positions of quotes and of structure, ascending. levels: by position, the depth
-        around a byte.
+        events: positions of quotes and of structure, ascending.
+        levels: by position, the depth around a byte.
         """
-        parts: list[bytes] = []
+        pieces: list[bytes] = []
         written, key_from = 0, 0
         # Of deeper strings, neither quote is among the events.
         in_string = self._in_string and self._depth <= self._level
-        for at, level in zip(events.tolist(), levels[events].tolist(), strict=True):
-            byte = data[at : at + 1]
+        for position, level in zip(events.tolist(), levels[events].tolist(), strict=True):
+            byte = data[position : position + 1]
             if byte == b'"':
                 in_string = not in_string
                 if self._in_key:
-                    self._add_to_key(data[key_from:at])
+                    self._add_to_key(data[key_from:position])
                     self._in_key = False
                 elif in_string and level in self._awaited:
-                    self._key, key_from, self._in_key = b"", at + 1, True
+                    self._key, key_from, self._in_key = b"", position + 1, True
                     self._awaited.discard(level)
             elif byte in b"{[":
                 self._open(level + 1, is_object=byte == b"{")
             elif byte == b":":
                 if not self._left_out and level == self._level and self._is_ours():
-                    parts += [data[written : at + 1], b"null"]
+                    pieces += [data[written : position + 1], b"null"]
                     self._left_out = level
             else:
                 ended = level if byte == b"," else level + 1
                 if 0 < ended == self._left_out:
-                    written, self._left_out = at, 0
+                    written, self._left_out = position, 0
                 if byte == b",":
                     self._awaited |= self._read & {level}
                 else:
@@ -138,11 +142,11 @@ class LongSource:
         if self._in_key:
             self._add_to_key(data[key_from:])
         if not self._left_out:
-            parts.append(data[written:])
-        return b"".join(parts)
+            pieces.append(data[written:])
+        return b"".join(pieces)
 
-    def _add_to_key(self, some: bytes) -> None:
-        self._key += some
+    def _add_to_key(self, characters: bytes) -> None:
+        self._key += characters
         if len(self._key) > _LONGEST_KEY:
             raise RecordError(f"a key of more than {_LONGEST_KEY} bytes")
 
@@ -150,7 +154,7 @@ class LongSource:
         """Enter an array or an object, whose members have this level."""
         if level == 1 and (not is_object or self._read):
             raise RecordError("not a JSON object")
-        inside = level == 1 or (self._update and level == 2 and self._name() in _DOCUMENTS)
+        inside = level == 1 or (self._update and level == 2 and self._name() in DOCUMENTS)
         if is_object and inside:
             self._read.add(level)
             self._awaited.add(level)

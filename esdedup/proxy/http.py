@@ -18,7 +18,12 @@ class ClientGone(Exception):
 
 
 class Answer(NamedTuple):
-    """A whole answer."""
+    """A whole answer.
+
+    status: of HTTP.
+    headers: of the answer alone, not of the connection.
+    body: as it is sent.
+    """
 
     status: int
     headers: Headers
@@ -59,8 +64,10 @@ class Refused(Failed):
 class Request:
     """A client's request. Iterating yields the next chunks of its body. Raises ClientGone.
 
-    target: path and query string as the client wrote them. encoding: the body's content encoding,
-    in lower case. status: of the answer, None until it begins. received: bytes of the body so far.
+    target: path and query string as the client wrote them.
+    encoding: the body's content encoding, in lower case.
+    status: of the answer; None until it begins.
+    received: bytes of the body so far.
     finished: set at the end of the body.
     """
 

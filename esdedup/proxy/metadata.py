@@ -6,12 +6,13 @@ import json
 import logging
 import re
 import time
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
-from esdedup.proxy.http import Answer, Failed, Headers
+from esdedup.proxy.http import Answer, Failed, Header, Headers
 from esdedup.proxy.pipelines import warn_of_pipeline
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta, meta_of
@@ -19,7 +20,7 @@ from esdedup.stores.mapping import IndexMeta, meta_of
 _SECONDS = 10.0
 """For which the mapping of several indices is kept, unless their uuids change."""
 _ENTRIES = 1_000
-_LOOK_UP_SECONDS = 60.0
+LOOK_UP_SECONDS = 60.0
 """Long bodies wait for each other's look-ups."""
 _NO_IDENTITY = re.compile(
     rb"accept.*|content-.*|cache-control|connection|date|expect|host|if-.*|keep-alive|origin|pragma"
@@ -43,12 +44,18 @@ _GENERATION = re.compile(r"\.ds-.*-(\d{6,})$")
 log = logging.getLogger(__name__)
 
 Uuids = dict[str, str]
+"""The uuids of indices, by name."""
+Body = Mapping[str, Any]
+"""The JSON of an answer of the servers."""
+_Key = tuple[str | Header, ...]
+"""The name of an index, and the headers that identify a user."""
 
 
-class Found(NamedTuple):
-    """The meta of an index, and why there is none.
+class LookUp(NamedTuple):
+    """What a look-up of an index found.
 
-    no_index: the index does not exist, and no template has its mapping.
+    meta: describes its tokens; None if there are none.
+    reason: why there are none. no_index: the index does not exist, and no template has its mapping.
     """
 
     meta: IndexMeta | None
@@ -62,11 +69,13 @@ class Schemes:
     each user apart, as long as the name stands for the same indices.
     """
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, seconds: float = LOOK_UP_SECONDS) -> None:
+        """Begin without any. seconds: after which a look-up without an answer fails."""
         self._upstream = upstream
-        self._kept: dict[Any, tuple[Found, Uuids, float]] = {}
+        self._seconds = seconds
+        self._kept: dict[_Key, tuple[LookUp, Uuids, float]] = {}
 
-    async def find(self, index: str | None, headers: Headers) -> Found:
+    async def find(self, index: str | None, headers: Headers) -> LookUp:
         """Return the meta of an index, alias or data stream, or of one that a template will make.
 
         headers: of the client, whose privileges count. Raises Failed if the upstream rejects the
@@ -74,38 +83,39 @@ class Schemes:
         """
         # Only one index to write to, not several, nor a path of the API.
         if not index or index[0] in "_-" or set(index) & set("*,") or not index.strip("."):
-            return Found(None, "no_scheme")
-        identity = [pair for pair in headers if not _NO_IDENTITY.fullmatch(pair[0])]
+            return LookUp(None, "no_scheme")
+        identity = [header for header in headers if not _NO_IDENTITY.fullmatch(header[0])]
         path = b"/" + quote(index, safe="").encode()
-        key = (index, *sorted(identity))
-        found, uuids, until = self._kept.get(key, (Found(None), {}, 0.0))
+        key: _Key = (index, *sorted(identity))
+        look_up, uuids, until = self._kept.get(key, (LookUp(None), {}, 0.0))
         if until > time.monotonic():
             answer = await self._ask("GET", path + _UUIDS, identity)
             if answer.status == 200 and _uuids(_read(answer)) == uuids:
-                return found
+                return look_up
         for _ in range(2):
             answer = await self._ask("GET", path + _ASKED, identity)
             if answer.status != 404:
                 break
-            if (made := await self._made_by_template(index, path, identity)) is not None:
-                return made
+            by_template = await self._made_by_template(index, path, identity)
+            if by_template is not None:
+                return by_template
         if answer.status == 403:
             log.warning("no right to read the mapping of %r: its documents have no tokens", index)
-            return Found(None, "no_right")
+            return LookUp(None, "no_right")
         if answer.status != 200:
-            return Found(None, "no_scheme")
-        found, uuids = _parsed(index, answer.body)
+            return LookUp(None, "no_scheme")
+        look_up, uuids = _parsed(index, answer.body)
         if len(uuids) > 1:
-            self._kept[key] = found, uuids, time.monotonic() + _SECONDS
+            self._kept[key] = look_up, uuids, time.monotonic() + _SECONDS
             while len(self._kept) > _ENTRIES:
                 del self._kept[next(iter(self._kept))]
-        return found
+        return look_up
 
     def forget(self) -> None:
         """Clear what is kept, because a mapping may have changed."""
         self._kept.clear()
 
-    async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> Found | None:
+    async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> LookUp | None:
         """Return the meta of an index that the first document creates, None if it exists by now."""
         template = None
         # OpenSearch looks for a template of the expression, not of the date.
@@ -122,20 +132,20 @@ class Schemes:
                 )
         if not isinstance(template, dict):
             # Forbidden, or no template of this kind; one of the older kind may apply.
-            return Found(None, "no_index")
+            return LookUp(None, "no_index")
         try:
             meta = meta_of(template.get("mappings") or {})
         except (UsageError, AttributeError) as error:
             log.warning("the template of %r can't be read: %s", index, error)
-            return Found(None, "failed")
-        return Found(meta, "" if meta else "no_scheme")
+            return LookUp(None, "failed")
+        return LookUp(meta, "" if meta else "no_scheme")
 
     async def _ask(self, method: str, target: bytes, identity: Headers) -> Answer:
         try:
-            async with asyncio.timeout(_LOOK_UP_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 answer = await self._upstream.ask(method, target, identity)
         except TimeoutError:
-            reason = f"no answer about an index in {_LOOK_UP_SECONDS:g} s: nothing was written"
+            reason = f"no answer about an index in {self._seconds:g} s: nothing was written"
             raise Failed.error(504, "gateway_timeout", reason, retry=1) from None
         # To try bad credentials again with the documents could lock the user out.
         exists = answer.status == 500 and _EXISTS in answer.body
@@ -145,51 +155,56 @@ class Schemes:
 
 
 @functools.lru_cache(64)
-def _parsed(index: str, body: bytes) -> tuple[Found, Uuids]:
+def _parsed(index: str, body: bytes) -> tuple[LookUp, Uuids]:
     """Return the meta of the index that takes the documents. body: the answer to `_ASKED`."""
     try:
-        known = json.loads(body)
-        written = _write_index(index, known)
-        meta = None if written is None else meta_of(known[written].get("mappings", {}))
+        indices = json.loads(body)
+        write_index = _write_index(index, indices)
+        meta = None if write_index is None else meta_of(indices[write_index].get("mappings", {}))
         if meta is not None and not all(part.scheme.by_server for part in meta.sketched):
-            settings = known[written].get("settings", {}).get("index", {})
+            settings = indices[write_index].get("settings", {}).get("index", {})
             for name in ("default_pipeline", "final_pipeline"):
                 warn_of_pipeline(settings.get(name), f"index.{name}", f"index {index!r}")
-        return Found(meta, "" if meta else "no_scheme"), _uuids(known)
+        return LookUp(meta, "" if meta else "no_scheme"), _uuids(indices)
     except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
-        return Found(None, "failed"), {}
+        return LookUp(None, "failed"), {}
 
 
-def _read(answer: Answer) -> dict[str, Any]:
+def _read(answer: Answer) -> Body:
     """Return the object of an answer, empty if it is none."""
     try:
-        found = json.loads(answer.body)
+        body = json.loads(answer.body)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
-def _uuids(answer: dict[str, Any]) -> Uuids:
+def _uuids(indices: Body) -> Uuids:
     """Return the uuids of the indices behind a name."""
     return {
-        name: str(found.get("settings", {}).get("index", {}).get("uuid"))
-        for name, found in answer.items()
-        if isinstance(found, dict)
+        name: str(described.get("settings", {}).get("index", {}).get("uuid"))
+        for name, described in indices.items()
+        if isinstance(described, dict)
     }
 
 
-def _write_index(name: str, answer: dict[str, Any]) -> str | None:
-    """Return the index that takes the documents of a name. answer: to a request of `_ASKED`."""
-    if len(answer) <= 1:
-        return next(iter(answer), None)
-    numbers = {index: int(found[1]) for index in answer if (found := _GENERATION.search(index))}
-    if len(numbers) == len(answer):
+def _write_index(name: str, indices: Body) -> str | None:
+    """Return the index that takes the documents of a name.
+
+    indices: behind the name, as the answer to a request of `_ASKED` describes them.
+    """
+    if len(indices) <= 1:
+        return next(iter(indices), None)
+    generations = {index: _GENERATION.search(index) for index in indices}
+    numbers = {index: int(match[1]) for index, match in generations.items() if match is not None}
+    if len(numbers) == len(indices):
         # A data stream writes to its last index.
         return max(numbers, key=numbers.__getitem__)
-    chosen = [
+    write_indices = [
         index
-        for index, found in answer.items()
-        if str(found.get("aliases", {}).get(name, {}).get("is_write_index", "")).lower() == "true"
+        for index, described in indices.items()
+        if str(described.get("aliases", {}).get(name, {}).get("is_write_index", "")).lower()
+        == "true"
     ]
-    return chosen[0] if len(chosen) == 1 else None
+    return write_indices[0] if len(write_indices) == 1 else None

@@ -70,8 +70,8 @@ class Metrics:
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry), CONTENT_TYPE_LATEST.encode()
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(_PREFIX + name, what, labels, registry=self._registry)
+    def _counter(self, name: str, title: str, *labels: str) -> Counter:
+        return Counter(_PREFIX + name, title, labels, registry=self._registry)
 
-    def _histogram(self, name: str, what: str, *labels: str) -> Histogram:
-        return Histogram(_PREFIX + name, what, labels, registry=self._registry, buckets=_SECONDS)
+    def _histogram(self, name: str, title: str, *labels: str) -> Histogram:
+        return Histogram(_PREFIX + name, title, labels, registry=self._registry, buckets=_SECONDS)

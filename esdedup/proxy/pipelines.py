@@ -26,7 +26,8 @@ def pipeline_of(target: bytes) -> str | None:
 def warn_of_pipeline(pipeline: str | None, setting: str, where: str) -> None:
     """Log that documents pass a pipeline of the servers, if they do.
 
-    setting: that names it. where: the index or request with this setting.
+    setting: that names it.
+    where: the index or request with this setting.
     """
     if pipeline not in (None, "", NO_PIPELINE):
         # The setting is part of the template, because few lines of one template are written.

@@ -16,12 +16,13 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, NamedTuple
 
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.proxy.http import Failed, Refused, Request
-from esdedup.proxy.metadata import Found, Schemes
+from esdedup.proxy.metadata import LookUp, Schemes
 from esdedup.proxy.pipelines import Pipelines, pipeline_of
 from esdedup.proxy.splice import WORK, LongSources, Source, Splicer
 from esdedup.stores.json_text import value_of
@@ -37,11 +38,6 @@ _LONGEST_ACTION = 1 << 16
 """Bytes of a line that names an operation, an index and an id."""
 _LARGEST_BODY = 512 << 20
 """Bytes of a body as it came, and with tokens. The servers accept 100 MB unless configured."""
-_LITTLE = 1 << 14
-"""Bytes of a body that gets its tokens without waiting for another thread."""
-_BATCH_BYTES, _BATCH_ACTIONS = 1 << 19, 1_000
-_TURNS = 3
-"""Longer bodies of which a batch is rewritten at the same time."""
 _IN_MEMORY = 1 << 12
 """Bytes of a body up to which no file is needed. A thousand clients may send one each."""
 _PIECE = 1 << 18
@@ -49,9 +45,26 @@ _PROGRAM = 88 << 20
 """Bytes of a process that serves clients and holds no body."""
 
 
-class _Target(NamedTuple):
-    """The index that an action writes a source to, and whether it is an update.
+@dataclass(frozen=True)
+class Batches:
+    """How bodies are rewritten: in batches, so that a long one delays no other for long.
 
+    bytes, actions: the most of a batch.
+    turns: longer bodies of which a batch is rewritten at the same time.
+    without: bytes of a body that gets its tokens without waiting for another thread.
+    """
+
+    bytes: int = 1 << 19
+    actions: int = 1_000
+    turns: int = 3
+    without: int = 1 << 14
+
+
+class _Target(NamedTuple):
+    """Where an action writes a source to.
+
+    name: of the index.
+    update: whether the action is an update.
     pipeline: the ingest pipeline that the action names, if any.
     """
 
@@ -63,8 +76,10 @@ class _Target(NamedTuple):
 def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
     """Yield the actions of a `_bulk` body.
 
-    index: of actions that name none. longest: bytes of a source that can get tokens; of a longer
-    one, the rest follows in pieces. Raises Failed for an action that must not be sent.
+    index: of actions that name none.
+    longest: bytes of a source that can get tokens; of a longer one, the rest follows in pieces.
+
+    Raises Failed for an action that must not be sent.
     """
     last, target = b"", None
     number = 0
@@ -87,16 +102,16 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
         while goes_on:
             source = body.readline(longest)
             goes_on = len(source) == longest and not source.endswith(b"\n")
-            yield Source(source, target.name, target.update, goes_on=goes_on, rest=True)
+            yield Source(source, target.name, target.update, goes_on=goes_on, continues=True)
 
 
 def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Source]:
     """Yield the document that is a whole body, as `bulk` does."""
-    source, rest = body.read(longest), False
-    while source or not rest:
+    source, continues = body.read(longest), False
+    while source or not continues:
         following = body.read(_PIECE)
-        yield Source(source, index, update, goes_on=bool(following), rest=rest)
-        source, rest = following, True
+        yield Source(source, index, update, goes_on=bool(following), continues=continues)
+        source, continues = following, True
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -106,29 +121,32 @@ async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
 class Rewriter:
     """Rewrites bodies. Raises UsageError if the memory does not suffice for long texts."""
 
-    def __init__(self, schemes: Schemes, memory: int) -> None:
-        """memory: bytes of the process."""
+    def __init__(self, schemes: Schemes, memory: int, batches: Batches = Batches()) -> None:
+        """Set the limits of texts. memory: bytes of the process."""
         self._schemes = schemes
+        self._batches = batches
         self._pipelines = Pipelines()
         text = memory >> 8
         self._splicer = Splicer(text)
         # A longer source takes more memory than the splicer accepts.
         self._longest = WORK * text // 3 + 1
-        self._turns = asyncio.Semaphore(_TURNS)
-        longest = WORK * text + _TURNS * self._longest
-        if memory < _PROGRAM + longest:
-            least = 1 + (_PROGRAM * memory // (memory - longest) >> 20)
+        self._turns = asyncio.Semaphore(batches.turns)
+        needed = WORK * text + batches.turns * self._longest
+        if memory < _PROGRAM + needed:
+            least = 1 + (_PROGRAM * memory // (memory - needed) >> 20)
             raise UsageError(
                 f"`max_memory` of {memory >> 20} MB for each process is too small: use {least} MB"
             )
 
     async def rewrite(
-        self, request: Request, index: str | None, kind: str, held: ExitStack
+        self, request: Request, index: str | None, kind: str, files: ExitStack
     ) -> tuple[IO[bytes], Counter[str]]:
         """Return the unpacked body with tokens, in a file, and the number of each outcome.
 
-        kind: "bulk", "document" or "update". held: closes the file. Raises Failed if the body or
-        the mappings can't be read.
+        kind: "bulk", "document" or "update".
+        files: closes the file.
+
+        Raises Failed if the body or the mappings can't be read.
         """
         try:
             with ExitStack() as arrived:
@@ -139,15 +157,15 @@ class Rewriter:
                         raise _too_long("a body", _LARGEST_BODY)
                 body.seek(0)
                 plain = request.encoding in PLAIN
-                raw: Any = body if plain else gzip.GzipFile(fileobj=body, mode="rb")
-                body = io.BufferedReader(raw)
+                unpacked: Any = body if plain else gzip.GzipFile(fileobj=body, mode="rb")
+                body = io.BufferedReader(unpacked)
                 if kind == "bulk":
                     actions = bulk(body, index, self._longest)
                 else:
                     actions = document(body, index, self._longest, kind == "update")
-                target = held.enter_context(SpooledTemporaryFile(_IN_MEMORY))
+                target = files.enter_context(SpooledTemporaryFile(_IN_MEMORY))
                 written = functools.partial(self._written, actions, target, request)
-                if plain and request.received <= _LITTLE:
+                if plain and request.received <= self._batches.without:
                     return target, await written(nullcontext(), _at_once)
                 return target, await written(self._turns, asyncio.to_thread)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -171,20 +189,31 @@ class Rewriter:
         """
         outcomes: Counter[str] = Counter()
         long_sources, pipeline = LongSources(), pipeline_of(request.target)
-        found: dict[str | None, Found] = {}
+        look_ups: dict[str | None, LookUp] = {}
         while True:
             async with turns:
-                if not (batch := await call(_next_batch, actions)):
+                if not (batch := await call(self._next_batch, actions)):
                     return outcomes
-                for name in dict.fromkeys(one.name for one in batch if one.body):
-                    if name not in found:
-                        found[name] = await self._schemes.find(name, request.headers)
-                outcomes += await call(self._write, batch, found, target, pipeline, long_sources)
+                for name in dict.fromkeys(source.name for source in batch if source.body):
+                    if name not in look_ups:
+                        look_ups[name] = await self._schemes.find(name, request.headers)
+                outcomes += await call(self._write, batch, look_ups, target, pipeline, long_sources)
+
+    def _next_batch(self, actions: Iterator[Source]) -> list[Source]:
+        """Return the next actions, none at the end. One more would be held between two turns."""
+        batch: list[Source] = []
+        size = 0
+        for action in actions:
+            batch.append(action)
+            size += len(action.line) + len(action.body)
+            if size >= self._batches.bytes or len(batch) == self._batches.actions:
+                break
+        return batch
 
     def _write(
         self,
         batch: list[Source],
-        found: Mapping[str | None, Found],
+        look_ups: Mapping[str | None, LookUp],
         target: IO[bytes],
         pipeline: str | None,
         long_sources: LongSources,
@@ -193,35 +222,23 @@ class Rewriter:
 
         pipeline: the ingest pipeline that the request names.
         """
-        metas = {name: each.meta for name, each in found.items()}
+        metas = {name: look_up.meta for name, look_up in look_ups.items()}
         try:
-            done, outcomes = self._splicer.with_tokens(batch, metas, long_sources)
+            bodies, outcomes = self._splicer.with_tokens(batch, metas, long_sources)
         except RecordError as error:
             reason = f"a document of more than {self._longest} bytes is not JSON: {error}"
             raise Refused.error(400, "parsing_exception", reason) from error
-        lines = zip((one.line for one in batch), done, strict=True)
+        lines = zip((source.line for source in batch), bodies, strict=True)
         target.write(b"".join(itertools.chain.from_iterable(lines)))
         if target.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
         return Counter(
             "pipeline"
             if outcome == "added" and self._pipelines.changes(source, pipeline)
-            else outcome or found[source.name].reason
+            else outcome or look_ups[source.name].reason
             for source, outcome in zip(batch, outcomes, strict=True)
-            if source.body and not source.rest
+            if source.body and not source.continues
         )
-
-
-def _next_batch(actions: Iterator[Source]) -> list[Source]:
-    """Return the next actions, none at the end. One more would be held between two turns."""
-    batch: list[Source] = []
-    size = 0
-    for action in actions:
-        batch.append(action)
-        size += len(action.line) + len(action.body)
-        if size >= _BATCH_BYTES or len(batch) == _BATCH_ACTIONS:
-            break
-    return batch
 
 
 async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
@@ -263,11 +280,11 @@ def _target(line: bytes, default: str | None, number: int) -> _Target | None:
     if operation == "delete":
         return None
     pipeline = metadata.get("pipeline")
-    named = pipeline if isinstance(pipeline, str) else None
-    return _Target(index or default, operation == "update", named)
+    pipeline_name = pipeline if isinstance(pipeline, str) else None
+    return _Target(index or default, operation == "update", pipeline_name)
 
 
-def _distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(members: list[tuple[str, object]]) -> dict[str, object]:
     """Return the members of an object. Raises ValueError for a repeated key.
 
     OpenSearch reads the first action of several, and Python the last one.
@@ -287,6 +304,6 @@ def _malformed(number: int, reason: str) -> Refused:
     return Refused.error(400, "illegal_argument_exception", reason)
 
 
-def _too_long(what: str, most: int) -> Failed:
-    reason = f"{what} of more than {most} bytes"
+def _too_long(name: str, limit: int) -> Failed:
+    reason = f"{name} of more than {limit} bytes"
     return Failed.error(413, "content_too_long_exception", reason)

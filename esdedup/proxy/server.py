@@ -10,10 +10,11 @@ import socket
 import ssl
 import sys
 import tempfile
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
 
 from esdedup.exceptions import EsdedupError, UsageError
@@ -177,10 +178,16 @@ class _Connection(HttpToolsProtocol):
     A head is the request line and the headers. Errors are answered in the servers' form.
     """
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._service: Any = self.app
-        self._settings: Settings = self._service.settings
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._service: Service = cast(Service, config.loaded_app)
+        self._settings = self._service.settings
         self._head_timer: asyncio.TimerHandle | None = None
         self._head = 0
         """Bytes of the head so far."""

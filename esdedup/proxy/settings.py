@@ -9,7 +9,10 @@ from esdedup.arguments import setting, size
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Sizes are bytes, times seconds. max_memory and max_connections are of all processes."""
+    """Settings of a proxy: sizes are bytes, times seconds.
+
+    max_memory, max_connections: of all processes together.
+    """
 
     upstream: str = setting(..., "Elasticsearch or OpenSearch, http(s)://host:port.")
     host: str = setting("127.0.0.1", "Address to listen on.")

@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 from esdedup.exceptions import EsdedupError, RecordError
 from esdedup.ingest.enrich import text_change, warn_of_parts
 from esdedup.models import FIELD
-from esdedup.proxy.clearing import LongSource
+from esdedup.proxy.clearing import DOCUMENTS, LongSource
 from esdedup.records.documents import merged_fields
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
-from esdedup.stores.json_text import members, value_of
+from esdedup.stores.json_text import JsonMember, members, value_of
 from esdedup.stores.mapping import IndexMeta, SketchedFields
 from esdedup.stores.to_json import json_fault
 
@@ -54,10 +54,14 @@ proxy can't read, and passes by `pass_unread`. failed: see the log."""
 
 
 class Source(NamedTuple):
-    """The JSON of a document, or of the body of an update. name: of its index.
+    """The JSON of a document, or of the body of an update.
 
-    line: the bytes before it in a body, such as an action; they stay as they are. goes_on: the next
-    source is the rest of this one, which is too long to be parsed. rest: it is such a rest.
+    body: its bytes.
+    name: of its index.
+    update: whether it is the body of an update.
+    line: the bytes before it in a body, such as an action; they stay as they are.
+    goes_on: the next source continues this one, which is too long to be parsed.
+    continues: it continues the source before.
     pipeline: the ingest pipeline that its action names, if any.
     """
 
@@ -66,12 +70,17 @@ class Source(NamedTuple):
     update: bool = False
     line: bytes = b""
     goes_on: bool = False
-    rest: bool = False
+    continues: bool = False
     pipeline: str | None = None
 
 
 class _Edit(NamedTuple):
-    """What replaces the characters [start, end) of a source, with `glue` before it."""
+    """What replaces characters of a source.
+
+    start, end: the characters are those of [start, end).
+    glue: the text before the value.
+    value: JSON.
+    """
 
     start: int
     end: int
@@ -80,7 +89,14 @@ class _Edit(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """A place for the tokens of a text in a source, as of an `_Edit`. partial: of an update."""
+    """A place for the tokens of a text in a source.
+
+    row: of the source.
+    start, end, glue: as of an `_Edit`.
+    text: whose tokens they are.
+    partial: whether the source is a part of a document, as of an update.
+    scheme: of the tokens.
+    """
 
     row: int
     start: int
@@ -99,7 +115,9 @@ class _Spot(NamedTuple):
 class _Places(NamedTuple):
     """The places for values of ours in a source.
 
-    spots: for tokens. edits: of fields that get none. outcome: if there are no tokens.
+    spots: for tokens.
+    edits: of fields that get none.
+    outcome: if there are no tokens.
     """
 
     spots: list[_Spot]
@@ -108,8 +126,9 @@ class _Places(NamedTuple):
 
 
 class Ours(NamedTuple):
-    """The fields of ours in an index. written: the parts whose tokens are in documents.
+    """The fields of ours in an index.
 
+    written: those whose tokens are in documents.
     fields: the names of all, those with marks included.
     """
 
@@ -139,7 +158,7 @@ class LongSources:
 
         Raises RecordError if it is not JSON.
         """
-        if not source.rest:
+        if not source.continues:
             self._source = LongSource(ours.fields, source.update)
         cleared = self._source.cleared(source.body)
         if not source.goes_on:
@@ -148,7 +167,9 @@ class LongSources:
 
 
 class Splicer:
-    """Adds tokens to sources. longest: bytes of a text that gets tokens.
+    """Adds tokens to sources.
+
+    longest: bytes of a text that gets tokens.
 
     Threads may share it. They take turns at sources that need much memory.
     """
@@ -165,43 +186,45 @@ class Splicer:
     ) -> tuple[list[bytes], list[Outcome | None]]:
         """Return the sources with their tokens, and the outcome of each that has a scheme.
 
-        metas: of the indices, by name. long_sources: of the request, if sources come in pieces.
+        metas: of the indices, by name.
+        long_sources: of the request, if sources come in pieces.
+
         Sources have no other values in our fields: where they get no tokens, the fields are null.
         Raises RecordError if a source in pieces is not JSON.
         """
-        wanted = {name: Ours.of(meta) for name, meta in metas.items() if meta is not None}
+        ours_by_name = {name: Ours.of(meta) for name, meta in metas.items() if meta is not None}
         outcomes: list[Outcome | None] = [None] * len(sources)
-        done = [source.body for source in sources]
+        bodies = [source.body for source in sources]
         small: list[int] = []
         for row, source in enumerate(sources):
             body, name = source.body, source.name
-            if name not in wanted or not (body or source.rest):
+            if name not in ours_by_name or not (body or source.continues):
                 continue
-            if body.startswith(BOM_UTF8) and not source.rest:
+            if body.startswith(BOM_UTF8) and not source.continues:
                 # The servers return it within their JSON, which clients can't parse then.
-                done[row] = body = body.removeprefix(BOM_UTF8)
+                bodies[row] = body = body.removeprefix(BOM_UTF8)
             # An estimate of the bytes that it takes to read the source, at first the most.
             needed = 67 * len(body)
             if needed > _SMALL:
                 needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
-            if source.goes_on or source.rest:
+            if source.goes_on or source.continues:
                 needed = WORK * self._longest + 1
             if needed <= _SMALL:
                 small.append(row)
             elif needed <= WORK * self._longest:
                 with self._large_ones:
-                    self._splice(sources, [row], wanted, done, outcomes)
+                    self._splice(sources, [row], ours_by_name, bodies, outcomes)
             else:
-                outcomes[row] = None if source.rest else "too_long"
+                outcomes[row] = None if source.continues else "too_long"
                 try:
-                    done[row] = (long_sources or LongSources()).cleared(
-                        source._replace(body=body), wanted[name]
+                    bodies[row] = (long_sources or LongSources()).cleared(
+                        source._replace(body=body), ours_by_name[name]
                     )
                 except RecordError as error:
-                    if source.goes_on or source.rest:
+                    if source.goes_on or source.continues:
                         raise
-                    done[row], outcomes[row] = _rejected(source, error), "refused"
-        self._splice(sources, small, wanted, done, outcomes)
+                    bodies[row], outcomes[row] = _rejected(source, error), "refused"
+        self._splice(sources, small, ours_by_name, bodies, outcomes)
         warn_of_parts(outcomes.count("part"))
         if count := outcomes.count("too_long"):
             log.warning(
@@ -213,14 +236,14 @@ class Splicer:
             )
         if count := outcomes.count("refused"):
             log.warning("%d documents are not strict JSON: the cluster rejects them", count)
-        return done, outcomes
+        return bodies, outcomes
 
     def _splice(
         self,
         sources: Sequence[Source],
         rows: Iterable[int],
-        wanted: Mapping[str | None, Ours],
-        done: list[bytes],
+        ours_by_name: Mapping[str | None, Ours],
+        bodies: list[bytes],
         outcomes: list[Outcome | None],
     ) -> None:
         """Replace the rows that change, and set their outcomes."""
@@ -229,19 +252,19 @@ class Splicer:
         edits: dict[int, list[_Edit]] = {}
         for row in rows:
             source = sources[row]
-            ours = wanted[source.name]
+            ours = ours_by_name[source.name]
             outcomes[row] = "no_text"
             try:
                 # Half a surrogate pair in three bytes is none of UTF-8, but the servers accept it.
-                text = done[row].decode("utf-8", "surrogatepass")
+                text = bodies[row].decode("utf-8", "surrogatepass")
                 places = _places(row, text, ours, source.update)
             except (ValueError, RecursionError) as error:
-                done[row], outcomes[row] = _rejected(source, error), "refused"
+                bodies[row], outcomes[row] = _rejected(source, error), "refused"
                 continue
             except Exception as error:
                 log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
-                body = LongSources().cleared(source._replace(body=done[row]), ours)
-                done[row], outcomes[row] = body, "failed"
+                body = LongSources().cleared(source._replace(body=bodies[row]), ours)
+                bodies[row], outcomes[row] = body, "failed"
                 continue
             decoded[row], outcomes[row] = text, places.outcome
             if places.edits:
@@ -261,11 +284,12 @@ class Splicer:
                 else:
                     changes.append(_Edit(spot.start, spot.end, spot.glue, tokens))
         for row, changes in edits.items():
-            text, parts, at = decoded[row], [], 0
+            text, pieces, unchanged_from = decoded[row], list[str](), 0
             for start, end, glue, value in sorted(changes):
-                parts += [text[at:start], glue, value]
-                at = end
-            done[row] = "".join([*parts, text[at:]]).encode("utf-8", "surrogatepass")
+                pieces += [text[unchanged_from:start], glue, value]
+                unchanged_from = end
+            pieces.append(text[unchanged_from:])
+            bodies[row] = "".join(pieces).encode("utf-8", "surrogatepass")
 
 
 def _rejected(source: Source, error: Exception) -> bytes:
@@ -283,58 +307,59 @@ def _places(row: int, text: str, ours: Ours, update: bool) -> _Places:
     """Return the places for values of ours in a source. Raises ValueError if it is not JSON."""
     spots, edits = list[_Spot](), list[_Edit]()
     outcome: Outcome = "no_text"
-    document, first, last = value_of(text)
-    parts = [("", first, last, document)]
-    if update and isinstance(document, dict):
-        # A script or a flag needs no second reading.
-        given = {"doc", "upsert"} & document.keys()
-        parts = []
-        if given:
-            parts = [
-                (member.key, member.start, member.end, member.value)
-                for member in members(text, first)
-                if member.key in given
-            ]
-    for name, start, end, fields in parts:
+    for document in _documents_in(text, update):
+        fields = document.value
         if not isinstance(fields, dict):
             continue
-        partial = name == "doc"
+        partial = document.key == "doc"
         present: dict[str, _Edit] = {}
         # Nearly no document brings a field of ours.
         if FIELD in "\n".join(fields) and any(map(ours.has, fields)):
             present = {
                 member.key: _Edit(member.start, member.end, "")
-                for member in members(text, start)
+                for member in members(text, document.start)
                 if ours.has(member.key)
             }
+        last_brace = document.end - 1
         for meta in ours.written:
             change, value = text_change(fields, meta, partial)
             if change == "part":
                 outcome = "part"
             elif change in ("new", "gone"):
-                a, b, glue = end - 1, end - 1, f',"{meta.field}":'
-                if meta.field in present:
-                    a, b, glue, _ = present.pop(meta.field)
+                edit = _Edit(last_brace, last_brace, f',"{meta.field}":')
+                edit = present.pop(meta.field, edit)
                 if value is not None:
-                    spots.append(_Spot(row, a, b, glue, value, partial, meta.scheme))
+                    spot = _Spot(row, edit.start, edit.end, edit.glue, value, partial, meta.scheme)
+                    spots.append(spot)
                     continue
-                edits.append(_Edit(a, b, glue))
+                edits.append(edit)
                 outcome = "removed" if outcome == "no_text" else outcome
-        for key, (a, b, *_) in present.items():
+        for key, edit in present.items():
             # An empty object changes nothing in an update. Dotted names are further values.
             merged = partial and key in ours.fields
-            edits.append(_Edit(a, b, "", "{}" if merged else "null"))
+            edits.append(edit._replace(value="{}" if merged else "null"))
     return _Places(spots, edits, outcome)
+
+
+def _documents_in(text: str, update: bool) -> list[JsonMember]:
+    """Return the documents of a source: itself, without a key, or those of an update."""
+    source, start, end = value_of(text)
+    if not (update and isinstance(source, dict)):
+        return [JsonMember("", start, start, end, source)]
+    # A script or a flag needs no second reading.
+    if source.keys().isdisjoint(DOCUMENTS):
+        return []
+    return [member for member in members(text, start) if member.key in DOCUMENTS]
 
 
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str | None]]:
     """Yield each spot with its tokens as JSON, or None if that fails, which is logged."""
     try:
-        done = token_json(sketch([spot.text for spot in spots], scheme), scheme)
+        tokens = token_json(sketch([spot.text for spot in spots], scheme), scheme)
         for row, spot in enumerate(spots):
             if spot.partial:
-                merged = merged_fields(json.loads(done[row]), scheme)
-                done[row] = json.dumps(merged, separators=(",", ":"))
+                merged = merged_fields(json.loads(tokens[row]), scheme)
+                tokens[row] = json.dumps(merged, separators=(",", ":"))
     except Exception as error:
         if len(spots) > 1 and not isinstance(error, EsdedupError):
             for spot in spots:
@@ -345,4 +370,4 @@ def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str |
         )
         yield from ((spot, None) for spot in spots)
     else:
-        yield from zip(spots, done, strict=True)
+        yield from zip(spots, tokens, strict=True)

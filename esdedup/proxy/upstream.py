@@ -80,7 +80,9 @@ class Upstream:
         request = httpx.Request(
             method,
             self.url,
-            headers=[pair for pair in _end_to_end(headers) if pair[0] not in (b"host", b"expect")],
+            headers=[
+                header for header in _end_to_end(headers) if header[0] not in (b"host", b"expect")
+            ],
             content=body,
             extensions={**self._extensions, "target": self._prefix + target},
         )
@@ -94,11 +96,11 @@ class Upstream:
                 await response.aclose()
         except httpx.TransportError as error:
             name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            status, kind, what = 502, "bad_gateway", "gave no answer"
+            status, kind, problem = 502, "bad_gateway", "gave no answer"
             if isinstance(error, httpx.TimeoutException):
-                status, kind, what = 504, "gateway_timeout", "did not answer in time"
+                status, kind, problem = 504, "gateway_timeout", "did not answer in time"
             self.metrics.upstream_errors.labels(kind).inc()
-            reason = f"the upstream {self.url} {what} ({name})"
+            reason = f"the upstream {self.url} {problem} ({name})"
             log.warning("%s", reason)
             raise Failed.error(status, kind, reason) from error
 
@@ -107,7 +109,8 @@ class Upstream:
     ) -> None:
         """Send a client's request on, and pass the answer back while it arrives. Raises Failed.
 
-        headers, content: sent in place of the request's own, which is read to its end first.
+        headers: sent in place of the request's own.
+        content: sent in place of its body, which is read to its end first.
         """
         async with self.exchange(request.method, request.target, headers, content) as response:
             await request.drain()
@@ -117,8 +120,8 @@ class Upstream:
     async def ask(self, method: str, target: bytes, headers: Headers) -> Answer:
         """Return a whole answer, its body as it came. Raises Failed."""
         async with self.exchange(method, target, headers) as response:
-            whole = b"".join([chunk async for chunk in response.aiter_raw()])
-            return Answer(response.status_code, _end_to_end(response.headers.raw), whole)
+            body = b"".join([chunk async for chunk in response.aiter_raw()])
+            return Answer(response.status_code, _end_to_end(response.headers.raw), body)
 
 
 def _end_to_end(headers: Headers) -> Headers:
@@ -129,4 +132,4 @@ def _end_to_end(headers: Headers) -> Headers:
         if name.lower() == b"connection"
         for token in value.split(b",")
     }
-    return [pair for pair in headers if pair[0].lower() not in _HOP_BY_HOP | named]
+    return [header for header in headers if header[0].lower() not in _HOP_BY_HOP | named]

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.proxy import metadata, rewriting
+from esdedup.proxy import rewriting
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Refused, Request
-from esdedup.proxy.metadata import Schemes
+from esdedup.proxy.metadata import LOOK_UP_SECONDS, Schemes
+from esdedup.proxy.rewriting import Batches
 from esdedup.proxy.settings import Settings
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
@@ -98,11 +99,15 @@ def without_tokens(body: bytes, update: bool) -> str | None:
     return json.dumps(found)
 
 
-def send(url: str, name: str, body: bytes) -> httpx.Response:
+def send(
+    url: str, name: str, body: bytes, look_up_seconds: float = LOOK_UP_SECONDS
+) -> httpx.Response:
     """Send a body through the proxy, which reads two actions at a time."""
 
     async def exchange() -> httpx.Response:
-        service = Service(Settings(upstream=url))
+        service = Service(
+            Settings(upstream=url), batches=Batches(actions=2), look_up_seconds=look_up_seconds
+        )
         transport = httpx.ASGITransport(service)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
             answer = await client.post(f"/{name}/_bulk", content=body, headers=NDJSON)
@@ -110,18 +115,15 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
         return answer
 
     # To read the authorities takes longer than a request.
-    read = mock.patch.object(ssl, "create_default_context", return_value=CONTEXT)
-    with read, mock.patch.object(rewriting, "_BATCH_ACTIONS", 2):
+    with mock.patch.object(ssl, "create_default_context", return_value=CONTEXT):
         return asyncio.run(asyncio.wait_for(exchange(), 30))
 
 
 def test_a_look_up_without_an_answer_ends() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        mock.patch.object(metadata, "_LOOK_UP_SECONDS", 0.1),
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert send(url, "i", b'{"index":{}}\n{"text":"a b c"}\n').status_code == 504
+        answer = send(url, "i", b'{"index":{}}\n{"text":"a b c"}\n', look_up_seconds=0.1)
+        assert answer.status_code == 504
 
 
 @functools.partial(fuzz, most=2_000)
@@ -134,10 +136,9 @@ def test_any_body_is_answered(elasticsearch_url: str, name: str, body: bytes) ->
 
 def test_a_long_body_does_not_delay_a_shorter_one() -> None:
     """Its turn ends with each batch."""
-    with mock.patch.object(rewriting, "_TURNS", 1):
-        rewriter = rewriting.Rewriter(
-            Schemes(Upstream(Settings(upstream="http://127.0.0.1:9"))), 256 * MB
-        )
+    schemes = Schemes(Upstream(Settings(upstream="http://127.0.0.1:9")))
+    batches = Batches(actions=2, turns=1, without=0)
+    rewriter = rewriting.Rewriter(schemes, 256 * MB, batches)
     ended: list[int] = []
 
     async def rewrite(count: int) -> None:
@@ -153,6 +154,5 @@ def test_a_long_body_does_not_delay_a_shorter_one() -> None:
     async def rewrite_both() -> None:
         await asyncio.gather(rewrite(500), rewrite(5))
 
-    with mock.patch.multiple(rewriting, _LITTLE=0, _BATCH_ACTIONS=2):
-        asyncio.run(rewrite_both())
+    asyncio.run(rewrite_both())
     assert ended == [5, 500]
