@@ -376,9 +376,9 @@ class _Peers:
     def near(self, digest: str) -> tuple[list[tuple[str, Measure]], bool]:
         """Return the added texts similar to a text, and whether more shared a band."""
         row = self._rows[digest]
-        return self._near_by_set(row) if self.by_sets else (self._near_by_distance(row), False)
+        return self._near_sets(row) if self.by_sets else (self._near_fingerprints(row), False)
 
-    def _near_by_distance(self, row: int) -> list[tuple[str, Measure]]:
+    def _near_fingerprints(self, row: int) -> list[tuple[str, Measure]]:
         """Return the added texts within the distance of a text."""
         rows = np.array([added for added in self._added if added != row], np.int64)
         distances = hamming(self._values[rows], self._values[row][None, :])
@@ -386,7 +386,7 @@ class _Peers:
         pairs = zip(rows[is_near].tolist(), distances[is_near].tolist(), strict=True)
         return [(self._digests[near_row], (None, distance)) for near_row, distance in pairs]
 
-    def _near_by_set(self, row: int) -> tuple[list[tuple[str, Measure]], bool]:
+    def _near_sets(self, row: int) -> tuple[list[tuple[str, Measure]], bool]:
         """Return the added texts at the threshold, and whether more shared a band."""
         limit = self._limits.candidates
         members = [self._members[bucket][: limit + 1] for bucket in self._buckets[row]]

@@ -54,7 +54,7 @@ def test_a_folder_is_read_without_what_is_no_data() -> None:
         (["empty"], "empty: the folder has no files of a known format"),
         (["mixed/*.jsonl", "mixed/../mixed/a.json*"], "name the same file, or standard"),
         (["-", "-"], "-: name the same file, or standard input, only once"),
-        (["x.what"], "x.what: unknown ending '.what'; name the format: --format jsonl, csv, tsv,"),
+        (["x.what"], "x.what: unknown ending '.what'; name the format: `format` jsonl, csv, tsv,"),
     ],
 )
 def test_what_names_no_files_is_told(arguments: list[str], said: str) -> None:
