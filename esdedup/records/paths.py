@@ -22,9 +22,12 @@ def files_named(
     """Return the files that arguments name, and the files of folders that have no known ending.
 
     A pattern such as "data/*.parquet" (also "**") and a folder stand for files in natural order of
-    names, without those that hold no data (`is_data`). format: of all files, None to go by their
-    endings. Raises UsageError for an argument without files, a folder with several formats, an
-    unknown ending, and a file that is named twice.
+    names, without those that hold no data (`is_data`).
+
+    format: of all files, None to go by their endings.
+
+    Raises UsageError for an argument without files, a folder with several formats, an unknown
+    ending, and a file that is named twice.
     """
     files: list[str] = []
     left_out: list[str] = []

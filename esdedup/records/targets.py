@@ -18,8 +18,10 @@ TABLES = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 def check_targets(targets: Mapping[str, Sequence[str | None]], inputs: Iterable[str]) -> None:
     """Raise UsageError for a file to write that the command reads, or writes as another one too.
 
-    targets: paths and addresses by the setting that names them, None for none. inputs: the files
-    that are read. A file is recognised by whatever path, also a link.
+    A file is recognised by whatever path, also a link.
+
+    targets: paths and addresses by the setting that names them, None for none.
+    inputs: the files that are read.
     """
     readers = dict.fromkeys(identity(path) for path in inputs if path != STDIN)
     writers = dict[str, str]()
@@ -70,8 +72,13 @@ def check_outside(
 ) -> None:
     """Raise UsageError if a folder or a pattern that is read names what is written.
 
-    The next run would read it as data. path: the file or folder that the setting names. files: the
-    files to write. arguments: name what is read, of a format.
+    The next run would read it as data.
+
+    setting: names the path, in messages.
+    path: the file or folder that the setting names.
+    files: the files to write.
+    arguments: name what is read.
+    format: of the files that are read.
     """
     for argument in arguments:
         if path == STDIN or argument == STDIN:

@@ -134,7 +134,12 @@ def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:
 
 
 def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> MarkedText:
-    """Mark one text. shared: its shingles that the other text has too, shape (shingles,)."""
+    """Mark one text.
+
+    starts, ends: of its words, shape (words,).
+    shared: marks its shingles that the other text has too, shape (shingles,).
+    size: words of a shingle.
+    """
     first, count = np.flatnonzero(shared), starts.size
     common = spanned(first, first + size, count)
     # A word is linked if it lies in one shared shingle with the next word.

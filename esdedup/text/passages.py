@@ -59,8 +59,10 @@ def shared_runs(left: U64, right: U64, least: int) -> tuple[I64, I64, I64]:
     """Return the longest shared runs of at least `least` words: starts in both, and lengths.
 
     Each of shape (runs,), ordered by the start in left, then in right. No run can be extended in
-    either direction. Two equal texts of fewer words share all of them. left, right: hashed words.
-    Time and memory grow with the words and the runs found, also if a text repeats itself.
+    either direction. Two equal texts of fewer words share all of them. Time and memory grow with
+    the words and the runs found, also if a text repeats itself.
+
+    left, right: hashed words.
     """
     left_runs, right_runs = _numbered(
         shingle(Ragged.of_rows([left]), least).hashes,

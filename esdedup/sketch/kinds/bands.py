@@ -47,7 +47,12 @@ more than the work. For many texts it is a few, so that the block fits the cache
 
 
 class Banded(Sketch):
-    """A sketch whose tokens are the bands of a signature, of some rows each."""
+    """A sketch whose tokens are the bands of a signature, of some rows each.
+
+    bands: number of tokens.
+    rows: values of the signature in each band.
+    token_bits: bits of a band's hash that its token keeps.
+    """
 
     measure = JACCARD
     leads = True

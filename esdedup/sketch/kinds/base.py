@@ -301,7 +301,10 @@ class Sketch(ABC):
 
 
 class ValueField(str):
-    """The name of a field whose values a sketch reads."""
+    """The name of a field whose values a sketch reads.
+
+    sketch: that reads them.
+    """
 
     sketch: Sketch
 

@@ -29,8 +29,9 @@ _MOST_BITS = 60
 class Bits(Segmented):
     """Fingerprints in a field of the documents, compared by Hamming distance.
 
-    size: bits of a fingerprint, 32 to 1,024. distance: maximum Hamming distance by default, up to
-        which queries are complete; None for an eighth of the bits.
+    size: bits of a fingerprint, 32 to 1,024.
+    distance: maximum Hamming distance by default, up to which queries are complete; None for an
+        eighth of the bits.
     encoding: how the field holds a fingerprint. "hex" (text), "base64" (text, of either alphabet),
         "int" (a whole number, also a negative one of two's complement), "bytes" (a list of numbers
         of 0 to 255), "bits" (a list of 0 and 1, or a text of them). The highest bit is first.

@@ -29,6 +29,9 @@ class Segmented(Sketch):
 
     Wider pieces come first. Values are fingerprints, shape (n, words of 64 bits), high words first;
     unused bits are the highest of the first word.
+
+    size: bits of a fingerprint.
+    segments: number of tokens.
     """
 
     measure = HAMMING

@@ -169,7 +169,9 @@ def _feature_weights(features: Ragged, table: WeightTable | None) -> U8:
 def weigh_bits(hashes: U64, features: Ragged, weights: U8) -> tuple[I64, I64]:
     """Return the weight of each bit, shape (rows, 64), and of each row, shape (rows,).
 
-    hashes: of the features, shape (total,). weights: of the features, shape (total,).
+    hashes: of the features, shape (total,).
+    features: the rows that they are in.
+    weights: of the features, shape (total,).
     """
     total = np.zeros(len(features), np.int64)
     filled = np.flatnonzero(features.counts)
