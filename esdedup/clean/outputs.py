@@ -28,7 +28,7 @@ from esdedup.records.locations import (
     written,
 )
 from esdedup.records.paths import ABOUT
-from esdedup.records.rewrite import RetainedRecords, rewrite
+from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.records.streams import STDIN, name_of
 from esdedup.records.targets import check_outside
 from esdedup.runs.run import LISTED_FILES
@@ -169,7 +169,7 @@ class CleanFiles:
         """
         rewritten = zip(self.targets[first:], self.files[first:], files, strict=False)
         for target, group in itertools.groupby(rewritten, itemgetter(0)):
-            sources = [self._kept_records(path, records) for _, path, records in group]
+            sources = [self._retained_file(path, records) for _, path, records in group]
             # After a power cut, files that were not synced may be there and empty.
             if target == STDIN or self.format == "file" or look_up(target) is None:
                 if target != STDIN and not is_address(target):
@@ -181,11 +181,11 @@ class CleanFiles:
         if self.format == "file" and hasattr(os, "sync"):
             os.sync()
 
-    def _kept_records(self, path: str, records: RetainedRecords) -> RetainedRecords:
+    def _retained_file(self, path: str, records: RetainedRecords) -> RetainedFile:
         lines, is_retained, text_field = records.lines, records.is_retained, self.text_fields[0]
-        return RetainedRecords(path, lines, is_retained, text_field, records.changed)
+        return RetainedFile(path, lines, is_retained, text_field, records.changed)
 
-    def _check_unchanged(self, sources: Sequence[RetainedRecords]) -> None:
+    def _check_unchanged(self, sources: Sequence[RetainedFile]) -> None:
         for source in sources:
             if stamp(source.path) != self.stamps[source.path]:
                 raise InputError(

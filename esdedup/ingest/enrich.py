@@ -64,7 +64,7 @@ def enrich(
 
 
 def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> Iterator[Any]:
-    waiting: Future[list[Any]] = Future()
+    waiting: Future[list[object]] = Future()
     waiting.set_result([])
     with ThreadPoolExecutor(1) as pool:
         while batch := [*itertools.islice(actions, _BATCH)]:
@@ -74,7 +74,7 @@ def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> It
         yield from waiting.result()
 
 
-def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
+def _with_tokens(actions: Sequence[Action], meta: IndexMeta) -> list[object]:
     """Return the actions of a batch with token fields."""
     copies, documents = [], []
     for action in actions:
@@ -104,7 +104,7 @@ def _with_tokens(actions: Sequence[Any], meta: IndexMeta) -> list[Any]:
     return copies
 
 
-def _copied(action: Any) -> tuple[Any, list[tuple[dict[str, Any], bool]]]:
+def _copied(action: object) -> tuple[object, list[tuple[dict[str, Any], bool]]]:
     """Return a copy of an action, and the documents in it, each with True for a `doc`."""
     if isinstance(action, (str, bytes)):
         # The helpers index it as it is.

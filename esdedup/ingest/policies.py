@@ -92,7 +92,7 @@ class Verdict:
             return f"a near-duplicate of {self.original!r} (Hamming distance {self.distance})"
         return f"a near-duplicate of {self.original!r} (Jaccard similarity {self.similarity:.3f})"
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """Return the marks to add to our field."""
         marks = {name: getattr(self, name) for name in MARKS}
         return {name: value for name, value in marks.items() if value is not None}

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import NoneType
-from typing import Any
 
 from esdedup.models import Change, Failure, Held, tokens_in
 from esdedup.records.documents import MARKS, OURS, is_ours, tokens_of
@@ -124,12 +123,12 @@ def _decisions(
     return decisions
 
 
-def _scheme_and_digest(stored: Held, meta: SketchedFields) -> tuple[Any, Any]:
+def _scheme_and_digest(stored: Held, meta: SketchedFields) -> tuple[object, object]:
     tokens = stored.document.tokens_in(meta.field)
     return tokens.get("scheme"), tokens.get("digest")
 
 
-def _outdated(stored: Held, meta: SketchedFields) -> dict[str, Any]:
+def _outdated(stored: Held, meta: SketchedFields) -> dict[str, object]:
     """Return what takes the place of marks that are of another text than a document has."""
     digest, text = (
         _scheme_and_digest(stored, meta)[1],
@@ -137,7 +136,7 @@ def _outdated(stored: Held, meta: SketchedFields) -> dict[str, Any]:
     )
     if digest is None or (text is not None and digest == digests([text], meta)[0]):
         return {}
-    marks, changes = tokens_in(stored.document.source, meta.marks_field), dict[str, Any]()
+    marks, changes = tokens_in(stored.document.source, meta.marks_field), dict[str, object]()
     if marks.get("original") is not None:
         changes |= {name: None for name in MARKS if name != "group"}
     if marks.get("group") is not None:
@@ -146,7 +145,7 @@ def _outdated(stored: Held, meta: SketchedFields) -> dict[str, Any]:
     return changes
 
 
-def _cleared(stored: Held, meta: SketchedFields) -> dict[str, Any]:
+def _cleared(stored: Held, meta: SketchedFields) -> dict[str, None]:
     """Return nulls for the values to remove, which an update must name: it merges objects."""
     scheme, digest = _scheme_and_digest(stored, meta)
     if (scheme, digest) == (None, None):

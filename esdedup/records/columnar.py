@@ -37,7 +37,19 @@ _BUFFER_BYTES = 1 << 20
 _SLICE_BYTES = 32 << 20
 _FEW_ROWS = 32
 """Rows of Parquet that are always read together. Reading one by one takes ten times as long."""
-_Batches = Callable[[list[str], int, int], Iterator[tuple[Any, float]]]
+# pyarrow has no types.
+_Table = Any
+_Batch = Any
+_Schema = Any
+_Array = Any
+_Batches = Callable[[list[str], int, int], Iterator[tuple[_Batch, float]]]
+"""A function that yields batches of columns, each with the bytes read for it.
+
+It is called with the names of the columns, and about how many bytes and at most how many rows a
+batch has.
+"""
+_OpenWriter = Callable[[IO[bytes], _Schema], Any]
+"""A function that opens a writer of tables."""
 _Row = dict[str, Any] | tuple[str, str]
 """A row, or the good columns of a bad one as JSON and the reason."""
 _BAD = ValueError, ArithmeticError, LookupError, RuntimeError
@@ -140,7 +152,9 @@ def copy_rows(
                     raise InputError(f"{path} has changed since it was read: it has other rows")
 
 
-def _with_texts(path: str, table: Any, field: str, changed: Mapping[int, str], first: int) -> Any:
+def _with_texts(
+    path: str, table: _Table, field: str, changed: Mapping[int, str], first: int
+) -> _Table:
     """Return a table with new texts in a column. first: number of the table's first row."""
     pa = require_pyarrow()
     column = table.schema.get_field_index(field)
@@ -152,7 +166,7 @@ def _with_texts(path: str, table: Any, field: str, changed: Mapping[int, str], f
     return table.set_column(column, field_type, pa.array(values, field_type.type))
 
 
-def _only(table: Any, stays: Mask) -> Any:
+def _only(table: _Table, stays: Mask) -> _Table:
     """Return a table with some of its rows. stays: shape (rows,)."""
     pa = require_pyarrow()
     try:
@@ -164,7 +178,7 @@ def _only(table: Any, stays: Mask) -> Any:
         return pa.concat_tables(runs).combine_chunks()
 
 
-def _row_groups(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
+def _row_groups(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
     """Return the row groups of a Parquet file, and a function that opens one to write like it."""
     parquet = require_pyarrow().parquet
     opened = parquet.ParquetFile(file, page_checksum_verification=True)
@@ -184,7 +198,7 @@ def _codec_of(column: Any) -> str:
     return "none" if codec == "uncompressed" else codec
 
 
-def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
+def _arrow_batches(file: BinaryIO) -> tuple[Iterator[_Table], _OpenWriter]:
     """Return the batches of an Arrow file as tables, and a function that opens one like it."""
     pa = require_pyarrow()
     is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
@@ -205,7 +219,7 @@ def _arrow_batches(file: BinaryIO) -> tuple[Iterator[Any], Callable[..., Any]]:
 
 
 @contextmanager
-def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, Any, _Batches]]:
+def _opened(path: str, kind: TableFormat) -> Iterator[tuple[BinaryIO, _Schema, _Batches]]:
     """Open a file: return it, its schema, and a function that yields batches and their bytes."""
     damages = OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
     # Of Parquet, the columns that are read are apart.
@@ -233,14 +247,14 @@ def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
-def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
+def _parquet(file: BinaryIO) -> tuple[_Schema, _Batches]:
     opened = require_pyarrow().parquet.ParquetFile(
         file, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
     )
     metadata, size_of_file = opened.metadata, file.seek(0, 2)
     leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
 
-    def batches(names: list[str], size: int, most: int) -> Iterator[tuple[Any, float]]:
+    def batches(names: list[str], size: int, most: int) -> Iterator[tuple[_Batch, float]]:
         requested = {*names}
         widths = {
             number: max(8, leaf.length)
@@ -265,7 +279,7 @@ def _parquet(file: BinaryIO) -> tuple[Any, _Batches]:
     return opened.schema_arrow, batches
 
 
-def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
+def _arrow(file: BinaryIO) -> tuple[_Schema, _Batches]:
     ipc = require_pyarrow().ipc
     is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
     size = file.seek(0, 2)
@@ -273,7 +287,7 @@ def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
     opened = (ipc.open_file if is_file else ipc.open_stream)(file)
     schema = opened.schema
 
-    def batches(names: list[str], *_: int) -> Iterator[tuple[Any, float]]:
+    def batches(names: list[str], *_: int) -> Iterator[tuple[_Batch, float]]:
         # No fields at all would be all of them.
         fields = [*map(schema.get_field_index, names or schema.names[:1])]
         options = ipc.IpcReadOptions(use_threads=False, included_fields=fields)
@@ -299,14 +313,14 @@ def _arrow(file: BinaryIO) -> tuple[Any, _Batches]:
     return opened.schema, batches
 
 
-def _column(schema: Any, path: str) -> str | None:
+def _column(schema: _Schema, path: str) -> str | None:
     """Return the column that holds the value of a dotted path, or None if there is none."""
     names = path.split(".")
     ends = (".".join(names[:end]) for end in range(len(names), 0, -1))
     return next((name for name in ends if name in schema.names), None)
 
 
-def rows_of(batch: Any) -> Iterator[_Row]:
+def rows_of(batch: _Batch) -> Iterator[_Row]:
     """Yield rows, of which bad ones are found one by one."""
     names = batch.schema.names
     try:
@@ -318,7 +332,7 @@ def rows_of(batch: Any) -> Iterator[_Row]:
         yield from (dict(zip(names, row, strict=True)) for row in rows)
 
 
-def _row(batch: Any) -> _Row:
+def _row(batch: _Batch) -> _Row:
     """Return the only row of a batch."""
     good: dict[str, Any] = {}
     reasons = []
@@ -335,7 +349,7 @@ def _row(batch: Any) -> _Row:
     return (json.dumps(good, ensure_ascii=False), "; ".join(reasons)) if reasons else good
 
 
-def _values(array: Any) -> list[Any]:
+def _values(array: _Array) -> list[Any]:
     """Return the values of an array as values of JSON; raise one of `_BAD` if one has no form."""
     pa = require_pyarrow()
     kind = array.type

@@ -580,6 +580,6 @@ def check_unicode(text: str) -> None:
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
 
 
-def _no_object(value: Any) -> str:
+def _no_object(value: object) -> str:
     names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return f"a JSON object is expected, not {names.get(type(value), 'a number')}"

@@ -36,8 +36,8 @@ _MARKS = {
 """The byte order marks of encodings that have one, by the encoding of the text after it."""
 
 
-class RetainedRecords(NamedTuple):
-    """The records of a file that stay.
+class RetainedFile(NamedTuple):
+    """A file, and which of its records stay.
 
     path: of the file.
     starts: `Record.line` of all n records, ascending, shape (n,).
@@ -55,7 +55,7 @@ class RetainedRecords(NamedTuple):
 
 
 def rewrite(
-    sources: Sequence[RetainedRecords],
+    sources: Sequence[RetainedFile],
     target: str,
     format: Format | None = None,
     encoding: str | None = None,
@@ -113,7 +113,7 @@ def packed(out: IO[bytes], path: str) -> AbstractContextManager[Any]:
 
 
 def _copy_texts(
-    sources: Sequence[RetainedRecords], kind: Format, encoding: str | None, out: IO[bytes]
+    sources: Sequence[RetainedFile], kind: Format, encoding: str | None, out: IO[bytes]
 ) -> None:
     """Copy the records that stay of files of lines, or of one JSON array."""
     begun: tuple[str, str] | None = None

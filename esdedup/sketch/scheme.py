@@ -18,7 +18,7 @@ from esdedup.arguments import check_fields
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.sketch.banding import SWAPS, choose_banding
 from esdedup.sketch.kinds.bands import Banded
-from esdedup.sketch.kinds.base import Sketch, parameters
+from esdedup.sketch.kinds.base import Analysis, Sketch, parameters
 from esdedup.sketch.kinds.bits import Bits
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.passages import Passages
@@ -194,7 +194,7 @@ class Scheme:
         return self.sketches[0].by_server
 
     @property
-    def analysis(self) -> dict[str, Any]:
+    def analysis(self) -> Analysis:
         """The setting `analysis` of an index that computes the tokens, with one analyzer."""
         return self.sketches[0].analysis(self.shingling.size)
 
@@ -259,7 +259,7 @@ class Scheme:
         return {**self._parameters, **(weights if tables else {})}
 
     @property
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, object]:
         """The parameters, with the digests of tables of weights."""
         return {
             "version": self.version,
@@ -270,7 +270,7 @@ class Scheme:
         }
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Scheme:
+    def from_json(document: Mapping[str, object]) -> Scheme:
         """Read what `to_json` returns. Raises UsageError for another form, naming the part."""
         members = _object(document, "scheme")
         _require_version(members.get("version"))
@@ -328,7 +328,7 @@ def is_token_field(name: str) -> bool:
     return name.partition("_")[0] in KINDS
 
 
-def _sketch_of(document: Any, tables: object) -> Sketch:
+def _sketch_of(document: object, tables: object) -> Sketch:
     """Return the sketch of its parameters.
 
     tables: packed tables of weights by their digests.
@@ -342,7 +342,7 @@ def _sketch_of(document: Any, tables: object) -> Sketch:
     return KINDS[kind].from_json(parameters)
 
 
-def _object(value: Any, name: str) -> dict[str, Any]:
+def _object(value: object, name: str) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise UsageError(f"a scheme's {name} is not an object")
     return {**value}
@@ -357,7 +357,7 @@ def _require_version(version: object) -> None:
         )
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield parameters by dotted name; those of a sketch below its name."""
     for key, value in document.items():
         if key == "sketches":
@@ -370,5 +370,5 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     return "absent" if value is None else json.dumps(value, ensure_ascii=False)

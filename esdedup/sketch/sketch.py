@@ -188,8 +188,9 @@ class KeptSets(Generic[Key]):
 
         compute: returns the sets of keys that are not kept.
         """
-        sets: dict[Key, Any] = {key: self._sets.get(key) for key in keys}
-        if new_keys := [key for key, hashes in sets.items() if hashes is None]:
+        # Another thread may forget sets meanwhile.
+        sets = {key: hashes for key in keys if (hashes := self._sets.get(key)) is not None}
+        if new_keys := [key for key in dict.fromkeys(keys) if key not in sets]:
             # A part of a larger array would keep all of it.
             computed = (
                 hashes if hashes.base is None else hashes.copy() for hashes in compute(new_keys)

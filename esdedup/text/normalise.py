@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,9 @@ class Normalisation:
         if self.fold and self.version < 4:
             raise UsageError("fold needs a scheme of version 4")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a JSON object of the parameters, without the version."""
-        document: dict[str, Any] = {"form": self.form, "casefold": self.casefold}
+        document: dict[str, object] = {"form": self.form, "casefold": self.casefold}
         # A parameter that is off is left out, so that it does not change the ids of schemes.
         return document | ({"fold": [*self.fold]} if self.fold else {})
 

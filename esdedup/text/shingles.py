@@ -9,7 +9,7 @@ Broder, "On the resemblance and containment of documents", 1997, section 2.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -59,9 +59,9 @@ class Shingling:
     def __str__(self) -> str:
         return f"{self.unit}:{self.size}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a JSON object of the parameters, without the version."""
-        document: dict[str, Any] = {"unit": self.unit, "size": self.size}
+        document: dict[str, object] = {"unit": self.unit, "size": self.size}
         document |= {"stop_words": [*self.stop_words], "segmenter": self.segmenter}
         # A parameter that is off is left out, so that it does not change the ids of schemes.
         return document | ({"punctuation": True} if self.punctuation else {})

@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +154,7 @@ class Weights:
     def __repr__(self) -> str:
         return f"<Weights {self.digest}: {len(self.words):,} words, others {self.default:g}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Short, and a process that has read the table before has it in its cache.
         return _unpacked, (self.packed,)
 

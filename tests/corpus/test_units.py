@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import esdedup.clean.outputs
-from esdedup.records.rewrite import RetainedRecords, rewrite
+from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import run_command, words, write_lines
 
@@ -118,7 +118,7 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["dedup", "in", "--unit", "paragraph", "--json"]
     whole = run_command(*command, "-o", "whole").json[0]
 
-    def killed(sources: list[RetainedRecords], *arguments: Any) -> None:
+    def killed(sources: list[RetainedFile], *arguments: Any) -> None:
         if sources[0].path.endswith("1.jsonl"):
             raise KeyboardInterrupt
         rewrite(sources, *arguments)

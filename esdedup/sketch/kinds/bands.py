@@ -13,7 +13,7 @@ So this simplest family reaches the binomial error, also on sets of 5 shingles:
 
 import functools
 import itertools
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class Banded(Sketch):
             return limits.swaps
         return swaps_for(limits.threshold or NEAREST, limits.wanted_recall, self.bands, self.rows)
 
-    def query(self, block: Block, limits: Limits) -> tuple[Any, Probes | None]:
+    def query(self, block: Block, limits: Limits) -> tuple[U64, Probes | None]:
         swaps = self.swaps(limits)
         if not swaps:
             return super().query(block, limits)

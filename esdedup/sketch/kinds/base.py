@@ -26,6 +26,8 @@ from esdedup.text.shingles import Shingling, distinct, shingle
 from esdedup.text.weights import U8, Weights
 
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
+Analysis = dict[str, dict[str, Any]]
+"""The setting `analysis` of an index: by "filter" and "analyzer" the definitions by name."""
 
 
 @dataclass
@@ -187,7 +189,7 @@ class Sketch(ABC):
         """
         raise NotImplementedError
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """Return the text of a field's value, if it `reads_values`. Raises RecordError."""
         raise NotImplementedError
 
@@ -266,7 +268,7 @@ class Sketch(ABC):
         """
         raise NotImplementedError
 
-    def analysis(self, words: int) -> dict[str, Any]:
+    def analysis(self, words: int) -> Analysis:
         """Return the setting `analysis` of an index that computes tokens, with one analyzer.
 
         words: of a shingle.
@@ -277,14 +279,14 @@ class Sketch(ABC):
         """Return the sketch of this kind to compare texts with that no stored tokens bind."""
         return self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a JSON object that `from_json` reads."""
         document = {"kind": self.kind, **vars(self), "fields": list(self.fields)}
         # The ids of schemes without such fields do not cover the name.
         return {name: value for name, value in document.items() if name != "fields" or value}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, object]) -> Self:
         """Read the parameters of this kind. Raises UsageError for another name or type."""
         arguments = {name: value for name, value in document.items() if name != "kind"}
         if arguments.get("name") == "":
@@ -316,7 +318,7 @@ class ValueField(str):
         return value_field
 
 
-def parameters(owner: Any, document: Mapping[str, Any], name: str) -> dict[str, Any]:
+def parameters(owner: type[Any], document: Mapping[str, object], name: str) -> dict[str, Any]:
     """Return the arguments of a dataclass in a scheme's JSON. Raises UsageError."""
     names = {
         parameter.name

@@ -7,7 +7,7 @@ Zauner, "Implementation and benchmarking of perceptual image hash functions", 20
 import base64
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Bits(Segmented):
         assert self.distance is not None
         return self.distance
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """Return a field's value as hex digits. Raises RecordError if it is not a fingerprint."""
         number = self._number(value)
         if number is None or number >> self.size:
@@ -100,7 +100,7 @@ class Bits(Segmented):
             "bits": f"{size} bits, each 0 or 1",
         }[self.encoding]
 
-    def _number(self, value: Any) -> int | None:
+    def _number(self, value: object) -> int | None:
         """Return the number whose binary digits a fingerprint is; None if it is of another form."""
         if self.encoding == "int":
             if not isinstance(value, int) or isinstance(value, bool):

@@ -9,13 +9,12 @@ Lucene does both, with 128 bits of MurmurHash3 of each shingle.
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import most_required
-from esdedup.sketch.kinds.base import Block, Sketch
+from esdedup.sketch.kinds.base import Analysis, Block, Sketch
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import JACCARD
@@ -77,7 +76,7 @@ class Server(Sketch):
     def token_bytes(self) -> float:
         return 1.6
 
-    def analysis(self, words: int) -> dict[str, Any]:
+    def analysis(self, words: int) -> Analysis:
         suffix = "" if self.tokenizer == "standard" else f"_{self.tokenizer}"
         name = f"esdedup_{words}_{self.buckets}{suffix}"
 

@@ -11,7 +11,7 @@ exact, so a fingerprint is the same on every machine.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -117,14 +117,14 @@ class SimHash(Segmented):
             else ""
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         document = super().to_json()
-        weights = document.pop("weights")
+        del document["weights"]
         # The ids of schemes cover this name.
-        return {**document, "table": None if weights is None else weights.digest}
+        return {**document, "table": None if self.weights is None else self.weights.digest}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, object]) -> Self:
         named = {"table": "weights"}
         return super().from_json({named.get(key, key): value for key, value in document.items()})
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from esdedup.exceptions import InputError, StoreError, UsageError
 from esdedup.records.files import BadRecord, Format, Record, read_records
-from esdedup.records.rewrite import RetainedRecords, rewrite
+from esdedup.records.rewrite import RetainedFile, rewrite
 from tests.helpers.fuzz import fuzz
 from tests.unit.ingest.test_files import content
 
@@ -44,12 +44,10 @@ def unpacked(file: Path) -> bytes:
     return gzip.decompress(raw) if file.suffix == ".gz" else raw
 
 
-def all_kept(
-    file: Path, format: Format | None = None, encoding: str | None = None
-) -> RetainedRecords:
+def all_kept(file: Path, format: Format | None = None, encoding: str | None = None) -> RetainedFile:
     """Return the records of a file, which all stay."""
     starts = np.array([each.line for each in read_records(str(file), format, encoding)], np.int64)
-    return RetainedRecords(str(file), starts, np.ones(starts.size, np.bool_))
+    return RetainedFile(str(file), starts, np.ones(starts.size, np.bool_))
 
 
 def plain(record: Record | BadRecord) -> Any:
@@ -120,9 +118,7 @@ def test_what_stays_is_as_it_came(
     every = [*read_records(str(file), kind, encoding)]
     assert len(every) == len(records)
     starts = np.array([each.line for each in every], np.int64)
-    rewrite(
-        [RetainedRecords(str(file), starts, np.array(kept, np.bool_))], str(out), kind, encoding
-    )
+    rewrite([RetainedFile(str(file), starts, np.array(kept, np.bool_))], str(out), kind, encoding)
     if is_array:
         stay = [each.rstrip() for each, stays in zip(elements, kept, strict=True) if stays]
         written = unpacked(out)
@@ -158,7 +154,7 @@ def test_any_bytes_stay(
     starts = np.array([each.line for each in records], np.int64)
     kept = np.random.default_rng(seed).random(starts.size) < 0.6
     try:
-        rewrite([RetainedRecords(str(file), starts, kept)], str(out), format, encoding)
+        rewrite([RetainedFile(str(file), starts, kept)], str(out), format, encoding)
     except InputError:
         assert encoding is not None
         assert not out.exists()
@@ -176,7 +172,7 @@ def test_any_bytes_stay(
 def test_several_files_become_one(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    def files(*contents: bytes, suffix: str = "csv") -> list[RetainedRecords]:
+    def files(*contents: bytes, suffix: str = "csv") -> list[RetainedFile]:
         paths = [tmp_path / f"{number}.{suffix}" for number in range(len(contents))]
         for path, each in zip(paths, contents, strict=True):
             path.write_bytes(each)
@@ -303,7 +299,7 @@ def test_rows_that_stay_in_tables(
     kept = np.arange(ROWS) % 3 > 0 if which == "some" else np.full(ROWS, which != "none")
     if which == "a part":
         kept[7:14] = False
-    records = RetainedRecords(str(file), np.arange(1, ROWS + 1), kept)
+    records = RetainedFile(str(file), np.arange(1, ROWS + 1), kept)
     rewrite([records], str(out))
     if which == "all":
         assert out.read_bytes() == file.read_bytes()
