@@ -431,7 +431,7 @@ class _Writer:
             if not self.batch.has_own_id[row]:
                 return Failure(current.id, TAKEN_BY_LINE)
             return Change(current, source, True, True, document.raw)
-        fields = {meta.marks_field, *(sketched.field for sketched in meta.all)}
+        fields = {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
         before = {field: tokens_in(stored, field) for field in fields}
         renews_marks = self._needs_marks(current)
         after = {
