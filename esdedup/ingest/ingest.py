@@ -302,35 +302,25 @@ class _Writer:
         judgements = originals.find([*ids.values()], texts, again=self.renews_marks)
         verdicts = dict(zip(rows, judgements, strict=True))
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
-        # Of several documents of one id the last one is written.
-        marks = {ids[row]: verdict for row, verdict in verdicts.items()}
-        report, failed, postponed = IngestReport(), set[str](), dict[int, str]()
-        for part in self._parts({row: marks[ids[row]] for row in written}):
-            blocked = {*failed, *postponed.values()}
-            ready = [row for row in part if marks[ids[row]].original not in blocked]
-            postponed |= {row: ids[row] for row in {*part}.difference(ready)}
-            counts, refused = self._put(ready, marks)
-            report, failed = report + counts, failed | refused
-        follows = {row for row, verdict in verdicts.items() if verdict.original in failed}
+        left_out = [row for row, verdict in verdicts.items() if not self.policy.takes(verdict)]
+        report, failed, postponed = self._write_in_order(written, verdicts)
+        # The originals of these rows are not there.
+        followers = {row for row, verdict in verdicts.items() if verdict.original in failed}
         orphans = [
-            row for row in written if row in follows and not {row, ids[row]} & {*postponed, *failed}
+            row
+            for row in written
+            if row in followers and row not in postponed and ids[row] not in failed
         ]
         renewed = IngestReport()
         if self.policy.writes and orphans:
+            # They were written, with marks that are wrong.
             renewer = replace(self, renews_marks=True)
             renewed, _ = renewer._write_unless_similar(orphans, originals)
-        left_out = {
-            row: verdict for row, verdict in verdicts.items() if not self.policy.takes(verdict)
-        }
-        lost = (follows & left_out.keys()) | postponed.keys()
-        settled = [verdict for row, verdict in verdicts.items() if row not in {*lost, *orphans}]
-        refusals = {row: f"it is {left_out[row].reason}" for row in left_out if row not in lost}
-        skipped = len(refusals) if self.policy.action == "skip" else 0
-        if not skipped:
-            self._refuse(refusals)
+        lost = followers.intersection(left_out) | postponed
+        report += self._leave_out({row: verdicts[row] for row in left_out if row not in lost})
+        unsettled = lost.union(orphans)
+        settled = [verdict for row, verdict in verdicts.items() if row not in unsettled]
         report += IngestReport(
-            skipped=skipped,
-            failed=len(refusals) - skipped,
             duplicates=renewed.duplicates
             + sum(verdict.original is not None for verdict in settled),
             exact=renewed.exact + sum(verdict.exact for verdict in settled),
@@ -340,6 +330,33 @@ class _Writer:
         for row in sorted(lost):
             bereft[verdicts[row].original].append(row)
         return _Judged(report, failed, [*bereft.values()])
+
+    def _write_in_order(
+        self, rows: Sequence[int], verdicts: Mapping[int, Verdict]
+    ) -> tuple[IngestReport, set[str], set[int]]:
+        """Write rows, if need be after their originals.
+
+        Return the counts, the ids that were not written, and the rows that were postponed because
+        their originals were not written.
+        """
+        ids = self.batch.documents.ids
+        # Of several documents of one id the last one is written.
+        marks = {ids[row]: verdict for row, verdict in verdicts.items()}
+        report, failed, postponed = IngestReport(), set[str](), set[int]()
+        for part in self._parts({row: marks[ids[row]] for row in rows}):
+            blocked = failed.union(ids[row] for row in postponed)
+            ready = [row for row in part if marks[ids[row]].original not in blocked]
+            postponed.update({*part}.difference(ready))
+            counts, refused = self._put(ready, marks)
+            report, failed = report + counts, failed | refused
+        return report, failed, postponed
+
+    def _leave_out(self, verdicts: Mapping[int, Verdict]) -> IngestReport:
+        """Skip rows that the policy leaves out, or refuse them as failures; return the counts."""
+        if self.policy.action == "skip":
+            return IngestReport(skipped=len(verdicts))
+        self._refuse({row: f"it is {verdict.reason}" for row, verdict in verdicts.items()})
+        return IngestReport(failed=len(verdicts))
 
     def _parts(self, verdicts: Mapping[int, Verdict]) -> Iterator[list[int]]:
         """Yield the rows to write, in the order in which they are written."""

@@ -116,51 +116,71 @@ def _copy_texts(
     sources: Sequence[RetainedFile], kind: Format, encoding: str | None, out: IO[bytes]
 ) -> None:
     """Copy the records that stay of files of lines, or of one JSON array."""
-    begun: tuple[str, str] | None = None
-    last = b""
-    for path, starts, stays, field, changed in sources:
-        with opened(path, encoding) as (_, text):
+    first_codec: str | None = None
+    first_names, last_line = "", b""
+    for source in sources:
+        with opened(source.path, encoding) as (_, text):
             is_array = kind == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
-            if is_array and changed:
-                raise UsageError(f"{path}: texts of a JSON array can't be changed: use JSON lines")
-            if is_array and len(sources) > 1:
-                raise UsageError(f"{path}: it is a JSON array: name a folder to write to")
             if is_array:
-                out.write(mark + _elements(cast(IO[bytes], text.buffer).read(), codec, path, stays))
+                _check_array(source, len(sources))
+                array = cast(IO[bytes], text.buffer).read()
+                out.write(mark + _elements(array, codec, source.path, source.stays))
                 return
-            lines, newline = _lines(path, text, codec), "\n".encode(codec)
+            lines, newline = _lines(source.path, text, codec), "\n".encode(codec)
+            starts = source.starts
             header = b"".join(itertools.islice(lines, starts[0] - 1 if starts.size else None))
             names = header.decode(codec, "replace").strip("\r\n")
             if len(sources) > 1 and not names and not starts.size:
                 continue
-            if begun is None:
-                begun, last = (codec, names), header
+            if first_codec is None:
+                first_codec, first_names, last_line = codec, names, header
                 out.write(mark + header)
-            elif (codec, names) != begun:
+            elif (codec, names) != (first_codec, first_names):
                 differs = "its header or its encoding differs from that of the first file"
-                raise UsageError(f"{path}: {differs}: name a folder to write to")
-            elif last and not last.endswith(newline):
-                last = newline
+                raise UsageError(f"{source.path}: {differs}: name a folder to write to")
+            elif last_line and not last_line.endswith(newline):
+                last_line = newline
                 out.write(newline)
-            stays_at = dict(zip(starts.tolist(), stays.tolist(), strict=True))
-            is_copied = True
-            for number, line in enumerate(lines, min(stays_at, default=0)):
-                # A line without a number of its own is of the record before it.
-                is_copied = stays_at.pop(number, is_copied)
-                if number in changed:
-                    old = line.decode(codec)
-                    try:
-                        new = _with_text(old, None if kind == "text" else field, changed[number])
-                    except ValueError as error:
-                        reason = f"it has no string {field!r}, whose text could be changed"
-                        raise InputError(f"{path}, line {number}: {reason}") from error
-                    line = new.encode(codec)
-                if is_copied:
-                    last = line
-                    out.write(line)
-            if stays_at:
-                raise InputError(f"{path} has changed since it was read: it has fewer records")
+            field = None if kind == "text" else source.field
+            for line in _retained_lines(source, lines, codec, field):
+                last_line = line
+                out.write(line)
+
+
+def _check_array(source: RetainedFile, files: int) -> None:
+    """Raise UsageError if a JSON array can't be written as requested."""
+    if source.changed:
+        reason = "texts of a JSON array can't be changed: use JSON lines"
+        raise UsageError(f"{source.path}: {reason}")
+    if files > 1:
+        raise UsageError(f"{source.path}: it is a JSON array: name a folder to write to")
+
+
+def _retained_lines(
+    source: RetainedFile, lines: Iterator[bytes], codec: str, field: str | None
+) -> Iterator[bytes]:
+    """Yield the lines of the records that stay, with their new texts.
+
+    lines: those after the header.
+    field: of the text in a line of JSON; None if the line is the text.
+    """
+    stays_at = dict(zip(source.starts.tolist(), source.stays.tolist(), strict=True))
+    stays = True
+    for number, line in enumerate(lines, min(stays_at, default=0)):
+        # A line at which no record starts is of the record before it.
+        stays = stays_at.pop(number, stays)
+        if number in source.changed:
+            try:
+                changed_line = _with_text(line.decode(codec), field, source.changed[number])
+            except ValueError as error:
+                reason = f"it has no string {source.field!r}, whose text could be changed"
+                raise InputError(f"{source.path}, line {number}: {reason}") from error
+            line = changed_line.encode(codec)
+        if stays:
+            yield line
+    if stays_at:
+        raise InputError(f"{source.path} has changed since it was read: it has fewer records")
 
 
 def _with_text(line: str, field: str | None, text: str) -> str:
