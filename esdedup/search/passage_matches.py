@@ -30,9 +30,10 @@ def covered_matches(
 
     texts: of the queries.
     """
-    documents = [document for each in candidates for document in each.documents]
-    matched = [count for each in candidates for count in each.matched]
-    query_of = np.repeat(np.arange(len(texts)), [len(each.documents) for each in candidates])
+    documents = [document for of_query in candidates for document in of_query.documents]
+    matched = [count for of_query in candidates for count in of_query.matched]
+    sizes = [len(of_query.documents) for of_query in candidates]
+    query_of = np.repeat(np.arange(len(texts)), sizes)
     _, query_words = hashed_words(texts, meta.scheme)
     document_texts = [_text_of(document, meta) for document in documents]
     _, document_words = hashed_words(document_texts, meta.scheme)

@@ -159,9 +159,11 @@ class _Search:
     ) -> list[list[Match]]:
         """Compare the stored values of candidates with those of the queries."""
         field = self.meta.field
-        documents = [document for each in candidates for document in each.documents]
-        matched = [count for each in candidates for count in each.matched]
-        query_of = [number for number, each in enumerate(candidates) for _ in each.documents]
+        documents = [document for of_query in candidates for document in of_query.documents]
+        matched = [count for of_query in candidates for count in of_query.matched]
+        query_of = [
+            number for number, of_query in enumerate(candidates) for _ in of_query.documents
+        ]
         tokens_of = [document.tokens_in(field) for document in documents]
         # Another client may have written other tokens.
         stored, is_valid = stored_values([tokens.get(level.key) for tokens in tokens_of], level)
@@ -188,10 +190,13 @@ class _Search:
         """
         least = _least(self.limits)
         unverified = [
-            document for each in candidates if not each.similarities for document in each.documents
+            document
+            for of_query in candidates
+            if not of_query.similarities
+            for document in of_query.documents
         ]
         # Other clients may have removed a text and left its tokens.
-        texts = [text_at(each.source, self.meta.text_fields) or "" for each in unverified]
+        texts = [text_at(document.source, self.meta.text_fields) or "" for document in unverified]
         sets, start = known_sets(texts, self.meta.scheme), 0
         measure, matches = self.chosen.measure, []
         for row, candidates_of_query in zip(rows, candidates, strict=True):

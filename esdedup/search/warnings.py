@@ -30,13 +30,13 @@ def missing_matches(
         differs = of_many and (limits.threshold is None or result.stopped)
         yield "Fewer than `k` matches, or missing ones: see expected_recall" if differs else warning
     chosen = scheme.chosen(limits)
-    parts, lost = chosen.measure.tokens, chosen.measure.stopped
+    tokens, lost = chosen.measure.tokens, chosen.measure.stopped
     if (limits.words or chosen.passage) < chosen.passage:
         yield f"A passage of fewer than {chosen.passage} words may be missing"
     if result.blind:
-        yield f"Nothing could be looked for: all {parts} of the text are in the stop list"
+        yield f"Nothing could be looked for: all {tokens} of the text are in the stop list"
     elif result.stopped:
-        skipped = f"Some {parts} of the text were skipped, as they are in the stop list"
+        skipped = f"Some {tokens} of the text were skipped, as they are in the stop list"
         yield f"{skipped}: matches {lost} missing"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,6 +19,9 @@ from esdedup.text.characters import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
+
+_SETTING = re.compile(r"`([a-z][a-z0-9_]*)`")
 
 
 def page(name: str, values: Mapping[str, object]) -> str:
@@ -47,13 +51,13 @@ def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> En
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def read(name: str) -> str | None:
-        for templates in (files(package).joinpath(folder), _templates()):
-            file = templates.joinpath(name)
+        for directory in (files(package).joinpath(folder), _templates()):
+            file = directory.joinpath(name)
             if file.is_file():
                 return file.read_text("utf-8")
         return None
 
-    return Environment(
+    templates = Environment(
         loader=FunctionLoader(read),
         autoescape=True,
         undefined=StrictUndefined,
@@ -61,6 +65,15 @@ def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> En
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.filters["with_settings"] = _with_settings
+    return templates
+
+
+def _with_settings(message: str) -> Markup:
+    """Return a message of the library, which names settings in backticks, as a page shows it."""
+    from markupsafe import Markup, escape
+
+    return Markup(_SETTING.sub(r"<code>\1</code>", str(escape(visible(message)))))
 
 
 def _templates() -> Traversable:
