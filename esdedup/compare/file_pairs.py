@@ -4,7 +4,7 @@ Texts and tokens are kept in the files of a work folder, and not in memory.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,9 +15,7 @@ from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource, ReadChunk
 from esdedup.models import natural
-from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds
-from esdedup.records.files import Chunk
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits
@@ -27,7 +25,10 @@ from esdedup.stores.mapping import IndexMeta
 class FileDocuments(NamedTuple):
     """The last document of each id of files, in the order that an index has.
 
-    read, failed: numbers of records, and of those left out. repeated: the ids that came before.
+    columns: the documents.
+    read: number of records.
+    failed: number of records that are no documents.
+    repeated: the ids that came before.
     """
 
     columns: Columns
@@ -37,32 +38,33 @@ class FileDocuments(NamedTuple):
 
     def texts_of(self, ids: list[str]) -> list[str]:
         """Return the texts of documents."""
-        own = self.columns.ids
-        rows = [bisect_left(own, natural(id), key=natural) for id in ids]
+        ordered = self.columns.ids
+        rows = [bisect_left(ordered, natural(id), key=natural) for id in ids]
         return self.columns.texts_of(np.array(rows, np.int64))()
 
 
+def plan_of_pairs(meta: IndexMeta, limits: Limits) -> Plan:
+    """Return how the texts of files are compared to find pairs.
+
+    meta: the scheme, and the field of the text. Raises UsageError if the scheme lacks the tokens.
+    """
+    sketch = meta.scheme.for_pairs(limits)
+    scheme = meta.scheme.only(sketch)
+    return Plan(replace(meta, scheme=scheme), sketch, sketching=scheme)
+
+
 def pairs_in_files(
-    chunks: Iterable[Chunk],
-    meta: IndexMeta,
-    dead_letter: DeadLetter,
-    limits: Limits,
     run: Run,
-    *,
-    id_field: str | None = None,
-    workers: int = 1,
+    source: FileSource,
+    limits: Limits,
     on_read: Callable[[int], None] = lambda _: None,
     on_step: OnStep = lambda *_: None,
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Return the pairs that an index of the same files has, and the documents.
 
-    meta: the scheme, and the field of the text. run: a new one; texts are read from it afterwards.
-    workers: number of processes. on_read: called with the number of records so far. Raises
-    UsageError if the scheme lacks the tokens.
+    run: a new one; texts are read from it afterwards. source: by the plan of `plan_of_pairs`.
+    on_read: called with the number of records so far.
     """
-    chosen = meta.scheme.for_pairs(limits)
-    scheme = meta.scheme.only(chosen)
-    plan = Plan(replace(meta, scheme=scheme), chosen, sketching=scheme)
     read, failed, repeated = 0, 0, RepeatedIds()
 
     def on_chunk(chunk: ReadChunk) -> None:
@@ -72,8 +74,7 @@ def pairs_in_files(
         on_read(read)
 
     shares = Shares(run)
-    source = FileSource(plan, chunks, dead_letter, id_field, workers)
     shares.write_all(source.parts(on_chunk))
-    columns = columns_of(shares, plan)
-    pairs = pairs_among(columns, plan, limits, run.folder, on_step, workers)
+    columns = columns_of(shares, source.plan)
+    pairs = pairs_among(columns, source.plan, limits, run.folder, on_step, source.workers)
     return pairs, FileDocuments(columns, read, failed, repeated)

@@ -150,9 +150,11 @@ class Run:
                 self.remove(_JOB)
                 self.claim(job)
                 return
+            # Tasks leave the folder when they are done.
+            kind = "an unfinished run" if self.is_exclusive else "a run"
             raise UsageError(
-                f"{self.place} belongs to an unfinished run with {differing}: finish that, remove"
-                " the folder, or name another one (`work`)"
+                f"{self.place} belongs to {kind} with {differing}: finish that, remove the folder,"
+                " or name another one (`work`)"
             )
         self.claimed = True
 

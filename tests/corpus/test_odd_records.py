@@ -16,7 +16,8 @@ import pytest
 import zstandard
 
 import esdedup
-from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
+from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_in
 from esdedup.runs.run import Run
 from esdedup.stores.mapping import IndexMeta
@@ -72,7 +73,8 @@ def of_pairs(path: str) -> Found:
     limits = esdedup.Limits(threshold=0.8)
     meta = IndexMeta(esdedup.Scheme().for_texts(limits))
     with Run.temporary() as work:
-        return ids_of(pairs_in_files(chunks_in(path), meta, lambda _: None, limits, work)[0])
+        source = FileSource(plan_of_pairs(meta, limits), chunks_in(path), lambda _: None)
+        return ids_of(pairs_in_files(work, source, limits)[0])
 
 
 def written(kind: str, rows: list[Row]) -> str:

@@ -100,7 +100,7 @@ def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None
     assert (early.status, "1 of 8 tasks: 1" in early.err) == (1, True)
     assert not Path("out").exists()
     other = run_command(*command(3, "-t", "0.5"))
-    assert (other.status, "run with another threshold" in other.err) == (2, True)
+    assert (other.status, "a run with another threshold" in other.err) == (2, True)
     for task in (3, 7):
         assert run_command(*command(task, "--stage", "sketch")).status == 0
     assert run_command(*command(1, "--stage", "group")).status == 0

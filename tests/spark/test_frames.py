@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
-from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
+from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_in
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
@@ -52,7 +53,8 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
         raise AssertionError(bad)
 
     with Run.temporary() as folder:
-        return pairs_in_files(chunks_in(str(file)), meta, refuse, limits, folder, workers=1)[0]
+        source = FileSource(plan_of_pairs(meta, limits), chunks_in(str(file)), refuse)
+        return pairs_in_files(folder, source, limits)[0]
 
 
 def rounded(pairs: Iterable[Any]) -> set[tuple[str, str, float, bool]]:

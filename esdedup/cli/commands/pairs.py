@@ -14,8 +14,8 @@ from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, w
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.compare.file_pairs import pairs_in_files
-from esdedup.compare.source import texts_in
+from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
+from esdedup.compare.source import FileSource, texts_in
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.runs.run import Run
 from esdedup.stores.mapping import IndexMeta
@@ -92,17 +92,10 @@ def _in_files(
     meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
     with dead_letter as letters, Run.temporary() as run:
         with output.Progress("Sketching", total_bytes(files)) as progress:
-            found, read = pairs_in_files(
-                of.chunks(files, meta.text_fields, progress.advance, columns=()),
-                meta,
-                letters,
-                limits,
-                run,
-                id_field=of.id_field,
-                workers=of.processes(files),
-                on_read=progress.show,
-                on_step=progress.step,
-            )
+            chunks = of.chunks(files, meta.text_fields, progress.advance, columns=())
+            plan, workers = plan_of_pairs(meta, limits), of.processes(files)
+            source = FileSource(plan, chunks, letters, of.id_field, workers)
+            found, read = pairs_in_files(run, source, limits, progress.show, progress.step)
         warn_of_records(read.repeated, int((~read.columns.filled).sum()))
         show(found, read.texts_of)
         if read.failed:
