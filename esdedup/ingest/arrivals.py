@@ -160,7 +160,7 @@ class _Arrivals:
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdict on each document, adding each to the earlier ones."""
-        for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
+        for row, (id, digest) in enumerate(zip(self.ids, self.digests, strict=True)):
             if row % QUERIES_AT_ONCE == 0:
                 block = range(row, min(row + QUERIES_AT_ONCE, len(self.ids)))
                 self.near = self._stored_near([*filter(self._needs_search, block)])
@@ -168,11 +168,11 @@ class _Arrivals:
             if self.policy.takes(verdict):
                 self.run.note(id, verdict)
                 self.outdated.add(id)
-                self.written[text][id] = verdict
+                self.written[digest][id] = verdict
                 if not self.policy.groups or verdict.original is None:
-                    self.peers.add(text)
+                    self.peers.add(digest)
             if self.policy.groups:
-                self.former[id] = text, verdict
+                self.former[id] = digest, verdict
             yield verdict
 
     def _needs_search(self, row: int) -> bool:
@@ -193,8 +193,10 @@ class _Arrivals:
     def _former(self, row: int) -> Verdict | None:
         """Return the former verdict on a document, if it came before with the same text."""
         id, digest = self.ids[row], self.digests[row]
-        text, verdict = self.former.get(id, ("", None))
-        is_unchanged = verdict and text == digest and self.run.may_have(id, digest, verdict)
+        former_digest, verdict = self.former.get(id, ("", None))
+        is_unchanged = (
+            verdict and former_digest == digest and self.run.may_have(id, digest, verdict)
+        )
         return verdict if is_unchanged else None
 
     def _of_equal_texts(self) -> dict[str, list[Original]]:
@@ -235,11 +237,11 @@ class _Arrivals:
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
-        id, text = self.ids[row], self.digests[row]
-        may_follow = partial(self._may_follow, id, text)
-        candidates = filter(may_follow, self._now(self.equal.get(text, ())))
+        id, digest = self.ids[row], self.digests[row]
+        may_follow = partial(self._may_follow, id, digest)
+        candidates = filter(may_follow, self._now(self.equal.get(digest, ())))
         originals = itertools.filterfalse(self._is_bereft, candidates)
-        return [*originals, *self._first(text, may_follow)]
+        return [*originals, *self._first(digest, may_follow)]
 
     def _leading(
         self, row: int, similar: Iterable[Original] = (), truncated: bool = False
@@ -256,8 +258,8 @@ class _Arrivals:
         return Verdict(id, truncated=truncated)
 
     def _judged(self, row: int) -> Verdict:
-        id, text = self.ids[row], self.digests[row]
-        if text == NO_TEXT:
+        id, digest = self.ids[row], self.digests[row]
+        if digest == NO_TEXT:
             return Verdict(id)
         if equals := self._equal(row):
             nearest = min(equals, key=_representatives_first)
@@ -266,37 +268,37 @@ class _Arrivals:
                 return replace(nearest.verdict, truncated=False, exact=True)
             measure: Measure = self.peers.measure.marks(self.peers.measure.equal)
             return Verdict(nearest.verdict.group, nearest.id, *measure, exact=True)
-        if text not in self.peers:
+        if digest not in self.peers:
             return self._leading(row)
-        if text not in self.near:
+        if digest not in self.near:
             # Its equal document was replaced within the block.
             self.near |= self._stored_near([row])
-        stored, truncated = self.near[text]
-        may_lead = partial(self._may_lead, id, text)
+        stored, some_stored_missing = self.near[digest]
+        may_lead = partial(self._may_lead, id, digest)
         stored = [*filter(may_lead, self._now(stored))]
         originals = [*itertools.filterfalse(self._is_bereft, stored)]
-        peers, is_truncated = self.peers.near(text)
-        for digest, measure in peers:
-            originals += self._first(digest, may_lead, measure)
-        truncated = truncated or is_truncated
+        peers, some_peers_missing = self.peers.near(digest)
+        for peer, measure in peers:
+            originals += self._first(peer, may_lead, measure)
+        truncated = some_stored_missing or some_peers_missing
         if not originals:
             return self._leading(row, stored, truncated)
         nearest = min(originals, key=_nearest_first)
         return Verdict(nearest.verdict.group, nearest.id, *nearest.measure, truncated)
 
-    def _may_follow(self, id: str, text: str, original: Original) -> bool:
+    def _may_follow(self, id: str, digest: str, original: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
         if id in (original.id, original.verdict.group, original.verdict.original):
             return False
         if self.last.get(original.id, original.digest) != original.digest:
             return False  # The batch replaces that text.
-        apart = self.run.apart(id, text)
-        return original.id not in apart and self.run.may_have(id, text, original.verdict)
+        apart = self.run.apart(id, digest)
+        return original.id not in apart and self.run.may_have(id, digest, original.verdict)
 
-    def _may_lead(self, id: str, text: str, original: Original) -> bool:
+    def _may_lead(self, id: str, digest: str, original: Original) -> bool:
         """Return False if a document can't be the duplicate of a similar one."""
         is_member = self.policy.groups and original.verdict.original is not None
-        return not is_member and self._may_follow(id, text, original)
+        return not is_member and self._may_follow(id, digest, original)
 
     def _now(self, originals: Iterable[Original]) -> list[Original]:
         """Return stored documents as they are after the documents that were written so far."""
@@ -308,11 +310,11 @@ class _Arrivals:
         ]
 
     def _first(
-        self, text: str, may_follow: Callable[[Original], bool], measure: Measure = (None, None)
+        self, digest: str, may_follow: Callable[[Original], bool], measure: Measure = (None, None)
     ) -> list[Original]:
         """Return the first written document of a text that may be followed, or nothing."""
-        verdicts = self.written[text].items()
-        originals = (Original(id, text, verdict, measure) for id, verdict in verdicts)
+        verdicts = self.written[digest].items()
+        originals = (Original(id, digest, verdict, measure) for id, verdict in verdicts)
         return [*itertools.islice(filter(may_follow, originals), 1)]
 
     def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:

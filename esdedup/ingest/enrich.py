@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import UsageError
@@ -74,38 +74,53 @@ def _enriched(actions: Iterator[Action], current: Callable[[], IndexMeta]) -> It
         yield from waiting.result()
 
 
+class _Body(NamedTuple):
+    """The fields of a document in an action.
+
+    fields: a copy of the caller's, to which tokens are added.
+    is_partial: whether they are the `doc` of an update, which is merged into a document.
+    """
+
+    fields: dict[str, Any]
+    is_partial: bool
+
+
 def _with_tokens(actions: Sequence[Action], meta: IndexMeta) -> list[object]:
     """Return the actions of a batch with token fields."""
-    copies, documents = [], []
+    copies, bodies = list[object](), list[_Body]()
     for action in actions:
-        copy, copied_documents = _copied(action)
+        copy, bodies_of_action = _copied(action)
         copies.append(copy)
-        documents += copied_documents
+        bodies += bodies_of_action
     incomplete: set[int] = set()
     for sketched in meta.sketched_with_next:
-        if not sketched.in_documents:
-            continue
-        changes = [text_change(document, sketched, partial) for document, partial in documents]
-        sketches = sketch([text for _, text in changes if text is not None], sketched.scheme)
-        tokens = iter(token_fields(sketches, sketched.scheme))
-        for row, ((document, partial), (change, _)) in enumerate(
-            zip(documents, changes, strict=True)
-        ):
-            if change == "new":
-                tokens_ = next(tokens)
-                document[sketched.field] = (
-                    merged_fields(tokens_, sketched.scheme) if partial else tokens_
-                )
-            elif change == "gone":
-                document[sketched.field] = None
-            elif change == "part":
-                incomplete.add(row)
+        if sketched.in_documents:
+            incomplete |= _add_tokens(bodies, sketched)
     warn_of_parts(len(incomplete))
     return copies
 
 
-def _copied(action: object) -> tuple[object, list[tuple[dict[str, Any], bool]]]:
-    """Return a copy of an action, and the documents in it, each with True for a `doc`."""
+def _add_tokens(bodies: Sequence[_Body], sketched: SketchedFields) -> set[int]:
+    """Add the tokens of one set of fields; return the rows that hold only a part of the fields."""
+    changes = [text_change(body.fields, sketched, body.is_partial) for body in bodies]
+    sketches = sketch([text for _, text in changes if text is not None], sketched.scheme)
+    next_tokens = iter(token_fields(sketches, sketched.scheme))
+    incomplete: set[int] = set()
+    for row, (body, (change, _)) in enumerate(zip(bodies, changes, strict=True)):
+        if change == "new":
+            tokens = next(next_tokens)
+            if body.is_partial:
+                tokens = merged_fields(tokens, sketched.scheme)
+            body.fields[sketched.field] = tokens
+        elif change == "gone":
+            body.fields[sketched.field] = None
+        elif change == "part":
+            incomplete.add(row)
+    return incomplete
+
+
+def _copied(action: object) -> tuple[object, list[_Body]]:
+    """Return a copy of an action, and the documents in it."""
     if isinstance(action, (str, bytes)):
         # The helpers index it as it is.
         with suppress(ValueError):
@@ -121,9 +136,9 @@ def _copied(action: object) -> tuple[object, list[tuple[dict[str, Any], bool]]]:
         names = [name for name in ("doc", "upsert") if isinstance(body.get(name), Mapping)]
         for name in names:
             body[name] = dict(body[name])
-        return copy, [(body[name], name == "doc") for name in names]
+        return copy, [_Body(body[name], name == "doc") for name in names]
     is_document = kind in ("index", "create") and (body is not copy or source is None)
-    return copy, [(body, False)] if is_document else []
+    return copy, [_Body(body, is_partial=False)] if is_document else []
 
 
 def text_change(

@@ -99,27 +99,31 @@ class NewDocument(NamedTuple):
     text: str
 
 
-def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
-    """Return the items with tokens. Raises RecordError if a value has no form in JSON."""
+def encoded(documents: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocuments:
+    """Return documents with tokens. Raises RecordError if a value has no form in JSON."""
     fields = frozenset(
         {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
     )
-    names = set[str]().union(*(item.record.source for item in items))
+    names = set[str]().union(*(document.record.source for document in documents))
     ours = {name for name in names if name in fields or name.startswith(dotted(fields))}
-    sources = [_own_json(item, ours) for item in items]
+    sources = [_own_json(document, ours) for document in documents]
     columns = {}
     for sketched in meta.sketched_with_next:
         if not sketched.in_documents:
             continue
-        texts: list[str | None] = [item.text for item in items]
+        texts: list[str | None] = [document.text for document in documents]
         if sketched.text_fields != meta.text_fields:
             # A document may lack another text, also while an index changes its text fields.
-            texts = [text_at(item.record.source, sketched.text_fields) for item in items]
+            texts = [
+                text_at(document.record.source, sketched.text_fields) for document in documents
+            ]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
         packed = pack(sketch(distinct, sketched.scheme), sketched.scheme)
         tokens: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
         columns[sketched.field] = sketched.scheme, [*map(tokens.get, texts)]
-    return EncodedDocuments([item.id for item in items], sources, columns, meta.marks_field)
+    return EncodedDocuments(
+        [document.id for document in documents], sources, columns, meta.marks_field
+    )
 
 
 def _own_json(item: NewDocument, ours: Collection[str]) -> str:
@@ -165,7 +169,7 @@ def items_of(
     stored: False for documents that no store needs to accept, so that only their text counts; one
         without a usable id has its place as the id.
     """
-    items: list[NewDocument] = []
+    documents: list[NewDocument] = []
     bad: list[BadRecord] = []
     text_fields = meta.text_fields
     other_fields = [sketched.text_fields for sketched in meta.sketched_with_next[1:]]
@@ -185,7 +189,7 @@ def items_of(
                     raise RecordError(fault)
             if readable is not record:
                 check_unicode(text)
-            items.append(NewDocument(readable, *id_of(readable, id_field), text))
+            documents.append(NewDocument(readable, *id_of(readable, id_field), text))
         except RecordError as error:
             reason = str(error)
             bad.append(
@@ -193,7 +197,7 @@ def items_of(
                 if isinstance(record, Record)
                 else replace(record, reason=f"{record.reason}; {reason}")
             )
-    return items, bad
+    return documents, bad
 
 
 def _any_id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
