@@ -22,27 +22,31 @@ _DIGITS = re.compile(rb"[0-9]+")
 
 @dataclass(frozen=True, eq=False)
 class Strings(Sequence[str]):
-    """Strings in UTF-8: string i is raw[offsets[i]:offsets[i + 1]]."""
+    """Strings in UTF-8: string i is raw[offsets[i]:offsets[i + 1]].
+
+    raw: the bytes of all strings, shape (total,).
+    offsets: where each string starts, and the end, shape (n + 1,).
+    """
 
     raw: NDArray[np.uint8]
     offsets: I64
 
     @staticmethod
     def of(strings: Iterable[str]) -> Strings:
-        """The strings in arrays."""
-        return Strings.of_bytes([each.encode("utf-8", "surrogatepass") for each in strings])
+        """Return the strings in arrays."""
+        return Strings.of_bytes([string.encode("utf-8", "surrogatepass") for string in strings])
 
     @staticmethod
     def of_bytes(encoded: Sequence[bytes]) -> Strings:
-        """Strings that are encoded already, or other rows of bytes."""
+        """Return strings that are encoded already, or other rows of bytes."""
         counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
         return Strings(np.frombuffer(b"".join(encoded), np.uint8), offsets_of(counts))
 
     @staticmethod
-    def joined(parts: Sequence[Strings]) -> Strings:
-        """The strings of all parts, in order. There is at least one part."""
-        counts = np.concatenate([part.counts for part in parts])
-        return Strings(np.concatenate([part.raw for part in parts]), offsets_of(counts))
+    def joined(arrays: Sequence[Strings]) -> Strings:
+        """Return the strings of arrays, in order. There is at least one array."""
+        counts = np.concatenate([array.counts for array in arrays])
+        return Strings(np.concatenate([array.raw for array in arrays]), offsets_of(counts))
 
     @property
     def counts(self) -> I64:
@@ -50,20 +54,21 @@ class Strings(Sequence[str]):
         return np.diff(self.offsets)
 
     def picked(self, rows: I64) -> Strings:
-        """The strings of some rows, in their order."""
+        """Return the strings of some rows, in their order."""
         starts, counts = self.offsets[rows], self.counts[rows]
-        parts = [
-            self.raw[ranges(starts[some], counts[some])] for some in blocks(counts, _BYTES_AT_ONCE)
+        raws = [
+            self.raw[ranges(starts[block], counts[block])]
+            for block in blocks(counts, _BYTES_AT_ONCE)
         ]
-        return Strings(np.concatenate(parts), offsets_of(counts))
+        return Strings(np.concatenate(raws), offsets_of(counts))
 
-    def row_of(self, wanted: str) -> int | None:
-        """The first row of a string; None if it is not there."""
-        encoded = wanted.encode("utf-8", "surrogatepass")
+    def row_of(self, string: str) -> int | None:
+        """Return the first row of a string; None if it is not there."""
+        encoded = string.encode("utf-8", "surrogatepass")
         rows = np.flatnonzero(self.counts == len(encoded))
-        # Ids often begin alike, and seldom end so.
-        for at, byte in reversed([*enumerate(encoded)]):
-            rows = rows[self.raw[self.offsets[rows] + at] == byte]
+        # Ids often have a beginning in common, and seldom an end.
+        for position, byte in reversed([*enumerate(encoded)]):
+            rows = rows[self.raw[self.offsets[rows] + position] == byte]
         return int(rows[0]) if rows.size else None
 
     def __len__(self) -> int:
@@ -71,26 +76,29 @@ class Strings(Sequence[str]):
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
-        at = range(len(self))[row]
-        start, end = self.offsets[at : at + 2].tolist()
+            return [self[index] for index in range(*row.indices(len(self)))]
+        index = range(len(self))[row]
+        start, end = self.offsets[index : index + 2].tolist()
         return self.raw[start:end].tobytes().decode("utf-8", "surrogatepass")
 
     def encoded(self) -> Iterator[bytes]:
         """Yield each string in UTF-8."""
-        for some in blocks(self.counts, _BYTES_AT_ONCE):
-            bounds = self.offsets[some.start : some.stop + 1]
+        for block in blocks(self.counts, _BYTES_AT_ONCE):
+            bounds = self.offsets[block.start : block.stop + 1]
             raw = self.raw[bounds[0] : bounds[-1]].tobytes()
             for start, end in itertools.pairwise((bounds - bounds[0]).tolist()):
                 yield raw[start:end]
 
     def __iter__(self) -> Iterator[str]:
-        return (each.decode("utf-8", "surrogatepass") for each in self.encoded())
+        return (string.decode("utf-8", "surrogatepass") for string in self.encoded())
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Sequence[str]):
-    """Numbers as ids, in decimal digits. values: shape (n,)."""
+    """Numbers as ids, in decimal digits.
+
+    values: the numbers, shape (n,).
+    """
 
     values: I64
 
@@ -98,8 +106,8 @@ class Numbers(Sequence[str]):
         return self.values.size
 
     def __getitem__(self, row: Any) -> Any:
-        found = self.values[row]
-        return [*map(str, found.tolist())] if isinstance(row, slice) else str(found)
+        numbers = self.values[row]
+        return [*map(str, numbers.tolist())] if isinstance(row, slice) else str(numbers)
 
 
 def natural_order(ids: Strings) -> tuple[I64, Mask]:
@@ -132,6 +140,6 @@ def _without_nulls(raw: bytes) -> bytes:
     return raw.replace(b"\1", b"\1\2").replace(b"\0", b"\1\1")
 
 
-def _number_key(found: re.Match[bytes]) -> bytes:
-    digits = found[0].lstrip(b"0")
+def _number_key(match: re.Match[bytes]) -> bytes:
+    digits = match[0].lstrip(b"0")
     return b"\0" + (len(digits) + 1).to_bytes(2, "big") + digits
