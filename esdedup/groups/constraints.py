@@ -24,10 +24,12 @@ from esdedup.text.arrays import F64, I64, U64, Mask
 class JudgedCounts:
     """Counts of the judgements that groups are formed by.
 
-    different, duplicates: pairs that were kept apart, and joined. contradictory: duplicates that
-    were not joined, since other texts of their group were judged different. stale: pairs without
-    effect, since a text is gone or has changed. elsewhere: other names of the index, whose
-    judgements have no effect.
+    different: pairs that were kept apart.
+    duplicates: pairs that were joined.
+    contradictory: duplicates that were not joined, since other texts of their group were judged
+        different.
+    stale: pairs without effect, since a text is gone or has changed.
+    elsewhere: other names of the index, whose judgements have no effect.
     """
 
     different: int = 0
@@ -43,11 +45,11 @@ class JudgedCounts:
             "not joined, since other texts were judged different": self.contradictory,
             "without effect, because a text is gone or has changed": self.stale,
         }
-        found = [f"{number:,} {what}" for what, number in counts.items() if number]
+        parts = [f"{number:,} {effect}" for effect, number in counts.items() if number]
         if self.elsewhere:
             names = ", ".join(map(repr, self.elsewhere))
-            found.append(f"those made for {names}, another name of the index, without effect")
-        return ", ".join(found)
+            parts.append(f"those made for {names}, another name of the index, without effect")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,9 @@ class Constraints:
     """Pairs of classes of rows that must link, and pairs that can't.
 
     must: pairs (root, class) that must link, each class once, root < class, shape (m, 2). A root is
-    the first of all classes that must link with each other. cannot: pairs of roots that can't link,
-    shape (k, 2). counts: of the judgements.
+        the first of all classes that must link with each other.
+    cannot: pairs of roots that can't link, shape (k, 2).
+    counts: of the judgements.
     """
 
     must: I64
@@ -70,10 +73,10 @@ class Constraints:
 
     def apart(self, classes: int) -> dict[int, list[int]]:
         """Return by root the earlier roots that it can't link with, among the first `classes`."""
-        found: dict[int, list[int]] = {}
-        for one, other in np.sort(self._among(classes), axis=1).tolist():
-            found.setdefault(other, []).append(one)
-        return found
+        earlier_roots: dict[int, list[int]] = {}
+        for earlier, later in np.sort(self._among(classes), axis=1).tolist():
+            earlier_roots.setdefault(later, []).append(earlier)
+        return earlier_roots
 
     def _among(self, classes: int) -> I64:
         """Return the pairs of the first classes that can't link."""
@@ -86,8 +89,8 @@ class Constraints:
             return np.zeros(left.size, np.bool_)
         reached = partition.copy()
         join(reached, left, right)
-        near: Mask = np.isin(reached[left], reached[cannot])
-        return near
+        could_join: Mask = np.isin(reached[left], reached[cannot])
+        return could_join
 
     def join(self, partition: I64, left: I64, right: I64, nearness: F64) -> None:
         """Join the groups of pairs except those that can't link, in place, the nearest first."""
@@ -118,18 +121,20 @@ def _join_one_by_one(partition: I64, touched: Mask, left: I64, right: I64, canno
         return row
 
     apart: dict[int, set[int]] = {}
-    for one, other in partition[cannot].tolist():
-        apart.setdefault(one, set()).add(other)
-        apart.setdefault(other, set()).add(one)
-    for one, other in zip(partition[left].tolist(), partition[right].tolist(), strict=True):
-        kept, gone = sorted((first(one), first(other)))
-        if kept == gone or gone in apart.get(kept, ()):
+    for left_root, right_root in partition[cannot].tolist():
+        apart.setdefault(left_root, set()).add(right_root)
+        apart.setdefault(right_root, set()).add(left_root)
+    pairs = zip(partition[left].tolist(), partition[right].tolist(), strict=True)
+    for left_row, right_row in pairs:
+        root, joined = sorted((first(left_row), first(right_row)))
+        if root == joined or joined in apart.get(root, ()):
             continue
-        above[gone] = kept
-        for each in apart.pop(gone, ()):
-            apart[each].discard(gone)
-            apart[each].add(kept)
-            apart.setdefault(kept, set()).add(each)
+        above[joined] = root
+        # What can't link with the joined group can't link with all of it.
+        for stranger in apart.pop(joined, ()):
+            apart[stranger].discard(joined)
+            apart[stranger].add(root)
+            apart.setdefault(root, set()).add(stranger)
     rows = np.flatnonzero(touched)
     partition[rows] = [first(row) for row in partition[rows].tolist()]
 
@@ -139,39 +144,46 @@ def constrained(
 ) -> tuple[Classes, Constraints]:
     """Return the classes of rows of equal texts, and the constraints on them.
 
-    ids: of n documents. digests: of their texts, shape (n, 2). filled: as in `classes_of`.
+    ids: of n documents.
+    digests: of their texts, shape (n, 2).
+    filled: as in `classes_of`.
     """
-    pairs = [each for each in judgements.pairs if each.verdict != "unsure"]
-    rows = judged_rows(pairs, ids, digests)
-    present = [(each, *ends) for each, ends in zip(pairs, rows, strict=True) if ends is not None]
-    alike = [
-        (left, right)
-        for each, left, right in present
-        if each.digests[0] == each.digests[1] and each.verdict == "different"
+    pairs = [judgement for judgement in judgements.pairs if judgement.verdict != "unsure"]
+    rows_of_pairs = judged_rows(pairs, ids, digests)
+    present = [
+        (judgement, rows)
+        for judgement, rows in zip(pairs, rows_of_pairs, strict=True)
+        if rows is not None
     ]
-    classes = classes_of(digests, filled, _kinds(alike))
-    must, cannot = (
-        classes.of[np.array(ends, np.int64).reshape(-1, 2)]
-        for verdict in ("duplicate", "different")
-        for ends in [[(a, b) for each, a, b in present if each.verdict == verdict]]
-    )
-    # Texts that are empty once normalised are in no class.
-    must, cannot = (each[(each >= 0).all(axis=1)] for each in (must, cannot))
+    equal_texts = [
+        rows
+        for judgement, rows in present
+        if judgement.digests[0] == judgement.digests[1] and judgement.verdict == "different"
+    ]
+    classes = classes_of(digests, filled, _kinds(equal_texts))
+
+    def pairs_of_classes(verdict: str) -> I64:
+        rows = [rows for judgement, rows in present if judgement.verdict == verdict]
+        ends = classes.of[np.array(rows, np.int64).reshape(-1, 2)]
+        # Texts that are empty once normalised are in no class.
+        return ends[(ends >= 0).all(axis=1)]
+
+    must, cannot = pairs_of_classes("duplicate"), pairs_of_classes("different")
     constraints = _settled(must, cannot, classes.rows.size, len(pairs) - len(present))
     return classes, constraints
 
 
 def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:
     """Number rows of equal texts, so that different ones have different numbers; others have 0."""
-    others: dict[int, set[int]] = {}
+    neighbours: dict[int, set[int]] = {}
     for left, right in different:
-        others.setdefault(left, set()).add(right)
-        others.setdefault(right, set()).add(left)
-    found: dict[int, int] = {}
-    for row in sorted(others):
-        taken = {found[other] for other in others[row] if other in found}
-        found[row] = next(kind for kind in range(len(taken) + 1) if kind not in taken)
-    return found
+        neighbours.setdefault(left, set()).add(right)
+        neighbours.setdefault(right, set()).add(left)
+    kind_of: dict[int, int] = {}
+    for row in sorted(neighbours):
+        kinds = {kind_of[neighbour] for neighbour in neighbours[row] if neighbour in kind_of}
+        kind_of[row] = next(kind for kind in range(len(kinds) + 1) if kind not in kinds)
+    return kind_of
 
 
 def judged_rows(
@@ -181,22 +193,28 @@ def judged_rows(
 
     Documents of one text are not replaced by others.
     """
-    wanted = digest_words([digest for each in pairs for digest in each.digests])
-    keys = [each.tobytes() for each in wanted]
-    some = np.isin(digests[:, 0], wanted[:, 0]) if pairs else np.zeros(len(digests), np.bool_)
+    judged = digest_words([digest for judgement in pairs for digest in judgement.digests])
+    keys = [digest.tobytes() for digest in judged]
+    is_judged = np.zeros(len(digests), np.bool_)
+    if pairs:
+        # Most digests differ in their first word, so few rows are looked at.
+        is_judged = np.isin(digests[:, 0], judged[:, 0])
     row_of: dict[tuple[bytes, str | None], int] = {}
-    for at in np.flatnonzero(some).tolist():
-        row_of[digests[at].tobytes(), ids[at]] = at
-        row_of.setdefault((digests[at].tobytes(), None), at)
+    for row in np.flatnonzero(is_judged).tolist():
+        key = digests[row].tobytes()
+        row_of[key, ids[row]] = row
+        row_of.setdefault((key, None), row)
 
-    def row(key: bytes, id: str, alike: bool) -> int | None:
-        return row_of.get((key, id), None if alike else row_of.get((key, None)))
+    def row_with(key: bytes, id: str, is_equal: bool) -> int | None:
+        return row_of.get((key, id), None if is_equal else row_of.get((key, None)))
 
-    found = []
-    for each, one, other in zip(pairs, keys[::2], keys[1::2], strict=True):
-        left, right = row(one, each.left, one == other), row(other, each.right, one == other)
-        found.append(None if left is None or right is None else (left, right))
-    return found
+    rows_of_pairs = []
+    for judgement, left_key, right_key in zip(pairs, keys[::2], keys[1::2], strict=True):
+        is_equal = left_key == right_key
+        left = row_with(left_key, judgement.left, is_equal)
+        right = row_with(right_key, judgement.right, is_equal)
+        rows_of_pairs.append(None if left is None or right is None else (left, right))
+    return rows_of_pairs
 
 
 def _settled(must: I64, cannot: I64, classes: int, stale: int) -> Constraints:

@@ -69,8 +69,9 @@ def merging(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, An
 def replacing(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> dict[str, Any]:
     """Return the fields to merge into a document to replace some marks by others."""
     if isinstance(source.get(field), list):
-        kept = {name: each for name, each in tokens_in(source, field).items() if name not in marks}
-        return {field: [{**kept, **by}]}
+        values = tokens_in(source, field).items()
+        unmarked = {name: value for name, value in values if name not in marks}
+        return {field: [{**unmarked, **by}]}
     return {field: {**dict.fromkeys(marks, REMOVED), **by}}
 
 
@@ -98,27 +99,28 @@ def mark_paths(meta: IndexMeta) -> list[str]:
     return [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
 
 
-def write_marks(store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]) -> ChangeReport:
+def write_marks(store: Store, meta: IndexMeta, marks_of: Mapping[str, Wanted]) -> ChangeReport:
     """Write the marks that documents lack, by id, and return counts; changed ones are stale."""
-    return _write_page(store, meta, wanted)[0]
+    return _write_page(store, meta, marks_of)[0]
 
 
 def _write_page(
-    store: Store, meta: IndexMeta, wanted: Mapping[str, Wanted]
+    store: Store, meta: IndexMeta, marks_of: Mapping[str, Wanted]
 ) -> tuple[ChangeReport, int]:
     """Write marks as `write_marks`. Return the mean characters of the documents that were read."""
 
-    def decision(held: Held) -> Decision:
-        lacking = wanted[held.id].lacking(held.document.source, meta)
+    def decision(document: Held) -> Decision:
+        lacking = marks_of[document.id].lacking(document.document.source, meta)
         if lacking is None:
             return "stale"
-        return Change(held, {meta.marks_field: lacking}) if lacking else "unchanged"
+        return Change(document, {meta.marks_field: lacking}) if lacking else "unchanged"
 
-    ids, paths = list(wanted), mark_paths(meta)
-    held = store.hold(ids, paths, to_change=True)
-    report = change_held(store, held, lambda some: [*map(decision, some)], paths)
-    gone = report.gone + len(ids) - len(held)
-    mean = sum(len(one.document.raw or "") for one in held) // max(1, len(held))
+    ids, paths = list(marks_of), mark_paths(meta)
+    documents = store.hold(ids, paths, to_change=True)
+    report = change_held(store, documents, lambda batch: [*map(decision, batch)], paths)
+    gone = report.gone + len(ids) - len(documents)
+    characters = sum(len(document.document.raw or "") for document in documents)
+    mean = characters // max(1, len(documents))
     return replace(report, read=len(ids), stale=report.stale + gone, gone=0), mean
 
 
@@ -139,7 +141,7 @@ def mark_groups(
     grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1
     grouped = grouped[groups.representative] | collapse_ready
 
-    def wanted(row: int) -> Wanted:
+    def marks_of(row: int) -> Wanted:
         marks = wanted_marks(groups, row) if grouped[row] else NO_MARKS
         return Wanted(groups.digest(row), marks)
 
@@ -150,27 +152,27 @@ def mark_groups(
         row_of = row_of or {id: row for row, id in enumerate(groups.ids)}
         for document in batch:
             if (row := row_of.get(document.id)) is not None:
-                lacking[row] = wanted(row).lacking(document.source, meta) != {}
+                lacking[row] = marks_of(row).lacking(document.source, meta) != {}
     rows = np.flatnonzero(lacking)
     settled = len(groups.ids) - rows.size
     report = ChangeReport(read=settled, unchanged=settled)
 
-    def write(some: I64) -> tuple[ChangeReport, int]:
-        return _write_page(store, meta, {groups.ids[row]: wanted(row) for row in some.tolist()})
+    def write(page: I64) -> tuple[ChangeReport, int]:
+        return _write_page(store, meta, {groups.ids[row]: marks_of(row) for row in page.tolist()})
 
     size, at_once = min(_FIRST_PAGE, DOCUMENTS_AT_ONCE), _CHARACTERS // store.window.most
 
     def pages() -> Iterator[I64]:
-        first = 0
-        while (some := rows[first : first + size]).size:
-            first += some.size
-            yield some
+        start = 0
+        while (page := rows[start : start + size]).size:
+            start += page.size
+            yield page
 
-    coming = pages()
-    first = map(write, itertools.islice(coming, 1))
-    with closing(store.window.in_order(write, coming)) as written:
-        for done, mean in itertools.chain(first, written):
-            report += done
+    remaining = pages()
+    first_written = map(write, itertools.islice(remaining, 1))
+    with closing(store.window.in_order(write, remaining)) as written:
+        for page_report, mean in itertools.chain(first_written, written):
+            report += page_report
             size = max(1, min(DOCUMENTS_AT_ONCE, at_once // max(1, mean)))
             if on_step is not None:
                 on_step("Writing groups", report.read - settled, rows.size)
@@ -184,6 +186,6 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     group = groups.ids[head]
     if head == row:
         return {**NO_MARKS, "group": group}
-    own = groups.member(row)
-    measures = {"similarity": own.similarity, "distance": own.distance}
+    member = groups.member(row)
+    measures = {"similarity": member.similarity, "distance": member.distance}
     return {"group": group, "original": group, **measures}

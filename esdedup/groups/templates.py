@@ -23,7 +23,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64, Ragged
 from esdedup.text.normalise import normalise
 from esdedup.text.shingles import Shingling, shingle
-from esdedup.text.words import place
+from esdedup.text.words import place as place_words
 
 FEWEST = 10
 """Different texts that show a template, at least."""
@@ -53,7 +53,7 @@ _AT_ONCE = 2_000
 _Key = tuple[int, str]
 """A place and words in it, or _NUMBERS and all numbers of a document."""
 _NUMBERS = -1
-_Where = tuple[int, int]
+_Place = tuple[int, int]
 """The hashes of the pairs of words before and behind a place, or _EDGE for an end of the text."""
 _EDGE = 0
 _Runs = tuple[tuple[str, ...], ...]
@@ -63,7 +63,11 @@ TextsOf = Callable[[I64], Sequence[str]]
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """A normalised text. words: of it. pairs: hashes of any two words in a row."""
+    """A normalised text.
+
+    words: of it.
+    pairs: hashes of any two words in a row.
+    """
 
     words: list[str]
     pairs: list[int]
@@ -74,8 +78,9 @@ class Filling:
     """The words of a document that distinguish it from others of its template.
 
     places: the words in each place of a template, each time that it comes; none if the words around
-    it differ too. numbers: in the order of the text, those of a header or footer left out. around:
-    the words before and behind each number, or "" at an end of the text.
+        it differ too.
+    numbers: in the order of the text, those of a header or footer left out.
+    around: the words before and behind each number, or "" at an end of the text.
     optional: numbers among words that most documents have not, and that are in no place.
     """
 
@@ -86,8 +91,8 @@ class Filling:
 
     def entries(self) -> set[_Key]:
         """Return all entries. Documents that agree share one, except for misprints."""
-        filled = {(at, words) for at, found in enumerate(self.places) for words in found}
-        return {*filled, (_NUMBERS, " ".join(self.numbers))}
+        entries = {(number, words) for number, runs in enumerate(self.places) for words in runs}
+        return {*entries, (_NUMBERS, " ".join(self.numbers))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +108,7 @@ class Pattern:
     common: Set[int]
     before: Mapping[int, int]
     behind: Mapping[int, int]
-    places: Mapping[_Where, slice]
+    places: Mapping[_Place, slice]
 
     def filling(self, text: Paired) -> Filling | None:
         """Return how a text fills the template; None if it lacks half of the common pairs."""
@@ -111,29 +116,36 @@ class Pattern:
             return None
         runs = _runs(text, self.common)
         places = [
-            tuple(" ".join(words[compared]) for words in runs.get(where, ()))
-            for where, compared in self.places.items()
+            tuple(" ".join(words[compared]) for words in runs.get(place, ()))
+            for place, compared in self.places.items()
         ]
-        others = [runs[where] for where in runs if where not in self.places and _EDGE not in where]
-        optional = [number for found in others for words in found for number in _numbers(words)[0]]
+        optional = [
+            number
+            for place, runs_of_words in runs.items()
+            if place not in self.places and _EDGE not in place
+            for words in runs_of_words
+            for number in _numbers(words)[0]
+        ]
         return Filling(tuple(places), *_numbers(self._body(text)), frozenset(optional))
 
     def _body(self, text: Paired) -> list[str]:
         """Return the words of a text without a header and a footer."""
-        at = [row for row, pair in enumerate(text.pairs) if pair in self.common]
-        if not at:
+        positions = [number for number, pair in enumerate(text.pairs) if pair in self.common]
+        if not positions:
             return text.words
-        first = at[0] - self.before[text.pairs[at[0]]]
-        end = at[-1] + _CONTEXT + self.behind[text.pairs[at[-1]]]
-        return text.words[max(first, 0) : end]
+        first_pair, last_pair = text.pairs[positions[0]], text.pairs[positions[-1]]
+        start = positions[0] - self.before[first_pair]
+        end = positions[-1] + _CONTEXT + self.behind[last_pair]
+        return text.words[max(start, 0) : end]
 
 
 def paired(texts: Sequence[str], scheme: Scheme) -> Iterator[Paired]:
     """Yield texts as patterns compare them."""
     splitting = replace(_SPLITTING, version=scheme.version)
     for text in normalise(texts, scheme.normalisation):
-        hashes, starts, ends = place(text, splitting, scheme.seed)
-        words = [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        hashes, starts, ends = place_words(text, splitting, scheme.seed)
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        words = [text[start:end] for start, end in spans]
         pairs = shingle(Ragged(hashes, np.array([0, hashes.size])), _CONTEXT).hashes
         yield Paired(words, pairs.tolist())
 
@@ -145,16 +157,16 @@ def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
         return None
     counts = Counter(pair for text in texts for pair in {*text.pairs})
     common = {pair for pair, count in counts.items() if 2 * count > len(texts)}
-    seen: dict[_Where, list[_Runs]] = defaultdict(list)
+    runs_at: dict[_Place, list[_Runs]] = defaultdict(list)
     for text in texts:
-        for where, words in _runs(text, common).items():
-            seen[where].append(words)
-    seen = {where: found for where, found in seen.items() if 2 * len(found) > len(texts)}
-    own = [found for where, found in seen.items() if _is_inside(where, found, len(texts))]
-    if max((len({*found}) for found in own), default=0) < _VARIOUS * len(texts):
+        for place, runs in _runs(text, common).items():
+            runs_at[place].append(runs)
+    frequent = {place: runs for place, runs in runs_at.items() if 2 * len(runs) > len(texts)}
+    inside = [runs for place, runs in frequent.items() if _is_inside(place, runs, len(texts))]
+    if max((len({*runs}) for runs in inside), default=0) < _VARIOUS * len(texts):
         return None
     before, behind = _outside(texts, common)
-    places = {where: _compared(where, found) for where, found in seen.items()}
+    places = {place: _compared(place, runs) for place, runs in frequent.items()}
     return Pattern(common, before, behind, places)
 
 
@@ -163,14 +175,15 @@ def _outside(texts: Sequence[Paired], common: Set[int]) -> tuple[dict[int, int],
     before: dict[int, list[int]] = defaultdict(list)
     behind: dict[int, list[int]] = defaultdict(list)
     for text in texts:
-        last = {pair: row for row, pair in enumerate(text.pairs) if pair in common}
-        first = {pair: row for row, pair in reversed([*enumerate(text.pairs)]) if pair in common}
+        numbered = [(number, pair) for number, pair in enumerate(text.pairs) if pair in common]
+        last = {pair: number for number, pair in numbered}
+        first = {pair: number for number, pair in reversed(numbered)}
         for pair in last:
             before[pair].append(first[pair])
             behind[pair].append(len(text.words) - _CONTEXT - last[pair])
     return (
-        {pair: _in_nine_of_ten(found) for pair, found in before.items()},
-        {pair: _in_nine_of_ten(found) for pair, found in behind.items()},
+        {pair: _in_nine_of_ten(counts) for pair, counts in before.items()},
+        {pair: _in_nine_of_ten(counts) for pair, counts in behind.items()},
     )
 
 
@@ -179,21 +192,21 @@ def _in_nine_of_ten(counts: Sequence[int]) -> int:
     return sorted(counts)[len(counts) // 10]
 
 
-def _is_inside(where: _Where, found: Sequence[_Runs], texts: int) -> bool:
+def _is_inside(place: _Place, runs: Sequence[_Runs], texts: int) -> bool:
     """True unless a place is a header or footer: at an end, most texts have one outer word."""
-    if _EDGE not in where:
+    if _EDGE not in place:
         return True
-    outer = Counter(words[0 if where[0] == _EDGE else -1] for (words,) in found)
-    return 2 * outer.most_common(1)[0][1] > texts
+    outer_words = Counter(words[0 if place[0] == _EDGE else -1] for (words,) in runs)
+    return 2 * outer_words.most_common(1)[0][1] > texts
 
 
-def _compared(where: _Where, found: Sequence[_Runs]) -> slice:
+def _compared(place: _Place, runs: Sequence[_Runs]) -> slice:
     """Return the words of a place to compare: at an end of the text, those nine of ten have."""
-    if _EDGE not in where:
+    if _EDGE not in place:
         return slice(None)
     # Words that are farther out are a header or footer.
-    most = _in_nine_of_ten([len(words) for (words,) in found])
-    return slice(-most, None) if where[0] == _EDGE else slice(most)
+    count = _in_nine_of_ten([len(words) for (words,) in runs])
+    return slice(-count, None) if place[0] == _EDGE else slice(count)
 
 
 def _mostly_in(pairs: Set[int], text: Paired) -> bool:
@@ -201,62 +214,65 @@ def _mostly_in(pairs: Set[int], text: Paired) -> bool:
     return 2 * len(pairs & {*text.pairs}) >= len(pairs)
 
 
-def _runs(text: Paired, common: Set[int]) -> dict[_Where, _Runs]:
+def _runs(text: Paired, common: Set[int]) -> dict[_Place, _Runs]:
     """Return the runs of words in no common pair, by the common pairs around them."""
     words, pairs = text.words, text.pairs
-    at = [row for row, pair in enumerate(pairs) if pair in common]
-    if not at:
+    positions = [number for number, pair in enumerate(pairs) if pair in common]
+    if not positions:
         return {}
-    found: dict[_Where, _Runs] = {}
-    for before, behind in itertools.pairwise(at):
+    runs: dict[_Place, _Runs] = {}
+    for before, behind in itertools.pairwise(positions):
         if behind - before > _CONTEXT:
-            where = pairs[before], pairs[behind]
-            found[where] = (*found.get(where, ()), tuple(words[before + _CONTEXT : behind]))
-    if at[0] > 0:
-        found[_EDGE, pairs[at[0]]] = (tuple(words[: at[0]]),)
-    if at[-1] + _CONTEXT < len(words):
-        found[pairs[at[-1]], _EDGE] = (tuple(words[at[-1] + _CONTEXT :]),)
-    return found
+            place = pairs[before], pairs[behind]
+            runs[place] = (*runs.get(place, ()), tuple(words[before + _CONTEXT : behind]))
+    first, last = positions[0], positions[-1]
+    if first > 0:
+        runs[_EDGE, pairs[first]] = (tuple(words[:first]),)
+    if last + _CONTEXT < len(words):
+        runs[pairs[last], _EDGE] = (tuple(words[last + _CONTEXT :]),)
+    return runs
 
 
 def _numbers(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """The numbers among words, and the words around each. Numbers in a row are one: 1,200."""
-    runs = itertools.groupby(words, lambda word: bool(_NUMBER.fullmatch(word)))
-    parts = [(is_number, [*run]) for is_number, run in runs]
-    inner = zip([(False, [""]), *parts], parts, [*parts[1:], (False, [""])], strict=False)
-    found = [
+    """Return the numbers among words, and the words around each. 1,200 is one number."""
+    grouped = itertools.groupby(words, lambda word: bool(_NUMBER.fullmatch(word)))
+    runs = [(is_number, [*run]) for is_number, run in grouped]
+    edge = (False, [""])
+    neighbours = zip([edge, *runs], runs, [*runs[1:], edge], strict=False)
+    numbers = [
         (" ".join(run), (before[-1], behind[0]))
-        for (_, before), (is_number, run), (_, behind) in inner
+        for (_, before), (is_number, run), (_, behind) in neighbours
         if is_number
     ]
-    return tuple(number for number, _ in found), tuple(around for _, around in found)
+    return tuple(number for number, _ in numbers), tuple(around for _, around in numbers)
 
 
-def _agree(one: Filling, other: Filling, often: Counter[_Key], documents: int) -> bool:
+def _agree(left: Filling, right: Filling, frequency: Counter[_Key], documents: int) -> bool:
     """Return whether documents agree in what both have, and few would do so by chance.
 
-    often: documents with the words in a place.
+    frequency: number of documents with the words in a place.
     """
     is_lacking = False
-    if one.numbers != other.numbers:
-        less, full = sorted((one, other), key=lambda each: len(each.numbers))
+    if left.numbers != right.numbers:
+        less, full = sorted((left, right), key=lambda filling: len(filling.numbers))
         if not _has_numbers_of(full, less):
             return False
         lacked = Counter(full.numbers) - Counter(less.numbers)
         is_lacking = not full.optional.isdisjoint(lacked)
     by_chance = float(documents)
-    said: list[tuple[str, str]] = []
-    for at, places in enumerate(zip(one.places, other.places, strict=True)):
-        fewer, more = sorted(places, key=len)
-        found = list(_aligned(fewer, more))
-        if len(found) < len(fewer):
+    aligned: list[tuple[str, str]] = []
+    for place, runs in enumerate(zip(left.places, right.places, strict=True)):
+        shorter, longer = sorted(runs, key=len)
+        aligned_here = list(_aligned(shorter, longer))
+        if len(aligned_here) < len(shorter):
             return False
-        is_lacking |= 0 < len(fewer) < len(more)
-        for left, right in found:
-            by_chance *= max(often[at, left], often[at, right]) / documents
-        said += found
+        is_lacking |= 0 < len(shorter) < len(longer)
+        for left_words, right_words in aligned_here:
+            most = max(frequency[place, left_words], frequency[place, right_words])
+            by_chance *= most / documents
+        aligned += aligned_here
     is_rare = by_chance < _OPTIONAL if is_lacking else by_chance <= _BY_CHANCE
-    return is_rare and all(itertools.starmap(_says_the_same, said))
+    return is_rare and all(itertools.starmap(_says_the_same, aligned))
 
 
 def _has_numbers_of(full: Filling, less: Filling) -> bool:
@@ -264,80 +280,89 @@ def _has_numbers_of(full: Filling, less: Filling) -> bool:
     # Without the words between them, two numbers of one are a single number of the other.
     if " ".join(less.numbers) == " ".join(full.numbers):
         return True
-    rest = zip(full.numbers, full.around, strict=True)
+    # The iterator goes on where the last number was, so that the order counts.
+    candidates = zip(full.numbers, full.around, strict=True)
     return len(less.numbers) < len(full.numbers) and all(
         any(
-            number == other and (around[0] == others[0] or around[1] == others[1])
-            for other, others in rest
+            number == candidate and (before == before_candidate or behind == behind_candidate)
+            for candidate, (before_candidate, behind_candidate) in candidates
         )
-        for number, around in zip(less.numbers, less.around, strict=True)
+        for number, (before, behind) in zip(less.numbers, less.around, strict=True)
     )
 
 
-def _aligned(fewer: Sequence[str], more: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each of `fewer` with one of `more`, in order, up to the first that has none."""
-    if len(fewer) == len(more):
-        yield from zip(fewer, more, strict=True)
+def _aligned(shorter: Sequence[str], longer: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the words of `shorter` with those of `longer`, in order, up to the first without."""
+    if len(shorter) == len(longer):
+        yield from zip(shorter, longer, strict=True)
         return
-    rest = iter(more)
-    for each in fewer:
-        again = next((other for other in rest if _says_the_same(each, other)), None)
-        if again is None:
+    candidates = iter(longer)
+    for words in shorter:
+        partner = next(
+            (candidate for candidate in candidates if _says_the_same(words, candidate)), None
+        )
+        if partner is None:
             return
-        yield each, again
+        yield words, partner
 
 
-def _says_the_same(one: str, other: str) -> bool:
+def _says_the_same(left: str, right: str) -> bool:
     """Return whether two texts have the same numbers, and equal words except for misprints."""
-    left, right = one.split(), other.split()
-    return len(left) == len(right) and all(map(_is_misprint, left, right))
+    left_words, right_words = left.split(), right.split()
+    if len(left_words) != len(right_words):
+        return False
+    return all(map(_is_misprint, left_words, right_words))
 
 
-def _is_misprint(one: str, other: str) -> bool:
+def _is_misprint(left: str, right: str) -> bool:
     """Return whether two words are equal, or similar and no numbers."""
-    if one == other:
+    if left == right:
         return True
-    is_number = _NUMBER.fullmatch(one) or _NUMBER.fullmatch(other)
-    return not is_number and bool(difflib.get_close_matches(one, [other], 1, _ALIKE))
+    is_number = _NUMBER.fullmatch(left) or _NUMBER.fullmatch(right)
+    return not is_number and bool(difflib.get_close_matches(left, [right], 1, _ALIKE))
 
 
 def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
     """Return a partition in which documents of a template are together only if they agree.
 
-    partition: the first row of each row's group, as in `union_find`. texts_of: texts of rows. Each
-    group of `FEWEST` and more is looked at. A template of fewer than `FEWEST` different documents,
-    or of less than about a hundredth of its group, can be missed: its documents stay together.
+    partition: the first row of each row's group, as in `union_find`.
+    texts_of: returns the texts of rows.
+
+    Each group of `FEWEST` and more is looked at. A template of fewer than `FEWEST` different
+    documents, or of less than about a hundredth of its group, can be missed: its documents stay
+    together.
     """
     split = partition.copy()
     _, sizes = np.unique(partition, return_counts=True)
     by_head = np.argsort(partition, kind="stable")
     ends = np.cumsum(sizes)
     for group in np.flatnonzero(sizes >= FEWEST).tolist():
-        rest = by_head[ends[group] - sizes[group] : ends[group]]
-        while rest.size >= FEWEST and (pattern := _pattern_in(rest, texts_of, scheme)):
-            found = [
+        rows = by_head[ends[group] - sizes[group] : ends[group]]
+        while rows.size >= FEWEST and (pattern := _pattern_in(rows, texts_of, scheme)):
+            fillings = [
                 pattern.filling(text)
-                for at in range(0, rest.size, _AT_ONCE)
-                for text in paired(texts_of(rest[at : at + _AT_ONCE]), scheme)
+                for start in range(0, rows.size, _AT_ONCE)
+                for text in paired(texts_of(rows[start : start + _AT_ONCE]), scheme)
             ]
-            follows = np.array([each is not None for each in found])
-            members, rest = rest[follows], rest[~follows]
-            split[members] = members[_leaders([each for each in found if each is not None])]
-        if rest.size:
-            split[rest] = rest[0]
+            follows = np.array([filling is not None for filling in fillings])
+            members, rows = rows[follows], rows[~follows]
+            leaders = _leaders([filling for filling in fillings if filling is not None])
+            split[members] = members[leaders]
+        if rows.size:
+            split[rows] = rows[0]
     return split
 
 
 def _pattern_in(rows: I64, texts_of: TextsOf, scheme: Scheme) -> Pattern | None:
     """Return a template that some of the rows follow, or None if a sample shows none."""
-    some = rows[np.unique(np.linspace(0, rows.size - 1, _SAMPLED).astype(np.int64))]
-    sample = [text for text in paired(texts_of(some), scheme) if text.words]
+    sampled = rows[np.unique(np.linspace(0, rows.size - 1, _SAMPLED).astype(np.int64))]
+    sample = [text for text in paired(texts_of(sampled), scheme) if text.words]
     for _ in range(_PIVOTS):
         if len(sample) < FEWEST:
             return None
         pivot = {*sample[0].pairs}
-        near = [text for text in sample if _mostly_in(pivot, text)]
-        if pattern := pattern_of(near[:_SHOWING]):
+        similar = [text for text in sample if _mostly_in(pivot, text)]
+        if pattern := pattern_of(similar[:_SHOWING]):
             return pattern
         sample = [text for text in sample if not _mostly_in(pivot, text)]
     return None
@@ -345,29 +370,28 @@ def _pattern_in(rows: I64, texts_of: TextsOf, scheme: Scheme) -> Pattern | None:
 
 def _leaders(fillings: Sequence[Filling]) -> list[int]:
     """Return for each document the position of the first of those that agree with it."""
-    often = Counter(key for each in fillings for key in each.entries())
-    leading: dict[_Key, list[int]] = defaultdict(list)
-    leader = [*range(len(fillings))]
+    frequency = Counter(key for filling in fillings for key in filling.entries())
+    leaders_with: dict[_Key, list[int]] = defaultdict(list)
+    leader_of = [*range(len(fillings))]
     # One that lacks words may agree with several. So those that lack the fewest lead.
-    lacks = [(each.places.count(()), -len(each.numbers)) for each in fillings]
-    for row in sorted(leader, key=lambda row: (lacks[row], row)):
+    lacks = [(filling.places.count(()), -len(filling.numbers)) for filling in fillings]
+    for row in sorted(leader_of, key=lambda row: (lacks[row], row)):
+        filling = fillings[row]
         keys = [
             key
-            for key in fillings[row].entries()
-            if key[0] != _NUMBERS or often[key] <= _LEADERS  # Rare, or no help in finding.
+            for key in filling.entries()
+            if key[0] != _NUMBERS or frequency[key] <= _LEADERS  # Rare, or no help in finding.
         ]
-        keys.sort(key=lambda key: (often[key], key))
-        near = itertools.chain.from_iterable(leading[key][:_LEADERS] for key in keys)
-        found = next(
-            (each for each in near if _agree(fillings[each], fillings[row], often, len(fillings))),
-            None,
-        )
-        if found is not None:
-            leader[row] = found
-            continue
-        for key in keys:
-            leading[key].append(row)
-    first: dict[int, int] = {}
-    for row, each in enumerate(leader):
-        first.setdefault(each, row)
-    return [first[each] for each in leader]
+        keys.sort(key=lambda key: (frequency[key], key))
+        candidates = itertools.chain.from_iterable(leaders_with[key][:_LEADERS] for key in keys)
+        for leader in candidates:
+            if _agree(fillings[leader], filling, frequency, len(fillings)):
+                leader_of[row] = leader
+                break
+        else:
+            for key in keys:
+                leaders_with[key].append(row)
+    first_of: dict[int, int] = {}
+    for row, leader in enumerate(leader_of):
+        first_of.setdefault(leader, row)
+    return [first_of[leader] for leader in leader_of]
