@@ -7,6 +7,7 @@ from esdedup.analysis import html
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, as_json
 from esdedup.cli.output import Progress, check_folder, message, print_facts, print_json, write_page
+from esdedup.cli.setting_names import with_options
 from esdedup.records.targets import check_new
 from esdedup.stores.private_files import file_name
 
@@ -35,7 +36,8 @@ def report_command(
         )
     write_page(file, found.html(target.index))
     if as_json:
-        print_json({"index": target.index, **found.to_json()})
+        warnings = [with_options(warning) for warning in found.warnings]
+        print_json({"index": target.index, **found.to_json(), "warnings": warnings})
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]
         print_facts(rows, f"Duplicates in {target.index}")
