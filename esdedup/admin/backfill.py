@@ -181,7 +181,7 @@ def _fill(
             body = held_body(
                 scan_body(plan.query, fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
             )
-            pages = _Pages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
+            pages = _ReadPages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
             with closing(_update(cluster, pages, effort.workers)) as outcomes:
                 for outcome in outcomes:
                     if isinstance(outcome, PointInTimeLost):
@@ -216,7 +216,7 @@ def _whole_source(cluster: Cluster, index: str) -> SourceFilter:
 
 
 @dataclass(frozen=True)
-class _Pages:
+class _ReadPages:
     """The pages that are still to be updated.
 
     index: its name.
@@ -231,7 +231,7 @@ class _Pages:
     rate: float
 
 
-def _update(cluster: Cluster, pages: _Pages, workers: int) -> Generator[_Outcome]:
+def _update(cluster: Cluster, pages: _ReadPages, workers: int) -> Generator[_Outcome]:
     """Yield the counts of each page: the first one, and then those of several slices.
 
     workers: number of processes that read the slices; with one, this process reads some of them at
@@ -251,12 +251,12 @@ def _update(cluster: Cluster, pages: _Pages, workers: int) -> Generator[_Outcome
 
 
 def _update_page_in_a_process(
-    connection: Connection, policy: BulkPolicy, job: _Pages
-) -> tuple[_Outcome, _Pages | None]:
+    connection: Connection, policy: BulkPolicy, job: _ReadPages
+) -> tuple[_Outcome, _ReadPages | None]:
     return _update_page(_opened(connection, policy, retries_connecting=True), job)
 
 
-def _update_page(cluster: Cluster, pages: _Pages) -> tuple[_Outcome, _Pages | None]:
+def _update_page(cluster: Cluster, pages: _ReadPages) -> tuple[_Outcome, _ReadPages | None]:
     """Update a page of documents. Return their counts, and the pages that follow."""
     plan, began = pages.plan, time.monotonic()
     # At most the documents of one second.

@@ -143,17 +143,17 @@ class Service:
         path = request.path.removeprefix(_OWN)
         plain = b"text/plain; charset=utf-8"
         if path == b"health/live":
-            answer = http.Answer.of(200, plain, b"live\n")
+            answer = http.ProxyAnswer.of(200, plain, b"live\n")
         elif path == b"health/ready":
-            answer = http.Answer.of(503, plain, b"not ready\n")
+            answer = http.ProxyAnswer.of(503, plain, b"not ready\n")
             # The upstream may reject a request without a user.
             with contextlib.suppress(TimeoutError, http.Failed):
                 async with asyncio.timeout(_READY_SECONDS):
                     if (await self.upstream.ask("GET", b"/", [])).status < 500:
-                        answer = http.Answer.of(200, plain, b"ready\n")
+                        answer = http.ProxyAnswer.of(200, plain, b"ready\n")
         elif path == b"metrics":
             body, kind = await asyncio.to_thread(self.metrics.page)
-            answer = http.Answer.of(200, kind, body)
+            answer = http.ProxyAnswer.of(200, kind, body)
         else:
             reason = "the proxy has /-/health/live, /-/health/ready and /-/metrics"
             raise http.Failed.error(404, "resource_not_found_exception", reason)

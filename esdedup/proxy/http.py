@@ -17,7 +17,7 @@ class ClientGone(Exception):
     """The client disconnected before it got its answer."""
 
 
-class Answer(NamedTuple):
+class ProxyAnswer(NamedTuple):
     """A whole answer.
 
     status: of HTTP.
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 class Failed(Exception):
     """A request can't be completed. answer: the client gets it instead."""
 
-    def __init__(self, reason: str, answer: Answer) -> None:
+    def __init__(self, reason: str, answer: ProxyAnswer) -> None:
         super().__init__(reason)
         self.answer = answer
 
@@ -51,7 +51,7 @@ class Failed(Exception):
         """
         cause = {"type": kind, "reason": reason}
         body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
-        answer = Answer.of(status, b"application/json", body)
+        answer = ProxyAnswer.of(status, b"application/json", body)
         if retry is not None:
             answer.headers.append((b"retry-after", str(retry).encode()))
         return cls(reason, answer)
@@ -147,7 +147,7 @@ class Request:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def reply(self, answer: Answer) -> None:
+    async def reply(self, answer: ProxyAnswer) -> None:
         """Send a whole answer."""
         self.status = answer.status
         start = {"type": "http.response.start", "status": answer.status}

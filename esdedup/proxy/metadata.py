@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
-from esdedup.proxy.http import Answer, Failed, Header, Headers
+from esdedup.proxy.http import Failed, Header, Headers, ProxyAnswer
 from esdedup.proxy.pipelines import warn_of_pipeline
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta, meta_of
@@ -140,7 +140,7 @@ class Schemes:
             return LookUp(None, "failed")
         return LookUp(meta, "" if meta else "no_scheme")
 
-    async def _ask(self, method: str, target: bytes, identity: Headers) -> Answer:
+    async def _ask(self, method: str, target: bytes, identity: Headers) -> ProxyAnswer:
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self._upstream.ask(method, target, identity)
@@ -171,7 +171,7 @@ def _parsed(index: str, body: bytes) -> tuple[LookUp, Uuids]:
         return LookUp(None, "failed"), {}
 
 
-def _read(answer: Answer) -> Body:
+def _read(answer: ProxyAnswer) -> Body:
     """Return the object of an answer, empty if it is none."""
     try:
         body = json.loads(answer.body)

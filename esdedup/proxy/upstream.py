@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import httpx
 
 from esdedup.exceptions import UsageError
-from esdedup.proxy.http import Answer, Failed, Headers, Request
+from esdedup.proxy.http import Failed, Headers, ProxyAnswer, Request
 from esdedup.proxy.metrics import Metrics
 from esdedup.proxy.settings import Settings
 from esdedup.stores.connection import split_address
@@ -117,11 +117,11 @@ class Upstream:
             passed = _end_to_end(response.headers.raw)
             await request.answer(response.status_code, passed, response.aiter_raw())
 
-    async def ask(self, method: str, target: bytes, headers: Headers) -> Answer:
+    async def ask(self, method: str, target: bytes, headers: Headers) -> ProxyAnswer:
         """Return a whole answer, its body as it came. Raises Failed."""
         async with self.exchange(method, target, headers) as response:
             body = b"".join([chunk async for chunk in response.aiter_raw()])
-            return Answer(response.status_code, _end_to_end(response.headers.raw), body)
+            return ProxyAnswer(response.status_code, _end_to_end(response.headers.raw), body)
 
 
 def _end_to_end(headers: Headers) -> Headers:

@@ -34,7 +34,7 @@ _SECONDS = 2.0
 
 
 @dataclass
-class Run:
+class RunningDecision:
     """A run of this session, or what undoes one.
 
     done: its action in words. total: documents, 0 if unknown. log: a run that is refused writes
@@ -72,7 +72,7 @@ class Decide:
     """The page."""
 
     review: Review
-    runs: list[Run] = field(default_factory=list)
+    runs: list[RunningDecision] = field(default_factory=list)
 
     def show(self, given: Given) -> Response:
         """Show the plan, the last run of this session, and all runs whose logs are here."""
@@ -114,7 +114,7 @@ class Decide:
             raise UsageError("nothing was deleted: type the word delete to do so")
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
         what = f"{action.capitalize()} {count(groups.duplicates, 'duplicate')}"
-        run = Run(what, IN_THE_PAST[action], total)
+        run = RunningDecision(what, IN_THE_PAST[action], total)
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
@@ -143,14 +143,16 @@ class Decide:
             )
         if log.fault is not None:
             raise UsageError(log.fault)
-        run = Run(f"Undo {name}")
+        run = RunningDecision(f"Undo {name}")
 
         def work(index: Index, on_report: OnReport) -> None:
             run.damage = index.undo(log.path, on_report=on_report).damage
 
         return self._start("Restoring", run, work)
 
-    def _start(self, name: str, run: Run, work: Callable[[Index, OnReport], None]) -> Response:
+    def _start(
+        self, name: str, run: RunningDecision, work: Callable[[Index, OnReport], None]
+    ) -> Response:
         def reporting(job: Job) -> None:
             def on_report(report: Any) -> None:
                 run.report = report if run.report is None else run.report + report

@@ -28,7 +28,7 @@ texts of a folder may be sent to another process."""
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ShareSizes:
     """How much is in memory, or in one file.
 
     documents: of a share.
@@ -43,7 +43,7 @@ class Sizes:
     ahead: int = 1 << 20
 
 
-SIZES = Sizes()
+SIZES = ShareSizes()
 """The sizes of all runs."""
 
 
@@ -96,7 +96,7 @@ class StoredShare:
     texts: str
     name: str
     mend: str
-    sizes: Sizes
+    sizes: ShareSizes
 
     @staticmethod
     def of_earlier_run(file: Path, origin: str) -> StoredShare:
@@ -160,7 +160,7 @@ class Shares:
 
     run: Run
     earlier: Sequence[StoredShare] = ()
-    sizes: Sizes = field(default_factory=lambda: SIZES)
+    sizes: ShareSizes = field(default_factory=lambda: SIZES)
 
     def all(self) -> list[StoredShare]:
         """Return the shares, in the order of their documents."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from esdedup.text.arrays import F64, I64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measure:
     """How two documents are compared, and how that is shown.
 
@@ -63,6 +63,9 @@ class Measure:
 
     def __str__(self) -> str:
         return self.words
+
+    def __repr__(self) -> str:
+        return self.name.upper()
 
     @property
     def limit(self) -> str:

@@ -23,7 +23,7 @@ from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.spark.documents import Documents
+from esdedup.spark.documents import SparkDocuments
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import F64, I64, U64, Unsigned, run_starts
@@ -35,7 +35,7 @@ _COMPARED = "left bigint, right bigint, home bigint, similarity double, of_left 
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PairingSizes:
     """How much work is done at once.
 
     small_bucket: documents of a bucket whose pairs are brought together.
@@ -65,7 +65,7 @@ class Sizes:
     sample: int = 256
 
 
-SIZES = Sizes()
+SIZES = PairingSizes()
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,12 @@ def _numbers(values: Unsigned, bands: I64) -> I64:
 
 
 def verified(
-    pairs: DataFrame, documents: Documents, buckets: Buckets, least: float, *, either: bool = False
+    pairs: DataFrame,
+    documents: SparkDocuments,
+    buckets: Buckets,
+    least: float,
+    *,
+    either: bool = False,
 ) -> DataFrame:
     """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
 
@@ -233,14 +238,14 @@ def verified(
     return mapped(_met(pairs, documents, column), compare, _COMPARED).drop(*dropped)
 
 
-def sharing(pairs: DataFrame, documents: Documents, buckets: Buckets, least: int) -> DataFrame:
+def sharing(pairs: DataFrame, documents: SparkDocuments, buckets: Buckets, least: int) -> DataFrame:
     """Return the pairs that share at least `least` bands."""
     compare = partial(_compared, partial(_shared, buckets), least, "bands")
     compared = mapped(_met(pairs, documents, "bands"), compare, _COMPARED)
     return compared.drop("similarity", "of_left")
 
 
-def _met(pairs: DataFrame, documents: Documents, name: str) -> DataFrame:
+def _met(pairs: DataFrame, documents: SparkDocuments, name: str) -> DataFrame:
     """Return pairs in parts, each with the texts or the bands that it needs, each once.
 
     Columns: part, number (bigint), `name`, left, right, home (bigint). Rows of a part are together:

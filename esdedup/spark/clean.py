@@ -37,7 +37,7 @@ from esdedup.records.locations import is_address
 from esdedup.records.paths import files_named
 from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme
-from esdedup.spark.documents import SKETCHED, Documents, in_precedence, sketched_records
+from esdedup.spark.documents import SKETCHED, SparkDocuments, in_precedence, sketched_records
 from esdedup.spark.groups import members_of
 from esdedup.spark.pairs import measured
 from esdedup.spark.tables import Batches, JobTables, is_remote, mapped, on_hadoop
@@ -196,7 +196,7 @@ def _figures() -> list[Column]:
     return figures
 
 
-def _listed(removed: DataFrame, documents: Documents, files: Sequence[str]) -> DataFrame:
+def _listed(removed: DataFrame, documents: SparkDocuments, files: Sequence[str]) -> DataFrame:
     """Return the columns of `DuplicatesTable`. removed: number, head, similarity or distance."""
     names = [*enumerate(map(name_of, files))]
     named = removed.sparkSession.createDataFrame(names, ["file", "name"])

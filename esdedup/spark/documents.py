@@ -65,7 +65,7 @@ keep rule, a document is keyed, has a kind of time, or a value that can't be com
 
 
 @dataclass(frozen=True)
-class Documents:
+class SparkDocuments:
     """Documents, each once.
 
     table: number, row (bigint), id, digest (strings), filled (boolean: it has words), bands
@@ -122,7 +122,7 @@ def chosen(
 
 def numbered(
     df: DataFrame, plan: Plan, tables: JobTables, id: str, texts: Sequence[str]
-) -> Documents:
+) -> SparkDocuments:
     """Sketch documents and number them. Raises UsageError for columns that can't be used."""
     keep = plan.keep
     # A sketch reads values of any type, or strings.
@@ -165,7 +165,7 @@ def _column(df: DataFrame, name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`" if name in df.columns else name)
 
 
-def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Documents:
+def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> SparkDocuments:
     """Number documents. sketches: columns of `SKETCHED`, and any others."""
     sketches = tables.once_table(
         "sketched", sketches.withColumn("row", F.monotonically_increasing_id())
@@ -205,7 +205,7 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Doc
         "without_words": without_words,
     }
     texts = sketches.select("row", "text")
-    return Documents(usable, texts, copies, all_rows, counts, size or 0, unordered)
+    return SparkDocuments(usable, texts, copies, all_rows, counts, size or 0, unordered)
 
 
 def _unordered(all_rows: DataFrame, keep: KeepRule) -> Unordered:

@@ -19,7 +19,7 @@ from esdedup.groups.groups import Grouping
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
-from esdedup.spark.documents import Documents, chosen, numbered
+from esdedup.spark.documents import SparkDocuments, chosen, numbered
 from esdedup.spark.pairs import (
     SparkReport,
     SparkResult,
@@ -119,7 +119,7 @@ def _plan(
 
 
 def members_of(
-    documents: Documents, plan: Plan, grouping: Grouping, tables: JobTables, first: int = 0
+    documents: SparkDocuments, plan: Plan, grouping: Grouping, tables: JobTables, first: int = 0
 ) -> tuple[DataFrame, SparkReport]:
     """Return the documents that another one represents, and counts.
 
@@ -235,7 +235,9 @@ def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _groups(documents: Documents, members: DataFrame, plan: Plan, tables: JobTables) -> DataFrame:
+def _groups(
+    documents: SparkDocuments, members: DataFrame, plan: Plan, tables: JobTables
+) -> DataFrame:
     """Return the documents with their groups. members: of `members_of`."""
     heads = members.select("head").distinct()
     alone = F.lit(None).cast("double").alias("similarity")

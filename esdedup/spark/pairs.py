@@ -26,7 +26,7 @@ from esdedup.spark.candidates import (
     sharing,
     verified,
 )
-from esdedup.spark.documents import Documents, field_of, numbered
+from esdedup.spark.documents import SparkDocuments, field_of, numbered
 from esdedup.spark.tables import JobTables, remove_folder
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
@@ -177,7 +177,7 @@ def plan_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -
 
 
 def compare(
-    documents: Documents,
+    documents: SparkDocuments,
     plan: Plan,
     limits: Limits,
     tables: JobTables,

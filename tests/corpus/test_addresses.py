@@ -24,7 +24,7 @@ from esdedup.records import locations
 from esdedup.records.files import read_records
 from esdedup.records.locations import open_file, stamp
 from esdedup.records.paths import files_named
-from esdedup.runs.shares import Sizes
+from esdedup.runs.shares import ShareSizes
 from esdedup.tabular import require_pyarrow
 from tests.corpus.test_dedup_files import removed_in, shards
 from tests.corpus.test_kept import dedup, months
@@ -192,7 +192,7 @@ def test_tasks_share_their_work_at_an_address(files: list[Path]) -> None:
 def test_sketches_are_kept_at_an_address_as_in_a_folder(
     server: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=40))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
     months(3)
     far = ["--against", "s3://bucket/all.sketches/", "--update"]
     absent = dedup(0, *far[:2])
@@ -227,7 +227,7 @@ def sketches() -> list[str]:
 def test_only_texts_of_candidates_are_fetched(
     server: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(ahead=1 << 12))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(ahead=1 << 12))
     write_lines(Path("0.jsonl"), [{"text": words(n, 2_000)} for n in range(100)])
     write_lines(Path("1.jsonl"), [{"text": words(n, 2_000) + " end"} for n in (30, 990)])
     far = ["--against", "s3://bucket/all.sketches"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.runs.shares import Sizes
+from esdedup.runs.shares import ShareSizes
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import words
 
@@ -78,7 +78,7 @@ def test_records_of_each_kind_are_those_of_an_index(kind: str) -> None:
 def test_streams_are_read_once_and_not_kept(
     id: str | None, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=70))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=70))
     pa = require_pyarrow()
     rows = [each | {"n": f"{row % 80}", "more": "x" * 20_000} for row, each in enumerate(RECORDS)]
     table = pa.Table.from_pylist(rows)

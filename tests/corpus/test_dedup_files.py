@@ -16,7 +16,7 @@ import esdedup.clean.near_duplicates
 import esdedup.clean.outputs
 from esdedup.clean.near_duplicates import MemoryOfJob
 from esdedup.records.rewrite import rewrite
-from esdedup.runs.shares import Sizes
+from esdedup.runs.shares import ShareSizes
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.processes import start_command
 
@@ -74,7 +74,7 @@ def by_groups(every: list[str], **options: Any) -> set[int]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_what_stays_is_as_it_came(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=50))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=50))
     files = shards()
     before = lines_in(files)
     done = run_command("dedup", "in", "-o", "out", "--workers", workers, "--json")
@@ -123,7 +123,7 @@ def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
 def test_the_result_does_not_depend_on_memory(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=50))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=50))
     monkeypatch.setattr("esdedup.clean.near_duplicates.MEMORY", MemoryOfJob(base=0))
     files = [Path("out", *file.parts[1:]) for file in shards()]
     files.append(Path("out/_removed.jsonl.zst"))

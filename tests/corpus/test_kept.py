@@ -11,7 +11,7 @@ import pytest
 
 from esdedup.clean.kept_sketches import KeptSketches
 from esdedup.clean.outputs import CleanFiles
-from esdedup.runs.shares import Sizes
+from esdedup.runs.shares import ShareSizes
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import Ran, run_command, words, write_lines
@@ -42,7 +42,7 @@ def dedup(month: int, *options: str, out: str = "out") -> Ran:
 def test_each_month_is_compared_with_all_before(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=40))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
     months(4)
     before: list[str] = []
     for month in range(4):

@@ -16,7 +16,7 @@ from esdedup.compare.plan import Plan
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
-from esdedup.runs.shares import Sizes
+from esdedup.runs.shares import ShareSizes
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
@@ -325,7 +325,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Plan.memory // 100)
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=40))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
     work, kills = tmp_path / "work", 0

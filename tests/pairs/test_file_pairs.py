@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.runs.shares import Sizes
+from esdedup.runs.shares import ShareSizes
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.processes import await_true, input_without_end, start_command
 
@@ -42,7 +42,7 @@ def documents(count: int) -> list[dict[str, Any]]:
 def test_they_are_those_of_an_index(
     options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", Sizes(documents=30))
+    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=30))
     records: list[Any] = documents(150)
     # A later document of an id takes the place of the earlier one.
     records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]

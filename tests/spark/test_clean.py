@@ -106,7 +106,7 @@ def test_shards_are_those_of_one_machine(
 ) -> None:
     if "--against" in options:
         # Leaders are found in several blocks, and several tasks make the pairs of each.
-        sizes = candidates.Sizes(meetings_of_task=50, meetings=100, meetings_of_row=0)
+        sizes = candidates.PairingSizes(meetings_of_task=50, meetings=100, meetings_of_row=0)
         monkeypatch.setattr(candidates, "SIZES", sizes)
     options = [str(tmp_path / each) if each == "held" else each for each in options] + ["--json"]
     for name in ("in", "held"):

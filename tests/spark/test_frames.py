@@ -19,6 +19,7 @@ from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
 from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
 from esdedup.compare.source import FileSource
+from esdedup.models import Pair
 from esdedup.records.files import chunks_in
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
@@ -55,6 +56,16 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
     with Run.temporary() as folder:
         source = FileSource(plan_of_pairs(meta, limits), chunks_in(str(file)), refuse)
         return pairs_in_files(folder, source, limits)[0]
+
+
+def columns_of(pair: Pair) -> dict[str, Any]:
+    """Return a pair as a row of Spark's table has it."""
+    return {
+        "left": pair.left,
+        "right": pair.right,
+        "similarity": pair.similarity,
+        "equal": pair.equal,
+    }
 
 
 def rounded(pairs: Iterable[Any]) -> set[tuple[str, str, float, bool]]:
@@ -152,7 +163,7 @@ BOILERPLATE = (
 def test_large_buckets_are_paired_in_slices(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = candidates.Sizes(slice=300, small_bucket=20, broadcast=0, pairs=4_000)
+    sizes = candidates.PairingSizes(slice=300, small_bucket=20, broadcast=0, pairs=4_000)
     sizes = replace(sizes, meetings=1_000, meetings_of_row=0, sample=4)
     monkeypatch.setattr(candidates, "SIZES", sizes)
     monkeypatch.setattr(pairs, "SIZES", sizes)
@@ -169,7 +180,7 @@ def test_large_buckets_are_paired_in_slices(
     ):
         found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
-    assert rounded(found.table.collect()) == rounded(map(vars, local))
+    assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 20_000
     (said,) = (str(each.message) for each in told if "pairs are similar" in str(each.message))
     estimate = int(said.split()[1].replace(",", ""))
@@ -183,7 +194,7 @@ def test_large_buckets_are_paired_in_slices(
 def test_leaders_are_found_in_blocks(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cap: int
 ) -> None:
-    sizes = candidates.Sizes(meetings=100, meetings_of_row=0, growth=4)
+    sizes = candidates.PairingSizes(meetings=100, meetings_of_row=0, growth=4)
     monkeypatch.setattr(candidates, "SIZES", sizes)
     rng = random.Random(cap)
     # Texts of which each resembles its neighbours, so that one leads or not by those before.
@@ -282,7 +293,7 @@ def test_texts_are_compared_by_passages(spark: SparkSession) -> None:
     options: Any = {"scheme": Scheme([esdedup.Passages(3, 4)]), "cover": 0.4, "words": 9}
     local = esdedup.pairs(texts, **options)
     found = similar_pairs(frame(spark, rows), **options)
-    assert rounded(found.table.collect()) == rounded(map(vars, local))
+    assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 100
     assert (found.report.recall, found.report.capped) == (1.0, local.capped)
     for method in ("leader", "components"):

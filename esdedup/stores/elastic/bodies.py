@@ -15,7 +15,7 @@ SourceFilter = bool | Sequence[str] | Mapping[str, Any]
 """A value of `_source` in a search: paths, True for whole documents, or an object."""
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """An answer of the servers.
 
     status: of HTTP.

@@ -27,7 +27,7 @@ from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.concurrency import Window
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.answers import Action, AnswerReader
-from esdedup.stores.elastic.bodies import Answer, Body, Hit, Query
+from esdedup.stores.elastic.bodies import Body, Hit, Query, ServerAnswer
 from esdedup.stores.elastic.bulk import BulkPolicy, has_refused, line, search_line, write_actions
 from esdedup.stores.elastic.errors import (
     RETRIED,
@@ -138,7 +138,7 @@ class Cluster:
         allowed: frozenset[int] = frozenset(),
         *,
         raw: bool = False,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Send a request once.
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON.
@@ -159,7 +159,7 @@ class Cluster:
                 f"{self.connection.shown}: the answer to {method} {path} is not a JSON object:"
                 f" {reason_of(answer)}"
             )
-        return Answer(meta.status, answer)
+        return ServerAnswer(meta.status, answer)
 
     def _error(self, status: int, body: object, headers: Mapping[str, str]) -> EsdedupError:
         if status == 401 and not self._link.has_credentials:
@@ -192,7 +192,7 @@ class Cluster:
         allowed: frozenset[int] = frozenset(),
         *,
         raw: bool = False,
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Send a request, as `request`, that may be sent twice without harm."""
         return self.retries.until_answered(
             lambda: self.request(method, path, body, params, allowed, raw=raw)

@@ -32,7 +32,7 @@ COLUMNS = f"id, source, tokens, {_MARKS}"
 """In SQL, the columns of `Row`."""
 
 
-class Documents:
+class DocumentTable:
     """The documents of one index, used within a transaction of the caller's.
 
     format: turns documents into rows, and rows into documents.

@@ -21,7 +21,7 @@ from esdedup.sketch.tokens import flat
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.postings import Entries, Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NumberedRow
-from esdedup.stores.sqlite.sizes import Sizes
+from esdedup.stores.sqlite.sizes import StoreSizes
 from esdedup.stores.sqlite.tables import TableNames
 from esdedup.text.arrays import I64, ranges
 
@@ -60,7 +60,7 @@ class Listing:
     """The lists of tokens of one index, used within a transaction of the caller's."""
 
     def __init__(
-        self, db: sqlite3.Connection, tables: TableNames, meta: IndexMeta, sizes: Sizes
+        self, db: sqlite3.Connection, tables: TableNames, meta: IndexMeta, sizes: StoreSizes
     ) -> None:
         self.db, self._tables, self._scheme, self._sizes = db, tables, meta.scheme, sizes
         self.reads_source = bool(meta.other_schemes) or meta.field != FIELD

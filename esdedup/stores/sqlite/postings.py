@@ -20,7 +20,7 @@ import numpy as np
 from esdedup.models import grouped
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.tokens import digits_of, encode, number_of, token_length
-from esdedup.stores.sqlite.sizes import Sizes
+from esdedup.stores.sqlite.sizes import StoreSizes
 from esdedup.text.arrays import I64, U64, offsets_of, ranges, run_starts
 from esdedup.text.hashing import xxh3
 
@@ -74,7 +74,7 @@ class Postings:
         db: sqlite3.Connection,
         key: str,
         table_of: Callable[[str], str],
-        pages_at_once: int = Sizes.pages,
+        pages_at_once: int = StoreSizes.pages,
     ) -> None:
         """key: the name of the list. table_of: returns the name of a table in SQL."""
         self.db, self._key, self._table_of, self._runs = db, key, table_of, table_of("runs")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document
-from esdedup.stores.sqlite.documents import COLUMNS, NUMBERS, Documents
+from esdedup.stores.sqlite.documents import COLUMNS, NUMBERS, DocumentTable
 from esdedup.stores.sqlite.listing import Listing, listed_as
-from esdedup.stores.sqlite.sizes import Sizes
+from esdedup.stores.sqlite.sizes import StoreSizes
 from esdedup.text.arrays import I64, Ragged, blocks, offsets_of, ranges
 
 _NONE = np.empty(0, np.int64)
@@ -90,7 +90,7 @@ class _Ranking:
 class RankedCandidates:
     """Documents by the number of token groups that they share with queries."""
 
-    def __init__(self, documents: Documents, listing: Listing, sizes: Sizes) -> None:
+    def __init__(self, documents: DocumentTable, listing: Listing, sizes: StoreSizes) -> None:
         self._documents, self._listing, self._sizes = documents, listing, sizes
 
     def of(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StoreSizes:
     """How much of a local file is read at a time, and from which numbers on a search counts.
 
     pages: number of pages of postings that are read, merged or written together.

@@ -41,11 +41,11 @@ from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.documents import COLUMNS, Documents
+from esdedup.stores.sqlite.documents import COLUMNS, DocumentTable
 from esdedup.stores.sqlite.listing import Listing, listed_as
 from esdedup.stores.sqlite.ranked import RankedCandidates
 from esdedup.stores.sqlite.rows import NO_MARKS, NumberedRow, Row, with_raw
-from esdedup.stores.sqlite.sizes import Sizes
+from esdedup.stores.sqlite.sizes import StoreSizes
 from esdedup.stores.sqlite.tables import TableNames
 from esdedup.text.characters import is_unicode
 
@@ -76,7 +76,7 @@ class _Tables(NamedTuple):
     """
 
     db: sqlite3.Connection
-    documents: Documents
+    documents: DocumentTable
     listing: Listing
 
 
@@ -86,7 +86,7 @@ class LocalStore:
     One process writes at a time, others wait. Readers never wait, and see whole commits only.
     """
 
-    def __init__(self, path: str | Path, index: str, sizes: Sizes = Sizes()) -> None:  # noqa: B008
+    def __init__(self, path: str | Path, index: str, sizes: StoreSizes = StoreSizes()) -> None:  # noqa: B008
         if not index or "\0" in index or not is_unicode(index):
             raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
@@ -326,7 +326,7 @@ class LocalStore:
         names = TableNames(self.index)
         listing = Listing(db, names, meta, self._sizes)
         shingle_sets = self._database.shingle_sets[self.index]
-        return _Tables(db, Documents(db, names, meta, listing, shingle_sets), listing)
+        return _Tables(db, DocumentTable(db, names, meta, listing, shingle_sets), listing)
 
     def _reading(self) -> AbstractContextManager[_Tables]:
         return self._opened(self._database.reading())
@@ -370,7 +370,7 @@ class LocalStore:
         return _parsed(row[0]) if row else None
 
 
-def _created(documents: Documents, rows: Sequence[Row], is_encoded: bool) -> WriteReport:
+def _created(documents: DocumentTable, rows: Sequence[Row], is_encoded: bool) -> WriteReport:
     """Write new documents; an id that exists is a failure.
 
     is_encoded: a document that is stored in the same bytes counts as unchanged. When a run

@@ -8,7 +8,7 @@ import pytest
 
 import esdedup
 from esdedup.stores import LocalStore
-from esdedup.stores.sqlite.sizes import Sizes
+from esdedup.stores.sqlite.sizes import StoreSizes
 
 TEXT = "the council met on monday and voted for a new bridge over the river near the old town"
 PROGRAM = """
@@ -53,7 +53,7 @@ def test_counting_finds_what_sorting_finds(folder: Path) -> None:
 
         from_sorting = answers(index)
     with esdedup.open(folder / "a.db") as index:
-        sizes = Sizes(counted_entries=10, counters_per_entry=1 << 40)
+        sizes = StoreSizes(counted_entries=10, counters_per_entry=1 << 40)
         index.store = LocalStore(folder / "a.db", "documents", sizes)
         assert answers(index) == from_sorting
 

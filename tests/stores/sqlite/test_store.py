@@ -18,7 +18,7 @@ import pytest
 import esdedup
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.sqlite.sizes import Sizes
+from esdedup.stores.sqlite.sizes import StoreSizes
 from tests.helpers.commands import words
 from tests.helpers.places import META, ask, document, query, ranked, with_tokens
 
@@ -172,7 +172,7 @@ def test_queries_are_answered_alike_in_small_blocks(store: LocalStore, path: Pat
     queries = [query(*TOKENS), query("foreign"), query(TOKENS[0], exclude="5"), query(*TOKENS)]
     together = store.candidates(queries, 7)
     assert [len(each.documents) for each in together] == [7, 0, 7, 7]
-    in_blocks = LocalStore(path, "index", Sizes(counted_entries=1))
+    in_blocks = LocalStore(path, "index", StoreSizes(counted_entries=1))
     assert in_blocks.candidates(queries, 7) == together
     in_blocks.close()
 
@@ -205,7 +205,7 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
         result = search()
         with esdedup.open(path) as fresh:
             # Every candidate is read.
-            fresh.store = LocalStore(path, fresh.store.index, Sizes(unverified=len(texts)))
+            fresh.store = LocalStore(path, fresh.store.index, StoreSizes(unverified=len(texts)))
             assert result == fresh.similar(query_text, k=8, **limits)
         assert (result.candidates > 80, len(result)) == (True, 8)
         assert {match.id: match.source["text"] for match in result}.items() <= texts.items()
