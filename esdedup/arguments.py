@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from esdedup.exceptions import UsageError
 
-_Made = TypeVar("_Made")
+_Options = TypeVar("_Options")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 # A bool is an int in Python, so it comes first.
@@ -37,76 +37,88 @@ def check_type(name: str, value: object, annotation: str) -> None:
     # Queries and the like are made in large numbers.
     if type(value) in _exact(annotation):
         return
-    wanted = annotation.split(" | ")
-    found = next((each for each, (kind, _) in _PLAIN.items() if isinstance(value, kind)), "")
-    if found not in wanted and not (found == "int" and "float" in wanted):
-        words = " or ".join(_PLAIN[each][1] for each in wanted)
+    allowed = annotation.split(" | ")
+    actual = next((name for name, (kind, _) in _PLAIN.items() if isinstance(value, kind)), "")
+    is_int_for_float = actual == "int" and "float" in allowed
+    if actual not in allowed and not is_int_for_float:
+        words = " or ".join(_PLAIN[name][1] for name in allowed)
         raise UsageError(f"{name}: use {words}, not {type(value).__name__}")
 
 
-def check_fields(made: Any) -> None:
+def check_fields(record: Any) -> None:
     """Raise UsageError if a field of a dataclass is not of its plain type, Literal or dataclass."""
-    for name, annotation in _plain_fields(made.__class__):
-        check_type(name, getattr(made, name), annotation)
-    for name, choices in _literal_fields(made.__class__):
-        if (value := getattr(made, name)) not in choices:
-            *others, last = choices
-            raise UsageError(f"{name} {value!r}: use {', '.join(others)} or {last}")
-    for name, kinds in _nested_fields(made.__class__):
-        if not isinstance(value := getattr(made, name), kinds):
+    kind = record.__class__
+    for name, annotation in _plain_fields(kind):
+        check_type(name, getattr(record, name), annotation)
+    for name, choices in _literal_fields(kind):
+        value = getattr(record, name)
+        if value not in choices:
+            *first_choices, last_choice = choices
+            raise UsageError(f"{name} {value!r}: use {', '.join(first_choices)} or {last_choice}")
+    for name, kinds in _nested_fields(kind):
+        value = getattr(record, name)
+        if not isinstance(value, kinds):
             words = f"use {kinds[0].__name__}(...), not {type(value).__name__}"
             raise UsageError(f"{name}: {words}")
 
 
 @functools.cache
 def _exact(annotation: str) -> frozenset[type]:
-    return frozenset(_PLAIN[each][0] for each in annotation.split(" | "))
+    return frozenset(_PLAIN[name][0] for name in annotation.split(" | "))
 
 
 @functools.cache
 def _plain_fields(kind: Any) -> list[tuple[str, str]]:
-    """The names and annotations of the fields of a dataclass whose types are plain."""
-    types = [(each.name, each.type) for each in fields(kind)]
-    written = [(name, of.__name__ if isinstance(of, type) else str(of)) for name, of in types]
-    plain = [(name, annotation.replace("pathlib.Path", "Path")) for name, annotation in written]
-    return [each for each in plain if set(each[1].split(" | ")) <= _PLAIN.keys()]
+    """Return the names and annotations of the fields of a dataclass whose types are plain."""
+    plain = []
+    for field_of_kind in fields(kind):
+        written = field_of_kind.type
+        annotation = written.__name__ if isinstance(written, type) else str(written)
+        annotation = annotation.replace("pathlib.Path", "Path")
+        if set(annotation.split(" | ")) <= _PLAIN.keys():
+            plain.append((field_of_kind.name, annotation))
+    return plain
 
 
 @functools.cache
 def _literal_fields(kind: Any) -> list[tuple[str, tuple[Any, ...]]]:
     """Return the fields of a dataclass whose type is a Literal, each with its values."""
-    found = get_type_hints(kind)
-    return [(name, get_args(one)) for name, one in found.items() if get_origin(one) is Literal]
+    hints = get_type_hints(kind)
+    return [(name, get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal]
 
 
 @functools.cache
 def _nested_fields(kind: Any) -> list[tuple[str, tuple[type, ...]]]:
-    """The fields of a dataclass that hold another dataclass, or may, with the types allowed."""
+    """Return the fields of a dataclass that hold another dataclass, or may, with their types."""
     hints = get_type_hints(kind)
-    named = [(each.name, hints[each.name]) for each in fields(kind)]
-    found = ((name, get_args(one) if type(one) is UnionType else (one,)) for name, one in named)
-    return [
-        (name, kinds)
-        for name, kinds in found
-        if is_dataclass(kinds[0]) and all(one is type(None) for one in kinds[1:])
-    ]
+    nested = []
+    for field_of_kind in fields(kind):
+        hint = hints[field_of_kind.name]
+        kinds = get_args(hint) if type(hint) is UnionType else (hint,)
+        is_optional = all(alternative is type(None) for alternative in kinds[1:])
+        if is_dataclass(kinds[0]) and is_optional:
+            nested.append((field_of_kind.name, kinds))
+    return nested
 
 
-def check_names(given: Iterable[str], known: Collection[str]) -> None:
-    """Raise UsageError for a keyword argument that there is not, naming those that there are."""
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            listed = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
-            raise UsageError(f"there is no argument {name!r}: {listed}")
+def check_names(names: Iterable[str], arguments: Collection[str]) -> None:
+    """Raise UsageError for a name that is not an argument, with a suggestion."""
+    for name in names:
+        if name not in arguments:
+            close_names = difflib.get_close_matches(name, arguments, 1)
+            if close_names:
+                advice = f"did you mean {close_names[0]!r}?"
+            else:
+                advice = f"use {', '.join(arguments)}"
+            raise UsageError(f"there is no argument {name!r}: {advice}")
 
 
 def size(text: str | int) -> int:
     """Return the bytes of a size such as 256MB; a KB is 1024 bytes. Raises UsageError."""
-    found = _SIZE.fullmatch(str(text).strip())
-    if found is None or not int(found[1]):
+    match = _SIZE.fullmatch(str(text).strip())
+    if match is None or not int(match[1]):
         raise UsageError(f"{text!r} is not a size such as 256MB or 1GB")
-    return int(found[1]) << _UNITS[found[2].upper()]
+    return int(match[1]) << _UNITS[match[2].upper()]
 
 
 def check_list(name: str, values: object) -> None:
@@ -119,8 +131,11 @@ def check_list(name: str, values: object) -> None:
 class Setting:
     """A field of a dataclass of options, as an argument of a call and an option of a command.
 
-    kind: its annotation. shown: what the command line shows, see `setting`. path: the attribute of
-    the dataclass that holds the field, if it is not its own.
+    name: of the argument.
+    kind: the field's annotation.
+    default: of the field, or of the dataclass that holds it.
+    shown: what the command line shows, see `setting`.
+    path: the attribute that holds the nested dataclass of the field; None for a direct field.
     """
 
     name: str
@@ -148,59 +163,70 @@ def setting(default: Any, help: str, *names: str, **shown: Any) -> Any:
 @functools.cache
 def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting]:
     """Return the settings of a dataclass by name, nested ones too. use: for this work only."""
-    found, hints = {}, get_type_hints(kind, include_extras=True)
-    for each in fields(kind):
-        if is_dataclass(each.default) and (inner_use := each.metadata.get("use")):
-            held: Any = type(each.default)
-            for name, inner in settings_of(held, inner_use).items():
-                default = getattr(each.default, name)
-                found[name] = replace(inner, default=default, path=each.name)
-        elif "help" in each.metadata and each.metadata.get("use", use) in (use, None):
-            found[each.name] = Setting(each.name, hints[each.name], each.default, each.metadata)
-    return found
+    settings: dict[str, Setting] = {}
+    hints = get_type_hints(kind, include_extras=True)
+    for field_of_kind in fields(kind):
+        name, default, metadata = field_of_kind.name, field_of_kind.default, field_of_kind.metadata
+        if is_dataclass(default) and (inner_use := metadata.get("use")):
+            inner_kind: Any = type(default)
+            for inner_name, inner in settings_of(inner_kind, inner_use).items():
+                inner_default = getattr(default, inner_name)
+                settings[inner_name] = replace(inner, default=inner_default, path=name)
+        elif "help" in metadata and metadata.get("use", use) in (use, None):
+            settings[name] = Setting(name, hints[name], default, metadata)
+    return settings
 
 
 def from_settings(
-    kind: type[_Made], given: Mapping[str, Any], base: _Made | None = None, use: str | None = None
-) -> _Made:
+    kind: type[_Options],
+    values: Mapping[str, Any],
+    base: _Options | None = None,
+    use: str | None = None,
+) -> _Options:
     """Make a dataclass from its settings by name. base: has the values of the others.
 
     Raises UsageError for other names and for values that the dataclass rejects.
     """
-    wanted: Any = kind
-    known = settings_of(wanted, use)
-    own: dict[str, Any] = {}
-    inner: dict[str, dict[str, Any]] = {}
-    check_names(given, known)
-    for name, value in given.items():
-        setting = known[name]
+    any_kind: Any = kind
+    settings = settings_of(any_kind, use)
+    direct: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    check_names(values, settings)
+    for name, value in values.items():
+        setting = settings[name]
         parse = setting.shown.get("parse")
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)
-        (own if setting.path is None else inner.setdefault(setting.path, {}))[name] = value
-    if base is not None and not isinstance(base, wanted):
+        if setting.path is None:
+            direct[name] = value
+        else:
+            nested.setdefault(setting.path, {})[name] = value
+    if base is not None and not isinstance(base, any_kind):
         raise UsageError(f"use {kind.__name__}(...), not {type(base).__name__}")
-    held: Any = vars(base) if base else {each.name: each.default for each in fields(wanted)}
-    own |= {path: replace(held[path], **some) for path, some in inner.items()}
-    return kind(**own) if base is None else replace(base, **own)
+    defaults: Any = {option.name: option.default for option in fields(any_kind)}
+    current = vars(base) if base else defaults
+    for path, inner_values in nested.items():
+        direct[path] = replace(current[path], **inner_values)
+    return kind(**direct) if base is None else replace(base, **direct)
 
 
 def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
     """Let `help` list the settings, with defaults, of a call that accepts them as **options."""
 
     def decorate(call: _Call) -> _Call:
-        *own, options = inspect.signature(call).parameters.values()
+        *parameters, options = inspect.signature(call).parameters.values()
         assert options.kind is inspect.Parameter.VAR_KEYWORD
-        more = [
-            options.replace(
-                name=each.name,
-                kind=inspect.Parameter.KEYWORD_ONLY,
-                default=str(each.default) if "parse" in each.shown else each.default,
-                annotation="str" if "parse" in each.shown else each.kind,
+        for setting in settings_of(kind, use).values():
+            is_text = "parse" in setting.shown
+            parameters.append(
+                options.replace(
+                    name=setting.name,
+                    kind=inspect.Parameter.KEYWORD_ONLY,
+                    default=str(setting.default) if is_text else setting.default,
+                    annotation="str" if is_text else setting.kind,
+                )
             )
-            for each in settings_of(kind, use).values()
-        ]
-        call.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return call
 
     return decorate
