@@ -43,10 +43,10 @@ class _Params:
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options and arguments."""
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for each in found:
-            each.process_value = partial(_processed, each)
-        return found
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            parameter.process_value = partial(_processed, parameter)
+        return parameters
 
 
 def _processed(option: Any, context: Any, value: Any) -> Any:
@@ -66,23 +66,23 @@ class Command(_Params, TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what follows the command's name in its usage."""
-        arguments = [each for each in self.params if isinstance(each, TyperArgument)]
-        return ["[OPTIONS]", *(each.metavar or "" for each in arguments)]
+        arguments = [option for option in self.params if isinstance(option, TyperArgument)]
+        return ["[OPTIONS]", *(argument.metavar or "" for argument in arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the arguments, and the options of the panels that the context requests."""
-        every: list[Any] = self.get_params(ctx)
-        arguments = [each for each in every if isinstance(each, TyperArgument)]
-        options = [each for each in every if each not in arguments]
+        parameters: list[Any] = self.get_params(ctx)
+        arguments = [option for option in parameters if isinstance(option, TyperArgument)]
+        options = [option for option in parameters if option not in arguments]
         panels = ctx.meta.get(PANELS, (None,))
-        shown = [each for each in options if each.rich_help_panel in panels]
+        shown = [option for option in options if option.rich_help_panel in panels]
         if arguments:
             with formatter.section("Arguments"):
-                formatter.write_dl([(each.metavar, each.help) for each in arguments])
+                formatter.write_dl([(argument.metavar, argument.help) for argument in arguments])
         with formatter.section("Options"):
             formatter.write_dl(map(_record, shown))
         notes = {"connection": _WHERE, "rare": f"More options: esdedup help {self.name}"}
-        hidden = {each.rich_help_panel for each in options} - {*panels}
+        hidden = {option.rich_help_panel for option in options} - {*panels}
         lines = [note for panel, note in notes.items() if panel in hidden and None in panels]
         if lines:
             formatter.write_paragraph()
@@ -100,9 +100,11 @@ def _record(option: TyperOption) -> tuple[str, str]:
     if default is True and option.default not in (None, False):
         default = f"{option.default:g}" if isinstance(option.default, float) else option.default
         default = "on" if default is True else default
-    notes = [f"default: {default}"] * (not isinstance(default, bool)) + [
-        "required"
-    ] * option.required
+    notes = []
+    if not isinstance(default, bool):
+        notes.append(f"default: {default}")
+    if option.required:
+        notes.append("required")
     note = f" ({'; '.join(notes)})" if notes else ""
     return "/".join([names, *option.secondary_opts]), f"{option.help}{note}"
 
@@ -115,31 +117,35 @@ class Commands(_Params, TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return [name for some in self.listed.values() for name in some]
+        return [name for commands in self.listed.values() for name in commands]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import and return a command; None if there is none of the name."""
-        for some in self.listed.values():
-            if cmd_name in some and cmd_name not in self.commands:
-                module = import_module(f"esdedup.cli.commands.{some[cmd_name][0]}")
-                made = command_of(cmd_name, getattr(module, f"{cmd_name}_command"))
-                self.commands[cmd_name] = made
+        for modules in self.listed.values():
+            if cmd_name in modules and cmd_name not in self.commands:
+                module_name, _ = modules[cmd_name]
+                module = import_module(f"esdedup.cli.commands.{module_name}")
+                command = command_of(cmd_name, getattr(module, f"{cmd_name}_command"))
+                self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing them."""
-        for heading, some in self.listed.items():
+        for heading, commands in self.listed.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, summary) for name, (_, summary) in some.items()])
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that arguments name. Raise UsageError with a suggestion."""
         names = self.list_commands(ctx)
         if (name := args[0]).startswith("-") or name in names:
             return super().resolve_command(ctx, args)
-        near = _OTHER_NAMES.get(name) or difflib.get_close_matches(name, names, 2)
-        meant = f" Did you mean {' or '.join(near)}?" if near else " See: esdedup --help"
-        raise UsageError(f"there is no command {name!r}.{meant}")
+        close_names = _OTHER_NAMES.get(name) or difflib.get_close_matches(name, names, 2)
+        if close_names:
+            advice = f"Did you mean {' or '.join(close_names)}?"
+        else:
+            advice = "See: esdedup --help"
+        raise UsageError(f"there is no command {name!r}. {advice}")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and name the role for it if the server denies a permission."""
@@ -148,9 +154,9 @@ class Commands(_Params, TyperGroup):
         except PermissionDenied as error:
             from esdedup.admin.roles import roles_of
 
-            first, *others = roles_of(ctx.invoked_subcommand or "")
-            more = f", or {', '.join(others)}" if others else ""
-            needed = f"The rights that it needs: esdedup check --role {first}{more}"
+            first_role, *other_roles = roles_of(ctx.invoked_subcommand or "")
+            alternatives = f", or {', '.join(other_roles)}" if other_roles else ""
+            needed = f"The rights that it needs: esdedup check --role {first_role}{alternatives}"
             raise PermissionDenied(f"{error}\n{needed}") from error
 
 
@@ -163,18 +169,19 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
     """
     kinds: dict[str, Any] = {}
     declared: list[inspect.Parameter] = []
-    for each in inspect.signature(call, eval_str=True).parameters.values():
-        kind = get_args(each.annotation) or (each.annotation,)
+    for parameter in inspect.signature(call, eval_str=True).parameters.values():
+        kind = get_args(parameter.annotation) or (parameter.annotation,)
         if is_dataclass(kind[0]):
-            kinds[each.name] = kind
+            kinds[parameter.name] = kind
             rare = {"rare": True} if kind[1:] == ("rare",) else {}
-            for one in settings_of(*kind).values():
-                declared.append(_declared(replace(one, shown={**one.shown, **rare})))
+            for setting in settings_of(*kind).values():
+                declared.append(_declared(replace(setting, shown={**setting.shown, **rare})))
         else:
-            made: Field[Any] = each.default
-            one = Setting(each.name, each.annotation, made.default, made.metadata)
-            declared.append(_declared(one))
-    if any(each.default.rich_help_panel == "connection" for each in declared):
+            option: Field[Any] = parameter.default
+            annotation, shown = parameter.annotation, option.metadata
+            setting = Setting(parameter.name, annotation, option.default, shown)
+            declared.append(_declared(setting))
+    if any(parameter.default.rich_help_panel == "connection" for parameter in declared):
         quiet = Setting("quiet", bool, False, {"help": "Show no progress.", "rare": True})
         declared.append(_declared(quiet))
 
@@ -183,16 +190,16 @@ def command_of(name: str, call: Callable[..., Any]) -> Any:
         values.pop("quiet", None)
         if values.get("as_json", False) is None:
             values["as_json"] = not sys.stdout.isatty()
-        given = {
+        explicit = {
             option: value for option, value in values.items() if source_of(option) != "DEFAULT"
         }
-        _check_given(given, context.command.params)
+        _check_explicit(explicit, context.command.params)
         arguments: dict[str, Any] = {}
         for name, kind in kinds.items():
-            known = settings_of(*kind)
-            some = {option: given[option] for option in known if option in given}
-            arguments[name] = from_settings(kind[0], some, use=[*kind, None][1])
-            values = {option: value for option, value in values.items() if option not in known}
+            settings = settings_of(*kind)
+            of_kind = {option: explicit[option] for option in settings if option in explicit}
+            arguments[name] = from_settings(kind[0], of_kind, use=[*kind, None][1])
+            values = {option: value for option, value in values.items() if option not in settings}
         call(**arguments, **values)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -221,38 +228,45 @@ def variable_of(name: str) -> str:
     return f"ESDEDUP_{name.upper()}"
 
 
-def _check_given(given: Mapping[str, Any], options: Iterable[Any]) -> None:
-    """Raise UsageError for an empty value, as scripts may expand, and for --exact with limits."""
-    for each in options:
+def _check_explicit(values: Mapping[str, Any], options: Iterable[Any]) -> None:
+    """Raise UsageError for an empty value, as scripts may expand, and for --exact with limits.
+
+    values: those that are not defaults, by option.
+    """
+    for option in options:
         # typer treats empty variables as unset.
-        if each.envvar and not os.environ.get(each.envvar, "unset").strip():
-            raise UsageError(f"{each.envvar} is set, but empty: unset it, or set a value")
-        value = given.get(each.name)
+        if option.envvar and not os.environ.get(option.envvar, "unset").strip():
+            raise UsageError(f"{option.envvar} is set, but empty: unset it, or set a value")
+        value = values.get(option.name)
         # An empty path is the current folder by the time it comes here.
         empty = ("", ".") if isinstance(value, Path) else ("",)
         if isinstance(value, str | Path) and str(value).strip() in empty:
-            raise UsageError(f"{option_of(each.name)} is empty: leave it out, or name it")
-    if given.get("exact") and (others := given.keys() & {"sketch", "threshold", "distance"}):
-        raise UsageError(f"--exact can't be combined with {option_of(min(others))}")
+            raise UsageError(f"{option_of(option.name)} is empty: leave it out, or name it")
+    limits = values.keys() & {"sketch", "threshold", "distance"}
+    if values.get("exact") and limits:
+        raise UsageError(f"--exact can't be combined with {option_of(min(limits))}")
 
 
-def _declared(one: Setting) -> inspect.Parameter:
+def _declared(setting: Setting) -> inspect.Parameter:
     """Return a setting as a parameter for typer."""
-    shown = {**one.shown}
+    shown = {**setting.shown}
     names, parse = [*shown.pop("names", ())], shown.pop("parse", None)
     shown.pop("use", None)
-    kind, default = (one.kind, one.default) if parse is None else (str, str(one.default))
+    kind, default = setting.kind, setting.default
+    if parse is not None:
+        # The command line has the text that is parsed.
+        kind, default = str, str(default)
     default = ... if default is MISSING else default
     if shown.get("envvar") is True:
-        shown["envvar"] = variable_of(one.name)
+        shown["envvar"] = variable_of(setting.name)
     panel = shown.pop("panel", None) or ("rare" if shown.pop("rare", False) else None)
     if shown.pop("argument", False):
         info = typer.Argument(default, **shown)
     else:
-        if not any(each.startswith("--") for each in names) and len(one.name) > 1:
-            long = option_of(one.name)
+        has_long_name = any(name.startswith("--") for name in names)
+        if not has_long_name and len(setting.name) > 1:
+            long = option_of(setting.name)
             names.append(f"{long}/--no{long[1:]}" if default is True else long)
         info = typer.Option(default, *names, rich_help_panel=panel, **shown)
-    return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind
-    )
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(setting.name, keyword_only, default=info, annotation=kind)
