@@ -245,7 +245,7 @@ def _rows_of_examples(groups: Groups, rows: I64) -> list[int]:
 def _bins(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[Bin, ...]:
     """Return the bins of the values of rows, the least similar first."""
     values, farthest = groups.value[rows], groups.farthest
-    if groups.measure.whole:
+    if groups.measure.whole_numbers:
         bits = 64 * meta.scheme.sketch(groups.grouping.limits.sketch).width
         return distances_in_bins(values, int(farthest), bits)
     return similarities_in_bins(values, farthest)

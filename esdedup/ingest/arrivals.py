@@ -29,7 +29,7 @@ from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import hamming, jaccard_with
 
-Measure = tuple[float | None, int | None]
+SimilarityOrDistance = tuple[float | None, int | None]
 """A Jaccard similarity and a Hamming distance in bits, of which one is None."""
 
 
@@ -40,13 +40,13 @@ class Original:
     id: of the document.
     digest: of its text.
     verdict: on the document itself.
-    measure: how near it is to the new one.
+    values: how near it is to the new one.
     """
 
     id: str
     digest: str
     verdict: Verdict
-    measure: Measure = (None, None)
+    values: SimilarityOrDistance = (None, None)
 
 
 class Originals:
@@ -127,7 +127,7 @@ def _representatives_first(original: Original) -> tuple[bool, _NaturalId]:
 
 def _nearest_first(original: Original) -> tuple[float, _NaturalId]:
     """Return a key that orders originals: the nearest first, then by id."""
-    similarity, distance = original.measure
+    similarity, distance = original.values
     # One of them is None: the other one decides.
     return distance or -(similarity or 0), natural(original.id)
 
@@ -230,10 +230,12 @@ class _Arrivals:
         """Return whether a document is marked as the duplicate of one that is gone."""
         return original.verdict.original in self.gone
 
-    def _stored(self, document: Document | Match, measure: Measure = (None, None)) -> Original:
+    def _stored(
+        self, document: Document | Match, values: SimilarityOrDistance = (None, None)
+    ) -> Original:
         fields = self.meta.ours_in(document.source)
         verdict = Verdict.stored(document.id, fields)
-        return Original(document.id, fields.get("digest", ""), verdict, measure)
+        return Original(document.id, fields.get("digest", ""), verdict, values)
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
@@ -266,8 +268,8 @@ class _Arrivals:
             if self.policy.groups and nearest.verdict.original is not None:
                 # Every document of this text gets the same verdict.
                 return replace(nearest.verdict, truncated=False, exact=True)
-            measure: Measure = self.peers.measure.marks(self.peers.measure.equal)
-            return Verdict(nearest.verdict.group, nearest.id, *measure, exact=True)
+            values: SimilarityOrDistance = self.peers.measure.marks(self.peers.measure.equal)
+            return Verdict(nearest.verdict.group, nearest.id, *values, exact=True)
         if digest not in self.peers:
             return self._leading(row)
         if digest not in self.near:
@@ -278,13 +280,13 @@ class _Arrivals:
         stored = [*filter(may_lead, self._now(stored))]
         originals = [*itertools.filterfalse(self._is_bereft, stored)]
         peers, some_peers_missing = self.peers.near(digest)
-        for peer, measure in peers:
-            originals += self._first(peer, may_lead, measure)
+        for peer, values in peers:
+            originals += self._first(peer, may_lead, values)
         truncated = some_stored_missing or some_peers_missing
         if not originals:
             return self._leading(row, stored, truncated)
         nearest = min(originals, key=_nearest_first)
-        return Verdict(nearest.verdict.group, nearest.id, *nearest.measure, truncated)
+        return Verdict(nearest.verdict.group, nearest.id, *nearest.values, truncated)
 
     def _may_follow(self, id: str, digest: str, original: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
@@ -310,11 +312,14 @@ class _Arrivals:
         ]
 
     def _first(
-        self, digest: str, may_follow: Callable[[Original], bool], measure: Measure = (None, None)
+        self,
+        digest: str,
+        may_follow: Callable[[Original], bool],
+        values: SimilarityOrDistance = (None, None),
     ) -> list[Original]:
         """Return the first written document of a text that may be followed, or nothing."""
         verdicts = self.written[digest].items()
-        originals = (Original(id, digest, verdict, measure) for id, verdict in verdicts)
+        originals = (Original(id, digest, verdict, values) for id, verdict in verdicts)
         return [*itertools.islice(filter(may_follow, originals), 1)]
 
     def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:
@@ -375,12 +380,12 @@ class _Peers:
             for bucket in self._buckets[row]:
                 self._members[bucket].append(row)
 
-    def near(self, digest: str) -> tuple[list[tuple[str, Measure]], bool]:
+    def near(self, digest: str) -> tuple[list[tuple[str, SimilarityOrDistance]], bool]:
         """Return the added texts similar to a text, and whether more shared a band."""
         row = self._rows[digest]
         return self._near_sets(row) if self.by_sets else (self._near_fingerprints(row), False)
 
-    def _near_fingerprints(self, row: int) -> list[tuple[str, Measure]]:
+    def _near_fingerprints(self, row: int) -> list[tuple[str, SimilarityOrDistance]]:
         """Return the added texts within the distance of a text."""
         rows = np.array([added for added in self._added if added != row], np.int64)
         distances = hamming(self._values[rows], self._values[row][None, :])
@@ -388,7 +393,7 @@ class _Peers:
         pairs = zip(rows[is_near].tolist(), distances[is_near].tolist(), strict=True)
         return [(self._digests[near_row], (None, distance)) for near_row, distance in pairs]
 
-    def _near_sets(self, row: int) -> tuple[list[tuple[str, Measure]], bool]:
+    def _near_sets(self, row: int) -> tuple[list[tuple[str, SimilarityOrDistance]], bool]:
         """Return the added texts at the threshold, and whether more shared a band."""
         limit = self._limits.candidates
         members = [self._members[bucket][: limit + 1] for bucket in self._buckets[row]]
@@ -399,7 +404,7 @@ class _Peers:
         assert self._sets is not None
         rows = [candidate for candidate, _ in shared_bands.most_common(limit)]
         values = jaccard_with(self._sets[row], self._sets.of(np.array(rows))).tolist()
-        peers: list[tuple[str, Measure]] = [
+        peers: list[tuple[str, SimilarityOrDistance]] = [
             (self._digests[candidate], (similarity, None))
             for candidate, similarity in zip(rows, values, strict=True)
             if similarity >= self._limits.least_similarity

@@ -29,12 +29,12 @@ class Measure:
     column: the column of tables, JSON key and mark of a value.
     equal: the value of equal texts.
     sign: 1 if a greater value is nearer, -1 if a lesser one is.
-    whole: values are whole numbers.
+    whole_numbers: values are whole numbers.
     by_threshold: the threshold bounds it, unless a limit of its own is set.
     directed: a pair has two values: how much of each document the other one holds.
     has_recall: documents are found by chance, so that results have an expected recall.
     of_duplicate: the value of a duplicate, in words, as of a table's head.
-    held: the value of a pair, as the head of a column.
+    pair_title: the title of the column of the values of pairs.
     farthest_words: the value of the least similar duplicate of a group, likewise.
     query_columns: the columns of the matches of a query.
     tokens: what the tokens of a document are called.
@@ -49,12 +49,12 @@ class Measure:
     column: Literal["similarity", "distance"]
     equal: float
     sign: Literal[1, -1]
-    whole: bool
+    whole_numbers: bool
     by_threshold: bool
     directed: bool
     has_recall: bool
     of_duplicate: str
-    held: str
+    pair_title: str
     farthest_words: str
     query_columns: tuple[str, ...]
     tokens: str
@@ -88,7 +88,7 @@ class Measure:
 
     def within(self, limits: Limits) -> str:
         """Return in words which values are within limits."""
-        if self.whole:
+        if self.whole_numbers:
             return f"{self.of_duplicate} of {getattr(limits, self.limit)} bits or less"
         return f"{self.of_duplicate} of {self.limit_of(limits):g} or more"
 
@@ -106,15 +106,15 @@ class Measure:
 
     def typed(self, value: float) -> float | int:
         """Return a value as JSON shows it."""
-        return int(value) if self.whole else value
+        return int(value) if self.whole_numbers else value
 
     def text(self, value: float) -> str:
         """Return a value as a column of a table shows it."""
-        return str(int(value)) if self.whole else f"{value:.3f}"
+        return str(int(value)) if self.whole_numbers else f"{value:.3f}"
 
     def in_words(self, value: float) -> str:
         """Return a value with its unit. Only equal texts are shown as 1."""
-        if self.whole:
+        if self.whole_numbers:
             return count(int(value), "bit")
         return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
 
@@ -131,7 +131,7 @@ class Measure:
 
         words: of 64 bits of a document's values.
         """
-        return -64.0 * words if self.whole else 0.0
+        return -64.0 * words if self.whole_numbers else 0.0
 
     def nearest_first(self, values: F64) -> I64:
         """Return the order of values in which the nearest comes first."""
@@ -144,7 +144,7 @@ class Measure:
 
     def bounds(self, values: F64) -> tuple[float, float]:
         """Return the range in which a histogram shows values."""
-        if self.whole:
+        if self.whole_numbers:
             return 0.0, float(values.max(initial=10))
         return float(values.min(initial=0.9)), 1.0
 
@@ -157,18 +157,18 @@ JACCARD = Measure(
     column="similarity",
     equal=1.0,
     sign=1,
-    whole=False,
+    whole_numbers=False,
     by_threshold=True,
     directed=False,
     has_recall=True,
     of_duplicate="Jaccard similarity",
-    held="similarity",
+    pair_title="similarity",
     farthest_words="least similar",
     query_columns=("similarity",),
     tokens="bands",
     stopped="that share only these are",
 )
-"""Of the sets of shingles: those that two documents share, divided by those that either has."""
+"""The shingles that two documents share, divided by those that either has."""
 
 HAMMING = Measure(
     name="hamming",
@@ -178,19 +178,19 @@ HAMMING = Measure(
     column="distance",
     equal=0.0,
     sign=-1,
-    whole=True,
+    whole_numbers=True,
     by_threshold=False,
     directed=False,
     has_recall=False,
     of_duplicate="Hamming distance",
-    held="distance",
+    pair_title="distance",
     farthest_words="most distant",
     query_columns=("distance",),
     tokens="segments",
     stopped="within the distance may be",
     unguaranteed="no Hamming distance is guaranteed any more",
 )
-"""Of fingerprints: the number of differing bits."""
+"""The number of bits in which two fingerprints differ."""
 
 COVER = Measure(
     name="cover",
@@ -200,17 +200,17 @@ COVER = Measure(
     column="similarity",
     equal=1.0,
     sign=1,
-    whole=False,
+    whole_numbers=False,
     by_threshold=True,
     directed=True,
     has_recall=False,
     of_duplicate="share of its words that the representative holds",
-    held="held",
+    pair_title="held",
     farthest_words="least similar",
     query_columns=("words", "of query", "of document"),
     tokens="tokens",
     stopped="that share only these are",
 )
-"""Of words in a row: the share of those of a document that are in passages of the other one."""
+"""The fraction of the words of a document that are in passages of the other one."""
 
 MEASURES = (JACCARD, HAMMING, COVER)

@@ -188,7 +188,7 @@ class KeptSets(Generic[Key]):
 
         compute: returns the sets of keys that are not kept.
         """
-        # Another thread may forget sets meanwhile.
+        # Another thread may forget sets between two lines.
         sets = {key: hashes for key in keys if (hashes := self._sets.get(key)) is not None}
         if new_keys := [key for key in dict.fromkeys(keys) if key not in sets]:
             # A part of a larger array would keep all of it.

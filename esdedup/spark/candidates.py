@@ -50,7 +50,7 @@ class PairingSizes:
     the jobs of Spark.
     meetings_of_row: the same for each row of a bucket.
     growth: documents of a block for each document before it.
-    sample: if pairs are many, one document in so many is compared first, to estimate their number.
+    sample: to estimate the number of many pairs, one document in `sample` is compared first.
     """
 
     small_bucket: int = 256

@@ -218,7 +218,7 @@ def measured(plan: Plan) -> list[Column]:
     """Return the column of the measure: of `similarity`, or of a distance from the nearness."""
     measure = plan.measure
     value = F.col("similarity") if measure.sign > 0 else -F.col("similarity")
-    return [(value.cast("int") if measure.whole else value).alias(measure.column)]
+    return [(value.cast("int") if measure.whole_numbers else value).alias(measure.column)]
 
 
 def warn(

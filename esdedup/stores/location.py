@@ -15,7 +15,7 @@ from esdedup.stores.private_files import file_name
 
 @dataclass(frozen=True)
 class IndexLocation:
-    """Where an index is.
+    """The place of an index.
 
     target: the file, or the connection to a cluster.
     index: the name of the index there.

@@ -118,7 +118,10 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
         )
         for pair in some
     ]
-    columns: list[tuple[str, output.Kind]] = [(pairs.measure.held, "number"), ("documents", "key")]
+    columns: list[tuple[str, output.Kind]] = [
+        (pairs.measure.pair_title, "number"),
+        ("documents", "key"),
+    ]
     output.print_table([*columns, ("text", "line")], rows, count(len(pairs), "near-duplicate pair"))
     message(output.shown(len(rows), len(pairs), "pair", "-k N shows more, --json all"))
 

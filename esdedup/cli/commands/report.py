@@ -36,8 +36,9 @@ def report_command(
         )
     write_page(file, found.html(target.index))
     if as_json:
-        warnings = [with_options(warning) for warning in found.warnings]
-        print_json({"index": target.index, **found.to_json(), "warnings": warnings})
+        document = {"index": target.index, **found.to_json()}
+        document["warnings"] = [with_options(warning) for warning in document["warnings"]]
+        print_json(document)
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]
         print_facts(rows, f"Duplicates in {target.index}")

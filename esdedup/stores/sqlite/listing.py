@@ -29,7 +29,7 @@ LISTED_AT_ONCE = 100_000
 """Number of documents. They take less than a second, for which other writers wait."""
 
 _ENTRIES_AT_ONCE = 1 << 22
-"""Of documents with many tokens fewer are listed at once: an entry takes 40 bytes meanwhile."""
+"""Number of tokens that are listed together. An entry takes 40 bytes of memory."""
 
 _READ_AT_ONCE = 2_000
 """Number of documents whose tokens are unpacked together."""

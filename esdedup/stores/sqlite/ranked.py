@@ -23,7 +23,7 @@ _NUMBER_BITS = 48
 
 @dataclass(frozen=True)
 class _Lookup:
-    """What queries that are answered together have in common.
+    """The parameters that queries which are answered together share.
 
     list_name: the list of tokens to look into.
     token_list: the key of the tokens to return with the documents, or "".
