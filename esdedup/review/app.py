@@ -20,7 +20,7 @@ from esdedup.index import Index
 from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
 from esdedup.review.documents import DocumentPages
-from esdedup.review.found import FoundGroups
+from esdedup.review.group_search import GroupSearch
 from esdedup.review.groups import GroupPages
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Judge
@@ -47,8 +47,12 @@ def review_of(
     write: bool = False,
     show: Sequence[str] = (),
     image: str | None = None,
+    with_options: Callable[[str], str] = str,
 ) -> Review:
-    """Return the state of the pages over an index. Raises IndexNotFound if it does not exist."""
+    """Return the state of the pages over an index. Raises IndexNotFound if it does not exist.
+
+    with_options: returns a message with options in place of the settings in backticks.
+    """
 
     # A page must not wait as long as a job.
     target = location.target
@@ -56,7 +60,7 @@ def review_of(
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(location, target=target)
     index, jobs = Index(quick), Jobs()
-    found = FoundGroups(index, lambda: Index(location), grouping, jobs)
+    group_search = GroupSearch(index, lambda: Index(location), grouping, jobs)
     return Review(
         index=index,
         scheme=index.scheme.id,
@@ -64,8 +68,9 @@ def review_of(
         show=(*([] if image is None else [ImageField(image)]), *show),
         folder=Path.cwd(),
         jobs=jobs,
-        found=found,
-        decisions=Decisions(index, found),
+        group_search=group_search,
+        decisions=Decisions(index, group_search),
+        with_options=with_options,
     )
 
 
@@ -121,7 +126,7 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
         listening = socket.create_server((_ADDRESS, port))
     except OSError as error:
         raise UsageError(
-            f"--port {port}: {os.strerror(error.errno or 0)}: choose another"
+            f"`port` {port}: {os.strerror(error.errno or 0)}: choose another"
         ) from error
     with listening:
         # Inherited by each connection; otherwise a page may wait 40 ms for an acknowledgement.

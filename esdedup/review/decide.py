@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, TypedDict, cast
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -13,18 +13,18 @@ from starlette.responses import Response
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.groups.groups import Groups
 from esdedup.index import Index
-from esdedup.models import MARKS
+from esdedup.models import MARKS, Counts
 from esdedup.removal.log import IN_THE_PAST, LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport, changed_by, is_changed
-from esdedup.review.found import by_likeness
+from esdedup.review.group_search import by_likeness
 from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.jobs import Job
-from esdedup.review.pages import Given, Review
+from esdedup.review.pages import Parameters, Review
 from esdedup.stores.private_files import file_name
 from esdedup.text.characters import count, message_of
 
-OnReport = Callable[[Any], None]
+OnReport = Callable[[DedupReport | UndoReport], None]
 _EXAMPLES = 10
 """Groups on the page, the largest and the least similar ones."""
 _MOST = 20
@@ -37,12 +37,17 @@ _SECONDS = 2.0
 class RunningDecision:
     """A run of this session, or what undoes one.
 
-    done: its action in words. total: documents, 0 if unknown. log: a run that is refused writes
-    none. damage: the reason for which the rest of a log could not be read, if any.
+    title: what it does, in words.
+    in_the_past: what it did, such as "deleted"; empty if it undoes a run.
+    total: documents, 0 if unknown.
+    report: the documents so far.
+    log: its file; a run that is refused writes none.
+    job: the work in the background.
+    damage: the reason for which the remaining log could not be read, if any.
     """
 
     title: str
-    done: str = ""
+    in_the_past: str = ""
     total: int = 0
     report: DedupReport | UndoReport | None = None
     log: Path | None = None
@@ -54,17 +59,33 @@ class RunningDecision:
 class RunLog:
     """Log of a run.
 
-    reader: None if its first line can't be read. fault: why it can't be undone here, or None.
-    changed: documents that it may have changed; None if they were not counted. left: those of them
-    that are still removed, or marked. whole: it was not interrupted.
+    path: its file.
+    reader: None if its first line can't be read.
+    fault: why the run can't be undone here, or None.
+    changed: documents that it may have changed; None if they were not counted.
+    remaining: those of them that are still removed, or marked.
+    interrupted: whether the run did not end by itself.
     """
 
     path: Path
     reader: LogReader | None
     fault: str | None
     changed: int | None = None
-    left: int = 0
-    whole: bool = True
+    remaining: int = 0
+    interrupted: bool = False
+
+
+class Plan(TypedDict):
+    """What to read before a run.
+
+    size: about the bytes that it removes, and those of all documents.
+    rules: how documents are grouped, and which of them stay.
+    warnings: to read before groups are believed.
+    """
+
+    size: tuple[int, int]
+    rules: str
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -74,47 +95,59 @@ class Decide:
     review: Review
     runs: list[RunningDecision] = field(default_factory=list)
 
-    def show(self, given: Given) -> Response:
+    def show(self, parameters: Parameters) -> Response:
         """Show the plan, the last run of this session, and all runs whose logs are here."""
-        review, found = self.review, self.review.found
-        groups, error, plan = found.groups(), None, {}
+        review, group_search = self.review, self.review.group_search
+        groups, error = group_search.groups(), None
+        plan: dict[str, object] = {}
         if groups is not None:
-            plan = self._plan(groups)
-            plan["largest"] = described(review, groups, groups.heads[:_EXAMPLES])
-            plan["farthest"] = described(review, groups, by_likeness(groups)[:_EXAMPLES])
+            plan = {
+                **self._plan(groups),
+                "largest": described(review, groups, groups.heads[:_EXAMPLES]),
+                "farthest": described(review, groups, by_likeness(groups)[:_EXAMPLES]),
+            }
         elif not self.runs:
-            error = found.ready()
-        logs, ends = [*logs_of(review)], time.monotonic() + _SECONDS
+            error = group_search.ready()
+        logs, deadline = [*logs_of(review)], time.monotonic() + _SECONDS
         return review.page(
             "decide.html",
-            groups=groups,
-            error=error,
-            run=self.runs[-1] if self.runs else None,
-            most=_MOST,
-            logs=[_counted(review.index, log, ends) for log in logs[:_MOST]],
-            more_logs=len(logs[_MOST:]),
-            done=IN_THE_PAST,
-            **plan,
+            {
+                "groups": groups,
+                "error": error,
+                "run": self.runs[-1] if self.runs else None,
+                "most": _MOST,
+                "logs": [_counted(review.index, log, deadline) for log in logs[:_MOST]],
+                "more_logs": len(logs[_MOST:]),
+                "in_the_past": IN_THE_PAST,
+                **plan,
+            },
         )
 
-    def confirm(self, given: Given) -> Response:
+    def confirm(self, parameters: Parameters) -> Response:
         """Show the numbers of a run, and ask."""
         self.review.must_write()
-        action, groups = _wanted(given), self._groups()
+        action, groups = _action_of(parameters), self._groups()
         if not len(groups):
             raise UsageError("there are no duplicates to remove")
-        done, plan = IN_THE_PAST[action], self._plan(groups)
-        return self.review.page("confirm.html", groups=groups, action=action, done=done, **plan)
+        return self.review.page(
+            "confirm.html",
+            {
+                "groups": groups,
+                "action": action,
+                "in_the_past": IN_THE_PAST[action],
+                **self._plan(groups),
+            },
+        )
 
-    def run(self, given: Given) -> Response:
+    def run(self, parameters: Parameters) -> Response:
         """Start the run that was confirmed."""
-        action, state = _wanted(given), given.get("state", "")
+        action, state = _action_of(parameters), parameters.get("state", "")
         groups = self._groups(state)
-        if action == "delete" and given.get("word", "").strip().lower() != "delete":
+        if action == "delete" and parameters.get("word", "").strip().lower() != "delete":
             raise UsageError("nothing was deleted: type the word delete to do so")
         total = groups.duplicates + (len(groups) if action == "mark" else 0)
-        what = f"{action.capitalize()} {count(groups.duplicates, 'duplicate')}"
-        run = RunningDecision(what, IN_THE_PAST[action], total)
+        title = f"{action.capitalize()} {count(groups.duplicates, 'duplicate')}"
+        run = RunningDecision(title, IN_THE_PAST[action], total)
 
         def work(index: Index, on_report: OnReport) -> None:
             # Decisions may have been made while another job was at work.
@@ -125,18 +158,17 @@ class Decide:
             except EsdedupError:
                 # Documents of pages at work are not in the reports.
                 if run.log is not None and run.log.exists():
-                    done = changed_by(index.store, LogReader(run.log))
-                    report = run.report
-                    report = report if isinstance(report, DedupReport) else DedupReport()
-                    run.report = replace(report, done=done)
+                    report = run.report if isinstance(run.report, DedupReport) else DedupReport()
+                    changed = changed_by(index.store, LogReader(run.log))
+                    run.report = replace(report, done=changed)
                 raise
 
         return self._start("Removing duplicates", run, work)
 
-    def undo(self, given: Given) -> Response:
+    def undo(self, parameters: Parameters) -> Response:
         """Start to restore what a run removed."""
-        name = given.get("log", "")
-        log = next((each for each in logs_of(self.review) if each.path.name == name), None)
+        name = parameters.get("log", "")
+        log = next((log for log in logs_of(self.review) if log.path.name == name), None)
         if log is None:
             raise HTTPException(
                 404, f"there is no log {name!r} of this index in {self.review.folder}"
@@ -146,7 +178,8 @@ class Decide:
         run = RunningDecision(f"Undo {name}")
 
         def work(index: Index, on_report: OnReport) -> None:
-            run.damage = index.undo(log.path, on_report=on_report).damage
+            report = index.undo(log.path, on_report=on_report)
+            run.damage = self.review.warnings(report.damage)
 
         return self._start("Restoring", run, work)
 
@@ -154,16 +187,17 @@ class Decide:
         self, name: str, run: RunningDecision, work: Callable[[Index, OnReport], None]
     ) -> Response:
         def reporting(job: Job) -> None:
-            def on_report(report: Any) -> None:
-                run.report = report if run.report is None else run.report + report
+            def on_report(report: DedupReport | UndoReport) -> None:
+                total = report if run.report is None else cast(Counts, run.report) + report
+                run.report = cast(DedupReport | UndoReport, total)
                 job.on_step("documents", run.report.settled, run.total)
 
             try:
-                with self.review.found.open() as index:
+                with self.review.group_search.open() as index:
                     work(index, on_report)
             finally:
                 # The documents are others now.
-                self.review.found.forget()
+                self.review.group_search.forget()
 
         if self.runs and (last := self.runs[-1].job) is not None and not last.ended:
             raise UsageError("a run is under way: wait for its end")
@@ -173,28 +207,30 @@ class Decide:
 
     def _groups(self, state: str | None = None) -> Groups:
         """Return the groups, if they show all decisions, and are still those of a state."""
-        found = self.review.found
-        if (groups := found.groups()) is None:
+        group_search = self.review.group_search
+        if (groups := group_search.groups()) is None:
             raise UsageError("there are no groups, or documents have changed since: find them")
-        if found.outdated is not None:
+        if group_search.outdated is not None:
             raise UsageError("decisions were made that these groups do not show: find groups again")
-        if state not in (None, str(found.state)):
+        if state not in (None, str(group_search.state)):
             raise UsageError("groups have changed since you saw the numbers: look at them again")
         return groups
 
-    def _plan(self, groups: Groups) -> dict[str, Any]:
-        """Return what to read before a run. size: about the bytes that go, and all of them."""
-        found = self.review.found
-        bytes = 0 if found.statistics is None else found.statistics.bytes
+    def _plan(self, groups: Groups) -> Plan:
+        """Return what to read before a run."""
+        group_search = self.review.group_search
+        statistics = group_search.statistics
+        bytes = 0 if statistics is None else statistics.bytes
+        templates = self.review.warnings(group_search.templates)
         return {
             "size": (bytes * groups.duplicates // max(1, len(groups.ids)), bytes),
             "rules": rules_of(groups.grouping, self.review.index.scheme),
-            "warnings": [*warnings_of(self.review, groups), *found.templates],
+            "warnings": [*warnings_of(self.review, groups), *templates],
         }
 
 
-def _wanted(given: Given) -> Literal["mark", "delete"]:
-    if (action := given.get("action")) not in ("mark", "delete"):
+def _action_of(parameters: Parameters) -> Literal["mark", "delete"]:
+    if (action := parameters.get("action")) not in ("mark", "delete"):
         raise UsageError(f"action {action!r}: choose mark or delete")
     return cast(Literal["mark", "delete"], action)
 
@@ -217,21 +253,24 @@ def logs_of(review: Review) -> Iterator[RunLog]:
         yield RunLog(path, reader, fault)
 
 
-def _counted(index: Index, log: RunLog, ends: float) -> RunLog:
-    """Return the log with its numbers, for which documents are looked up until a time."""
+def _counted(index: Index, log: RunLog, deadline: float) -> RunLog:
+    """Return the log with its numbers, unless looking up documents exceeds the deadline."""
     reader = log.reader
     if log.fault is not None or reader is None:
         return log
-    header, changed, left = reader.header, 0, 0
+    header, changed, remaining = reader.header, 0, 0
     marking = header.action == "mark"
     paths = [f"{header.field}.{name}" for name in MARKS] if marking else []
     for page in reader.pages():
-        if time.monotonic() > ends:
+        if time.monotonic() > deadline:
             return log
-        held = index.store.hold([entry.id for entry in page], paths)
-        now = {each.document.id: each.document.source for each in held}
-        still = sum(is_changed(entry, now, header.field, marking) for entry in page)
-        left += still
+        documents = [
+            version.document for version in index.store.hold([entry.id for entry in page], paths)
+        ]
+        sources = {document.id: document.source for document in documents}
+        still_changed = sum(is_changed(entry, sources, header.field, marking) for entry in page)
+        remaining += still_changed
         # Of a page without a result, any of the documents may be unchanged.
-        changed += still if page is reader.unsettled else len(page)
-    return replace(log, changed=changed, left=left, whole=reader.damage is None)
+        changed += still_changed if page is reader.unsettled else len(page)
+    interrupted = reader.damage is not None
+    return replace(log, changed=changed, remaining=remaining, interrupted=interrupted)

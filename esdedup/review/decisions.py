@@ -6,35 +6,39 @@ from dataclasses import dataclass, field
 
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
-from esdedup.review.found import FoundGroups
+from esdedup.review.group_search import GroupSearch
 from esdedup.stores.judgements import Judgement, Verdict
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Judgements of this session with one verdict. earlier: those that they replaced."""
+    """Judgements of this session with one verdict.
 
-    made: tuple[Judgement, ...]
-    earlier: tuple[Judgement, ...]
+    judgements: those that were made, one a pair.
+    replaced: those that were stored on these pairs before.
+    """
+
+    judgements: tuple[Judgement, ...]
+    replaced: tuple[Judgement, ...]
 
     @property
     def time(self) -> str:
         """The time of the judgements, which identifies the decision."""
-        return self.made[0].judged
+        return self.judgements[0].judged
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Keep decisions in the index, and note which of the found groups they touch."""
+    """Keep decisions in the index, and note which groups they touch."""
 
     index: Index
-    found: FoundGroups
+    group_search: GroupSearch
     _turn: threading.Lock = field(default_factory=threading.Lock)
-    _made: dict[str, Decision] = field(default_factory=dict)
+    _by_time: dict[str, Decision] = field(default_factory=dict)
 
     def of(self, time: str | None) -> Decision | None:
         """Return the decision of a time; None if it is of another session, or was undone."""
-        return self._made.get(time or "")
+        return self._by_time.get(time or "")
 
     def judge(
         self,
@@ -45,66 +49,75 @@ class Decisions:
         drawn: bool = False,
     ) -> Decision:
         """Keep a verdict on some pairs of documents. Raises what `StoredJudgements.judge` does."""
-        judgements = self.index.judgements
+        stored = self.index.judgements
         with self._turn:
-            earlier = judgements.stored_on(pairs)
-            made = judgements.judge_pairs(pairs, verdict, similarity, drawn=drawn)
-            decision = Decision(tuple(made), tuple(earlier))
-            self._made[decision.time] = decision
-        self._note_change(earlier, made)
+            replaced = stored.stored_on(pairs)
+            judgements = stored.judge_pairs(pairs, verdict, similarity, drawn=drawn)
+            decision = Decision(tuple(judgements), tuple(replaced))
+            self._by_time[decision.time] = decision
+        self._note_change(replaced, judgements)
         return decision
 
     def read(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of a file, unless newer ones exist; return how many are kept."""
         with self._turn:
-            stored = self.index.judgements.read().pairs
-            known = {(each.left, each.right): each.judged for each in stored}
+            time_by_pair = {
+                (stored.left, stored.right): stored.judged
+                for stored in self.index.judgements.read().pairs
+            }
             newer = [
-                each for each in judgements if each.judged > known.get((each.left, each.right), "")
+                judgement
+                for judgement in judgements
+                if judgement.judged > time_by_pair.get((judgement.left, judgement.right), "")
             ]
             self.index.judgements.write(newer)
         if newer:
-            self.found.outdate("judgements were read from a file: find all groups again")
+            self.group_search.outdate("judgements were read from a file: find all groups again")
         return len(newer)
 
     def undo(self, time: str | None = None) -> None:
         """Undo the decision of a time, or the last one. Raises UsageError if there is none."""
         stored = self.index.judgements
         with self._turn:
-            last = self.of(time or next(reversed(self._made), None))
+            last = self.of(time or next(reversed(self._by_time), None))
             if last is None:
                 raise UsageError("there is nothing to undo: it was undone, or made before")
-            pairs = [(each.left, each.right) for each in last.made]
-            if {*stored.stored_on(pairs)} != {*last.made}:
-                del self._made[last.time]
-                one, other = pairs[0]
-                again = f"{one!r} and {other!r} were judged again by another client"
+            pairs = [(judgement.left, judgement.right) for judgement in last.judgements]
+            if {*stored.stored_on(pairs)} != {*last.judgements}:
+                del self._by_time[last.time]
+                left, right = pairs[0]
+                again = f"{left!r} and {right!r} were judged again by another client"
                 raise UsageError(f"{again}, so that nothing was undone: look at them again")
-            stored.write(last.earlier)
-            stored.remove_pairs({*pairs} - {(one.left, one.right) for one in last.earlier})
-            del self._made[last.time]
-        self._note_change(last.made, last.earlier)
+            stored.write(last.replaced)
+            judged_before = {(judgement.left, judgement.right) for judgement in last.replaced}
+            stored.remove_pairs({*pairs} - judged_before)
+            del self._by_time[last.time]
+        self._note_change(last.judgements, last.replaced)
 
     def represent(self, id: str, members: Sequence[str]) -> None:
         """Let a document represent its group. members: ids of all documents of the group."""
         with self._turn:
             chosen = self.index.judgements.read().representatives
-            self.index.judgements.represent(
-                id, [each for each in members if each in chosen and each != id]
-            )
-        self.found.note(id, *members[:1])
+            replaced = [member for member in members if member in chosen and member != id]
+            self.index.judgements.represent(id, replaced)
+        self.group_search.note(id, *members[:1])
 
     def unrepresent(self, id: str) -> None:
         """Remove the choice of a document as the representative of its group."""
         self.index.judgements.unrepresent(id)
-        self.found.note_unchosen(id)
+        self.group_search.note_unchosen(id)
 
     def _note_change(self, before: Sequence[Judgement], after: Sequence[Judgement]) -> None:
         """Note the documents of judgements in place of others, if that may change groups."""
-        old, new = (
-            {(each.left, each.right, each.verdict, each.digests) for each in some}
-            for some in (before, after)
-        )
-        changed = {id for *two, verdict, _ in old ^ new if verdict != "unsure" for id in two}
-        if changed:
-            self.found.note(*sorted(changed))
+        changed = _verdicts(before) ^ _verdicts(after)
+        ids = {id for *pair, verdict, _ in changed if verdict != "unsure" for id in pair}
+        if ids:
+            self.group_search.note(*sorted(ids))
+
+
+def _verdicts(judgements: Sequence[Judgement]) -> set[tuple[str, str, Verdict, tuple[str, str]]]:
+    """Return what can change groups: the ids, verdicts and digests of the texts of pairs."""
+    return {
+        (judgement.left, judgement.right, judgement.verdict, judgement.digests)
+        for judgement in judgements
+    }

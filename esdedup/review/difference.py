@@ -31,7 +31,12 @@ Kind = Literal["", "differs", "ignored"]
 
 
 class TextPiece(NamedTuple):
-    """A piece of a text. If `text` is empty, `left_out` characters are left out here."""
+    """A piece of a text.
+
+    text: empty if characters are left out here.
+    kind: how it differs from the other text.
+    left_out: number of characters that are left out here.
+    """
 
     text: str
     kind: Kind = ""
@@ -39,7 +44,11 @@ class TextPiece(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A difference in a text, text[start:end], which may be empty."""
+    """A difference in a text.
+
+    start, end: it is text[start:end], which may be empty.
+    kind: whether the comparison ignores it.
+    """
 
     start: int
     end: int
@@ -54,72 +63,108 @@ def differences(
     Item i of one list is in place of item i of the other.
     """
     texts = left, right
-    edges = [_edges(text) for text in texts]
-    if max(len(each) for each in edges) > _MOST_UNITS:
+    left_edges, right_edges = edges = [_edges(text) for text in texts]
+    if max(len(left_edges), len(right_edges)) > _MOST_UNITS:
         return None
-    units = [
-        [text[a:b] for a, b in itertools.pairwise(each)]
-        for text, each in zip(texts, edges, strict=True)
-    ]
-    keys = [normalise(each, scheme.normalisation) for each in units]
-    regions: list[list[int]] = []
-    for each in Levenshtein.opcodes(*keys):
-        start, end, first, last = each.src_start, each.src_end, each.dest_start, each.dest_end
-        if each.tag == "equal":
-            pairs = zip(range(start, end), range(first, last), strict=True)
-            regions += [[i, i + 1, j, j + 1] for i, j in pairs if units[0][i] != units[1][j]]
-        elif regions and regions[-1][1] == start and regions[-1][3] == first:
-            regions[-1][1::2] = end, last
-        else:
-            regions.append([start, end, first, last])
-    kinds = _kinds(units, regions, scheme)
-    one, other = (
-        [
-            Difference(each[region[at]], each[region[at + 1]], kind)
-            for region, kind in zip(regions, kinds, strict=True)
-        ]
-        for at, each in zip((0, 2), edges, strict=True)
+    left_units, right_units = (
+        [text[start:end] for start, end in itertools.pairwise(text_edges)]
+        for text, text_edges in zip(texts, edges, strict=True)
     )
-    return one, other
+    regions = _regions(left_units, right_units, scheme)
+    kinds = _kinds(left_units, right_units, regions, scheme)
+    left_differences = [
+        Difference(left_edges[region.left_start], left_edges[region.left_end], kind)
+        for region, kind in zip(regions, kinds, strict=True)
+    ]
+    right_differences = [
+        Difference(right_edges[region.right_start], right_edges[region.right_end], kind)
+        for region, kind in zip(regions, kinds, strict=True)
+    ]
+    return left_differences, right_differences
+
+
+class _Region(NamedTuple):
+    """Units of the left text in place of which the right text has others.
+
+    left_start, left_end: rows of the units of the left text.
+    right_start, right_end: rows of those of the right text.
+    """
+
+    left_start: int
+    left_end: int
+    right_start: int
+    right_end: int
+
+
+def _regions(
+    left_units: Sequence[str], right_units: Sequence[str], scheme: Scheme
+) -> list[_Region]:
+    """Return the regions of different units, in order; those that touch each other are one."""
+    left_keys = normalise(left_units, scheme.normalisation)
+    right_keys = normalise(right_units, scheme.normalisation)
+    regions: list[_Region] = []
+    for step in Levenshtein.opcodes(left_keys, right_keys):
+        region = _Region(step.src_start, step.src_end, step.dest_start, step.dest_end)
+        if step.tag == "equal":
+            rows = zip(
+                range(region.left_start, region.left_end),
+                range(region.right_start, region.right_end),
+                strict=True,
+            )
+            # Equal once normalised: each unit is a difference that is judged by itself.
+            regions += [
+                _Region(left, left + 1, right, right + 1)
+                for left, right in rows
+                if left_units[left] != right_units[right]
+            ]
+            continue
+        last = regions[-1] if regions else None
+        if last and (last.left_end, last.right_end) == (region.left_start, region.right_start):
+            regions[-1] = last._replace(left_end=region.left_end, right_end=region.right_end)
+        else:
+            regions.append(region)
+    return regions
 
 
 def outside_passages(text: MarkedText) -> list[Difference]:
     """Return the stretches outside of passages, of a text in which these are marked."""
-    found, at = [], 0
+    stretches, passage_end = [], 0
     for start, end in [*text.shared, (len(text.text), 0)]:
-        if at < start:
-            found.append(Difference(at, start, "differs"))
-        at = end
-    return found
+        if passage_end < start:
+            stretches.append(Difference(passage_end, start, "differs"))
+        passage_end = end
+    return stretches
 
 
 def _edges(text: str) -> list[int]:
     """Return the starts of the words and other characters of a text, and its end."""
     kinds = character_classes()[code_points(text)]
     behind = (kinds == MARK) | (kinds == IGNORED)
-    at = np.arange(kinds.size)
-    base = kinds[np.maximum.accumulate(np.where(behind, 0, at))]
+    positions = np.arange(kinds.size)
+    # Of the character that a mark or an ignored one follows.
+    base = kinds[np.maximum.accumulate(np.where(behind, 0, positions))]
     joined = behind[1:] | ((base[1:] == WORD) & (base[:-1] == WORD))
-    starts: I64 = np.flatnonzero(np.concatenate(([True], ~joined))) if text else at
+    starts: I64 = np.flatnonzero(np.concatenate(([True], ~joined))) if text else positions
     return [*starts.tolist(), len(text)]
 
 
 def _kinds(
-    units: Sequence[Sequence[str]], regions: Sequence[Sequence[int]], scheme: Scheme
+    left_units: Sequence[str],
+    right_units: Sequence[str],
+    regions: Sequence[_Region],
+    scheme: Scheme,
 ) -> list[Kind]:
-    """Whether the comparison sees each region of different units, with what touches it."""
-    written = []
-    for start, end, first, last in regions:
-        left = _touching(units[0][max(0, start - _MOST_BESIDE) : start][::-1])
-        right = _touching(units[0][end : end + _MOST_BESIDE])
-        written.append("".join(units[0][start - left : end + right]))
-        written.append("".join(units[1][max(0, first - left) : last + right]))
-    words = tokenise(normalise(written, scheme.normalisation), scheme.shingling, scheme.seed)
-    rows = [words[row].tobytes() for row in range(len(written))]
-    return [
-        "ignored" if one == other else "differs"
-        for one, other in zip(rows[::2], rows[1::2], strict=True)
-    ]
+    """Return whether the comparison sees each region of different units, with what touches it."""
+    texts = []
+    for left_start, left_end, right_start, right_end in regions:
+        before = _touching(left_units[max(0, left_start - _MOST_BESIDE) : left_start][::-1])
+        behind = _touching(left_units[left_end : left_end + _MOST_BESIDE])
+        texts.append("".join(left_units[left_start - before : left_end + behind]))
+        texts.append("".join(right_units[max(0, right_start - before) : right_end + behind]))
+    words = tokenise(normalise(texts, scheme.normalisation), scheme.shingling, scheme.seed)
+    words_of_texts = [words[row].tobytes() for row in range(len(texts))]
+    pairs = zip(words_of_texts[::2], words_of_texts[1::2], strict=True)
+    return ["ignored" if left == right else "differs" for left, right in pairs]
 
 
 def _touching(units: Sequence[str]) -> int:
@@ -129,25 +174,26 @@ def _touching(units: Sequence[str]) -> int:
 
 def pieces(text: str, spans: Sequence[Difference], most: int) -> tuple[TextPiece, ...]:
     """Return a text in pieces around its differences, in order, up to about `most` characters."""
-    parts: list[Difference] = []
-    at = 0
+    stretches: list[Difference] = []
+    last_end = 0
     for span in [*spans, Difference(len(text), len(text), "")]:
-        for each in (Difference(at, span.start, ""), span):
-            if spans and each.end - each.start > 3 * _EDGE and len(text) > most:
-                parts.append(each._replace(end=each.start + _EDGE))
-                parts.append(each._replace(start=each.end - _EDGE))
+        for stretch in (Difference(last_end, span.start, ""), span):
+            if spans and stretch.end - stretch.start > 3 * _EDGE and len(text) > most:
+                stretches.append(stretch._replace(end=stretch.start + _EDGE))
+                stretches.append(stretch._replace(start=stretch.end - _EDGE))
             else:
-                parts.append(each)
-        at = span.end
-    found: list[TextPiece] = []
-    at = kept = 0
-    for start, end, kind in parts:
-        end = min(end, start + most - kept)
+                stretches.append(stretch)
+        last_end = span.end
+    text_pieces: list[TextPiece] = []
+    shown_end = shown_characters = 0
+    for start, end, kind in stretches:
+        end = min(end, start + most - shown_characters)
         if start < end:
-            if at < start:
-                found.append(TextPiece("", left_out=start - at))
-            found.append(TextPiece(text[start:end], kind))
-            at, kept = end, kept + end - start
-    if at < len(text):
-        found.append(TextPiece("", left_out=len(text) - at))
-    return tuple(found)
+            if shown_end < start:
+                text_pieces.append(TextPiece("", left_out=start - shown_end))
+            text_pieces.append(TextPiece(text[start:end], kind))
+            shown_end = end
+            shown_characters += end - start
+    if shown_end < len(text):
+        text_pieces.append(TextPiece("", left_out=len(text) - shown_end))
+    return tuple(text_pieces)

@@ -12,9 +12,9 @@ from esdedup.compare.source import texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
-from esdedup.review.found import head_of, members_of
-from esdedup.review.pages import Given, Review
-from esdedup.review.texts import ShownPair, alone, pair_of
+from esdedup.review.group_search import head_of, members_of
+from esdedup.review.pages import Parameters, Review
+from esdedup.review.texts import Comparison, ShownPair, alone, pair_of
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64
@@ -33,90 +33,105 @@ class GroupPages:
 
     review: Review
 
-    def find(self, given: Given) -> Response:
+    def find(self, parameters: Parameters) -> Response:
         """Find the groups again."""
-        self.review.found.find()
-        return self.review.redirect("/decide" if given.get("from") == "decide" else "/groups")
+        self.review.group_search.find()
+        return self.review.redirect("/decide" if parameters.get("from") == "decide" else "/groups")
 
-    def browse(self, given: Given) -> Response:
+    def browse(self, parameters: Parameters) -> Response:
         """Show a page of the list of groups, the largest first."""
         review = self.review
-        groups = review.found.groups()
-        if groups is None or review.found.finding:
+        groups = review.group_search.groups()
+        if groups is None or review.group_search.finding:
             return self._waiting()
         pages = max(1, -(-len(groups) // _GROUPS))
-        page = given.whole("page", 1, pages)
-        some = groups.heads[(page - 1) * _GROUPS : page * _GROUPS]
+        page = parameters.integer("page", 1, pages)
+        heads = groups.heads[(page - 1) * _GROUPS : page * _GROUPS]
         return review.page(
             "groups.html",
-            groups=groups,
-            rows=described(review, groups, some),
-            warnings=warnings_of(review, groups),
-            number=page,
-            pages=pages,
+            {
+                "groups": groups,
+                "rows": described(review, groups, heads),
+                "warnings": warnings_of(review, groups),
+                "number": page,
+                "pages": pages,
+            },
         )
 
-    def one(self, given: Given) -> Response:
+    def one(self, parameters: Parameters) -> Response:
         """Show a page of one group, with members beside the representative."""
-        review, id = self.review, given.id()
-        groups = review.found.groups()
+        review, id = self.review, parameters.id()
+        groups = review.group_search.groups()
         if groups is None:
             return self._waiting()
-        made, back = review.decisions.of(given.get("made")), {"from": "group", "left": id}
+        decision = review.decisions.of(parameters.get("made"))
+        back: dict[str, object] = {"from": "group", "left": id}
         if (head_row := head_of(groups, id)) is None:
             shown = alone(review.document(id), review.index.meta, review.show)
-            return review.page("document.html", shown=shown, made=made, back=back)
-        index, rows, head = review.index, members_of(groups, head_row), groups.ids[head_row]
+            values = {"shown": shown, "decision": decision, "back": back}
+            return review.page("document.html", values)
+        index, head = review.index, groups.ids[head_row]
+        rows = members_of(groups, head_row)
         judgements = index.judgements.read()
         pages = -(-len(rows) // _MEMBERS)
-        page = min(given.whole("page", 1, 1 << 30), pages)
-        some = rows[(page - 1) * _MEMBERS : page * _MEMBERS]
-        found = in_group(index.store, index.meta, groups, head_row)
-        template = [warning_of(head, len(rows) + 1, found)] if found else []
-        ids = [head, *(groups.ids[row] for row in some)]
-        documents = {each.id: each for each in index.store.get(ids)}
+        page = min(parameters.integer("page", 1, 1 << 30), pages)
+        rows_of_page = rows[(page - 1) * _MEMBERS : page * _MEMBERS]
+        template = in_group(index.store, index.meta, groups, head_row)
+        template_warnings = [warning_of(head, len(rows) + 1, template)] if template else []
+        ids = [head, *(groups.ids[row] for row in rows_of_page)]
+        documents = {document.id: document for document in index.store.get(ids)}
         members: list[tuple[int, str, ShownPair | None]] = []
-        for row in some:
+        for row in rows_of_page:
             member, pair = groups.member(row), None
             if {head, member.id} <= documents.keys():
-                two, value = (documents[head], documents[member.id]), member.similarity
-                judgement = judgements.between(head, member.id)
                 pair = pair_of(
-                    two, index.meta, review.show, value, member.distance, judgement=judgement
+                    (documents[head], documents[member.id]),
+                    index.meta,
+                    review.show,
+                    Comparison(
+                        member.similarity,
+                        member.distance,
+                        judgement=judgements.between(head, member.id),
+                    ),
                 )
             members.append((row, member.id, pair))
         # The keys go on at the member that took the place of the one that was judged.
-        focus = min(given.whole("at", 1, _MEMBERS), len(some)) if "at" in given else 0
+        focus = 0
+        if "at" in parameters:
+            focus = min(parameters.integer("at", 1, _MEMBERS), len(rows_of_page))
         return review.page(
             "group.html",
-            head=head,
-            size=len(rows) + 1,
-            members=members,
-            focus=focus,
-            number=page,
-            pages=pages,
-            warnings=[*template, *warnings_of(review, groups)],
-            chosen=head in judgements.representatives,
-            made=made,
-            back=back | {"page": page, "at": focus or None},
+            {
+                "head": head,
+                "size": len(rows) + 1,
+                "members": members,
+                "focus": focus,
+                "number": page,
+                "pages": pages,
+                "warnings": [*review.warnings(template_warnings), *warnings_of(review, groups)],
+                "chosen": head in judgements.representatives,
+                "decision": decision,
+                "back": back | {"page": page, "at": focus or None},
+            },
         )
 
-    def split(self, given: Given) -> Response:
+    def split(self, parameters: Parameters) -> Response:
         """Judge all pairs of a group different, those of selected rows with others, or of forms."""
-        review, index, id, how = self.review, self.review.index, given.id(), given.get("how", "")
+        review, index = self.review, self.review.index
+        id, extent = parameters.id(), parameters.get("how", "")
         groups, members = self._group(id)
-        if str(review.found.state) != given.get("state"):
+        if str(review.group_search.state) != parameters.get("state"):
             raise UsageError("the group has changed since you saw it: look at it again")
         rows, ids = np.array(members), [groups.ids[row] for row in members]
-        if how == "all":
+        if extent == "all":
             part = np.arange(rows.size)
-        elif how == "selected":
-            part = np.array([f"row{row}" in given for row in rows.tolist()]).astype(np.int64)
+        elif extent == "selected":
+            part = np.array([f"row{row}" in parameters for row in rows.tolist()]).astype(np.int64)
         else:
             texts = texts_in(index.store, index.meta.text_fields)
             part = split_templates(
                 np.zeros(rows.size, np.int64),
-                lambda some: texts([ids[row] for row in some.tolist()]),
+                lambda rows: texts([ids[row] for row in rows.tolist()]),
                 index.scheme,
             )
         counts = np.unique(part, return_counts=True)[1]
@@ -129,21 +144,21 @@ class GroupPages:
             )
         apart = np.argwhere(np.triu(part[:, None] != part)).tolist()
         decision = review.decisions.judge([(ids[a], ids[b]) for a, b in apart], "different")
-        return review.redirect("/group", id=id, made=decision.time)
+        return review.redirect("/group", {"id": id, "made": decision.time})
 
-    def represent(self, given: Given) -> Response:
+    def represent(self, parameters: Parameters) -> Response:
         """Let a member represent its group, or let the rule choose again."""
-        id, decisions = given.id(), self.review.decisions
-        if "rule" in given:
+        id, decisions = parameters.id(), self.review.decisions
+        if "rule" in parameters:
             decisions.unrepresent(id)
         else:
             groups, members = self._group(id)
             decisions.represent(id, [groups.ids[row] for row in members])
-        return self.review.redirect("/group", id=id)
+        return self.review.redirect("/group", {"id": id})
 
     def _group(self, id: str) -> tuple[Groups, list[int]]:
         """Return all groups, and the rows of a document's group, the representative's first."""
-        groups = self.review.found.groups()
+        groups = self.review.group_search.groups()
         head = None if groups is None else head_of(groups, id)
         if groups is None or head is None:
             raise HTTPException(404, f"{id!r} is in no group: find groups again")
@@ -151,15 +166,17 @@ class GroupPages:
 
     def _waiting(self) -> Response:
         """Show the progress while groups are found, which this starts, or why it failed."""
-        return self.review.page("groups.html", groups=None, error=self.review.found.ready())
+        values = {"groups": None, "error": self.review.group_search.ready()}
+        return self.review.page("groups.html", values)
 
 
 def described(review: Review, groups: Groups, heads: I64) -> list[tuple[str, int, str, str]]:
     """Return the representative, size, greatest difference and beginning of some groups."""
     index, rows = review.index, []
-    for each in summaries(index.store, index.meta, groups, heads.tolist()):
-        far = groups.measure.in_words(each.farthest)
-        rows.append((each.representative, each.documents, far, each.text or "It no longer exists"))
+    for group in summaries(index.store, index.meta, groups, heads.tolist()):
+        farthest = groups.measure.in_words(group.farthest)
+        text = group.text or "It no longer exists"
+        rows.append((group.representative, group.documents, farthest, text))
     return rows
 
 
@@ -167,33 +184,35 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
     """Return how documents are grouped, and which of them stay, in words."""
     limits, keep = grouping.limits, grouping.keep
     if grouping.exact:
-        found = "Documents with equal texts, once normalised, form a group"
+        rule = "Documents with equal texts, once normalised, form a group"
     else:
         sketch = scheme.chosen(limits)
         measure = sketch.measure
-        near = f"a {measure.within(sketch.settled(limits))}"
-        leader = grouping.method == "leader"
-        to = " to their representative" if leader else " along a chain of documents"
+        limit = f"a {measure.within(sketch.settled(limits))}"
         if measure.directed:
-            to = ""
-        found = f"Documents with {near}{to} form a group"
+            compared_to = ""
+        elif grouping.method == "leader":
+            compared_to = " to their representative"
+        else:
+            compared_to = " along a chain of documents"
+        rule = f"Documents with {limit}{compared_to} form a group"
     stays = f"the {keep} {'text' if keep.by == 'length' else 'id'}"
     if keep.by == "words":
         stays = "the most different words"
     if keep.by == "field":
         words = {"time": ("oldest", "newest")}.get(keep.compared, ("least", "greatest"))
         stays = f"the {words[keep.last]} {keep.field}"
-    return f"{found}. Of each group, the document with {stays} stays, unless one was chosen by hand"
+    return f"{rule}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
 
 def warnings_of(review: Review, groups: Groups) -> list[str]:
     """Return the sentences to read before groups are believed."""
     grouping = groups.grouping
-    found = [*missing_pairs(groups.recall, groups.capped, grouping.limits)]
+    warnings = [*missing_pairs(groups.recall, groups.capped, grouping.limits)]
     if unordered := groups.unordered.warning(grouping.keep):
-        found.append(unordered)
-    if (statistics := review.found.statistics) is not None:
-        found += not_compared(statistics, 0 if grouping.exact else len(review.index.meta.stop))
-    if (reason := review.found.outdated) is not None:
-        found.append(f"Some decisions do not show here yet: {reason}")
-    return found
+        warnings.append(unordered)
+    if (statistics := review.group_search.statistics) is not None:
+        warnings += not_compared(statistics, 0 if grouping.exact else len(review.index.meta.stop))
+    if (reason := review.group_search.outdated) is not None:
+        warnings.append(f"Some decisions do not show here yet: {reason}")
+    return review.warnings(warnings)

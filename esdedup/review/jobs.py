@@ -22,15 +22,21 @@ class _Stopped(Exception):
 class Job:
     """One piece of work, which calls `on_step`.
 
-    name: in words, such as "Finding groups". done, total: documents of the step. error: the reason
-    for which it failed, or None. over: set when it ends.
+    name: in words, such as "Finding groups".
+    work: does it; it gets the job.
+    stopping: is set when the program ends.
+    step: the step that is under way, in words.
+    settled: documents of the step that were processed.
+    total: documents of the step; 0 if unknown.
+    error: the reason for which it failed, or None.
+    over: is set when it ends.
     """
 
     name: str
     work: Callable[[Job], None]
     stopping: threading.Event
     step: str = ""
-    done: int = 0
+    settled: int = 0
     total: int = 0
     error: str | None = None
     over: threading.Event = field(default_factory=threading.Event)
@@ -39,19 +45,19 @@ class Job:
         """Return its name and its progress, in words."""
         if not self.step:
             return self.name
-        of = f" of {self.total:,}" if self.total else ""
-        return f"{self.name} ({self.step.lower()}: {self.done:,}{of})"
+        total = f" of {self.total:,}" if self.total else ""
+        return f"{self.name} ({self.step.lower()}: {self.settled:,}{total})"
 
     @property
     def ended(self) -> bool:
         """Return whether the work is done, or failed."""
         return self.over.is_set()
 
-    def on_step(self, step: str, done: int, total: int) -> None:
+    def on_step(self, step: str, settled: int, total: int) -> None:
         """Note the progress; the work calls it often, because it ends here if it is stopped."""
         if self.stopping.is_set():
             raise _Stopped
-        self.step, self.done, self.total = step, done, total
+        self.step, self.settled, self.total = step, settled, total
 
     def run(self) -> None:
         """Do the work, and note its error."""
@@ -102,12 +108,14 @@ class Jobs:
     def current(self) -> Job | None:
         """The job that works now; None if none does."""
         with self._turn:
-            return next((each for each in self._jobs.values() if not each.ended), None)
+            return next((job for job in self._jobs.values() if not job.ended), None)
 
     def stop(self, seconds: float) -> Job | None:
         """End the jobs at their next step; return the one that was stopped, or still works."""
         self._stopping.set()
-        job = self.current
-        for each in [*self._jobs.values()]:
-            each.over.wait(seconds)
-        return None if job is None or (job.ended and job.error is None) else job
+        current = self.current
+        for job in [*self._jobs.values()]:
+            job.over.wait(seconds)
+        if current is None or (current.ended and current.error is None):
+            return None
+        return current

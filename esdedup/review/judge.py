@@ -19,8 +19,8 @@ from esdedup.analysis.judging import (
 from esdedup.analysis.sampling import draw
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
-from esdedup.review.pages import Given, Review
-from esdedup.review.texts import ShownPair, measured, pair_of
+from esdedup.review.pages import Parameters, Review
+from esdedup.review.texts import Comparison, ShownPair, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements
@@ -45,38 +45,38 @@ class Judge:
     @property
     def threshold(self) -> float:
         """The threshold near which most pairs are drawn: that of groups, if they have one."""
-        return self.review.found.grouping.limits.threshold or ACTING
+        return self.review.group_search.grouping.limits.threshold or ACTING
 
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        return not self.review.found.grouping.exact and self.review.measure.by_threshold
+        return not self.review.group_search.grouping.exact and self.review.measure.by_threshold
 
-    def draw(self, given: Given) -> Response:
+    def draw(self, parameters: Parameters) -> Response:
         """Start to draw pairs from the documents as they are now."""
         self._start()
         return self.review.redirect("/judge")
 
     def _start(self) -> Job:
         self._pool = None
-        if self.of_groups and self.review.found.groups() is None:
+        if self.of_groups and self.review.group_search.groups() is None:
             # Jobs run in turn: the groups are there when pairs are drawn.
-            self.review.found.find()
+            self.review.group_search.find()
         return self.review.jobs.start(_DRAWING, self._draw)
 
     def _waiting(self, title: str) -> Response:
         """Show the progress while pairs are drawn, which this starts, or why that failed."""
         if (job := self.review.jobs.last(_DRAWING)) is None:
             job = self._start()
-        return self.review.page("drawing.html", title=title, error=job.error)
+        return self.review.page("drawing.html", {"title": title, "error": job.error})
 
     def _draw(self, job: Job) -> None:
-        with self.review.found.open() as index:
+        with self.review.group_search.open() as index:
             step = functools.partial(job.on_step, "Documents compared")
             sample = draw(index.store, index.meta, on_drawn=step)
-        self._pool = Pool.of(sample, self.review.found.groups() if self.of_groups else None)
+        self._pool = Pool.of(sample, self.review.group_search.groups() if self.of_groups else None)
 
-    def show(self, given: Given) -> Response:
+    def show(self, parameters: Parameters) -> Response:
         """Show the next pair."""
         review = self.review
         if (pool := self._pool) is None:
@@ -84,100 +84,109 @@ class Judge:
         judgements = review.index.judgements.read()
         return review.page(
             "judge.html",
-            pair=self._first(pool, judgements) if review.write else None,
-            counts={verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
-            made=review.decisions.of(given.get("made")),
-            given=given,
-            measured=measured,
-            threshold=self.threshold,
-            pool=pool,
-            back={"from": "judge"},
+            {
+                "pair": self._first(pool, judgements) if review.write else None,
+                "counts": {verdict: len(judgements.of(verdict)) for verdict in VERDICTS},
+                "decision": review.decisions.of(parameters.get("made")),
+                "parameters": parameters,
+                "measured": measured,
+                "threshold": self.threshold,
+                "pool": pool,
+                "back": {"from": "judge"},
+            },
         )
 
-    def export(self, given: Given) -> Response:
+    def export(self, parameters: Parameters) -> Response:
         """Return all judgements as JSON lines."""
-        lines = [
-            json.dumps(each.to_json()) + "\n" for each in self.review.index.judgements.read().pairs
-        ]
+        judgements = self.review.index.judgements.read().pairs
+        lines = [json.dumps(judgement.to_json()) + "\n" for judgement in judgements]
         headers = {"content-disposition": 'attachment; filename="judgements.jsonl"'}
         return Response("".join(lines), 200, headers, "application/x-ndjson")
 
-    def read(self, given: Given) -> Response:
+    def read(self, parameters: Parameters) -> Response:
         """Keep the judgements of an export, unless newer ones exist."""
-        found = []
-        for number, line in enumerate(given.get("lines", "").splitlines(), 1):
+        judgements = []
+        for number, line in enumerate(parameters.get("lines", "").splitlines(), 1):
             try:
-                found += [Judgement.from_json(json.loads(line))] if line.strip() else []
+                if line.strip():
+                    judgements.append(Judgement.from_json(json.loads(line)))
             except (ValueError, RecursionError, UsageError) as error:
                 raise UsageError(f"line {number} is not a judgement: {error}") from error
-        kept = self.review.decisions.read(found)
-        return self.review.redirect("/judge", read=len(found), kept=kept)
+        written = self.review.decisions.read(judgements)
+        return self.review.redirect("/judge", {"read": len(judgements), "kept": written})
 
     def _first(self, pool: Pool, judgements: Judgements) -> ShownPair | None:
         """Return the first pair in turn whose documents still exist, with texts."""
         # A pair that was judged on another page is shown in its turn: only then does it count.
-        judged = {(each.left, each.right) for each in judgements.pairs if each.drawn}
+        judged = {
+            (judgement.left, judgement.right) for judgement in judgements.pairs if judgement.drawn
+        }
         index = self.review.index
         for left, right, *_ in _turns(pool, self.threshold):
             if (left, right) in judged:
                 continue
-            found = {each.id: each for each in index.store.get([left, right])}
-            two = [found[id] for id in (left, right) if id in found]
-            if sum(bool(text_at(each.source, index.meta.text_fields)) for each in two) == 2:
-                judgement = judgements.between(left, right)
-                return pair_of(two, index.meta, self.review.show, judgement=judgement)
+            stored = {document.id: document for document in index.store.get([left, right])}
+            documents = [stored[id] for id in (left, right) if id in stored]
+            texts = [text_at(document.source, index.meta.text_fields) for document in documents]
+            if len(documents) == 2 and all(texts):
+                comparison = Comparison(judgement=judgements.between(left, right))
+                return pair_of(documents, index.meta, self.review.show, comparison)
         return None
 
-    def threshold_page(self, given: Given) -> Response:
+    def threshold_page(self, parameters: Parameters) -> Response:
         """Show the estimates, and the pairs that another threshold would change."""
         review = self.review
         if (pool := self._pool) is None:
             return self._waiting("Threshold")
         # Pairs below the floor are unknown.
-        now = max(self.threshold, pool.sample.floor)
-        other = given.share("other")
-        if other is not None and not pool.sample.floor <= other <= 1.0:
-            raise UsageError(f"threshold {other:g}: use {pool.sample.floor:g} to 1")
+        floor = pool.sample.floor
+        current = max(self.threshold, floor)
+        proposed = parameters.number("other")
+        if proposed is not None and not floor <= proposed <= 1.0:
+            raise UsageError(f"threshold {proposed:g}: use {floor:g} to 1")
         judgements = review.index.judgements.read()
-        grid = np.round(np.arange(pool.sample.floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
-        wanted = sorted({*grid, now, *filter(None, [other])})
-        found = estimates(pool, drawn_at_random(pool, judgements), wanted)
-        at = {each.threshold: each for each in found}
-        here = at[round(now, 6)]
-        sides = [] if other is None else changing(pool, judgements, now, other)
-        low, high = sorted((now, now if other is None else other))
-        groups, note = review.found.groups() if self.of_groups else None, None
+        grid = np.round(np.arange(floor, 1.0 + _STEP / 2, _STEP), 6).tolist()
+        thresholds = sorted({*grid, current, *filter(None, [proposed])})
+        estimated = estimates(pool, drawn_at_random(pool, judgements), thresholds)
+        by_threshold = {estimate.threshold: estimate for estimate in estimated}
+        at_current = by_threshold[round(current, 6)]
+        at_proposed = None if proposed is None else by_threshold[round(proposed, 6)]
+        sides = [] if proposed is None else changing(pool, judgements, current, proposed)
+        low, high = sorted((current, current if proposed is None else proposed))
+        groups, note = review.group_search.groups() if self.of_groups else None, None
         if not self.of_groups:
             note = "Groups are found by equal texts or Hamming distance, not by Jaccard similarity"
-        elif self.threshold < pool.sample.floor:
-            note = f"Pairs less similar than {pool.sample.floor:g} are too many to be estimated"
+        elif self.threshold < floor:
+            note = f"Pairs less similar than {floor:g} are too many to be estimated"
         return review.page(
             "threshold.html",
-            estimated=found,
-            here=here,
-            there=None if other is None else at[round(other, 6)],
-            counted=here.above + here.below,
-            judged=len(judgements.pairs),
-            note=note,
-            advice=_advice(here, pool, judgements),
-            pool=pool,
-            sides=sides,
-            between=pool.total(low, high),
-            usable=self.of_groups,
-            exact=None if groups is None else groups.duplicates,
-            share=in_percent,
-            measured=measured,
-            most=_MOST_PAIRS,
+            {
+                "estimated": estimated,
+                "at_current": at_current,
+                "at_proposed": at_proposed,
+                "counted": at_current.above + at_current.below,
+                "judged": len(judgements.pairs),
+                "note": note,
+                "advice": _advice(at_current, pool, judgements),
+                "pool": pool,
+                "sides": sides,
+                "between": pool.total(low, high),
+                "usable": self.of_groups,
+                "exact": None if groups is None else groups.duplicates,
+                "in_percent": in_percent,
+                "measured": measured,
+                "most": _MOST_PAIRS,
+            },
         )
 
-    def use(self, given: Given) -> Response:
+    def use(self, parameters: Parameters) -> Response:
         """Find groups by another threshold, in this session."""
         if not self.of_groups:
             raise UsageError("groups are not found by Jaccard similarity")
-        threshold = given.share("threshold")
+        threshold = parameters.number("threshold")
         if threshold is None or not 0.0 < threshold <= 1.0:
             raise UsageError("name a threshold above 0, up to 1")
-        self.review.found.use(threshold)
+        self.review.group_search.use(threshold)
         return self.review.redirect("/groups")
 
 
@@ -185,38 +194,70 @@ _turns = functools.lru_cache(maxsize=1)(Pool.in_turn)
 """All pairs in turn, sorted once for all of their pages."""
 
 
-def in_percent(found: Interval | None) -> tuple[str, str]:
-    """Return a share in percent, of which only all is 100, and its interval, in words."""
-    if found is None or found.high - found.low > _TOO_WIDE:
+def in_percent(interval: Interval | None) -> tuple[str, str]:
+    """Return a fraction in percent, of which only 1 is 100, and its interval, in words."""
+    if interval is None or interval.high - interval.low > _TOO_WIDE:
         return "unknown", ""
     value, low, high = (
-        f"{100 * share:.1f}" if share in (0.0, 1.0) else f"{min(99.9, 100 * share):.1f}"
-        for share in found
+        f"{100 * fraction:.1f}" if fraction in (0.0, 1.0) else f"{min(99.9, 100 * fraction):.1f}"
+        for fraction in interval
     )
     return f"{value}%", f"{low} to {high}%"
 
 
-def _advice(here: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
-    """Describe the judgements that are still needed."""
-    judged = {(each.left, each.right) for each in judgements.pairs}
-    left = [pair.similarity >= here.threshold for pair in pool.pairs if pair[:2] not in judged]
-    above, at = sum(left), here.threshold
-    named = [
-        ("precision", here.precision, here.above, above, f"{at:g} or more"),
-        ("recall", here.recall, here.below, len(left) - above, f"less than {at:g}"),
-    ]
-    advice = []
-    for name, interval, count, rest, where in named:
-        if not (more := judgements_needed(interval, count)):
-            continue
-        pairs = f"pairs of similarity {where}"
-        if not rest:
-            drawn = f"all {count:,} drawn {pairs} are judged"
-            advice.append(f"{name.capitalize()} at {at:g} can't be estimated better: {drawn}")
-        elif count < _FIRST:
-            advice.append(f"For {name} at {at:g}, judge {_FIRST} {pairs}: {count:,} so far")
-        else:
-            few = f", and only {rest:,} are left" if rest < more else ""
-            within = f"For {name} at {at:g} to within 5 percentage points"
-            advice.append(f"{within}, about {more:,} more {pairs} are needed{few}")
-    return advice
+@dataclass(frozen=True)
+class _Side:
+    """The pairs on one side of a threshold, and what is estimated from them.
+
+    figure: "precision" or "recall", with the threshold.
+    interval: of the figure; None if no judgement shows it.
+    judged: number of counted judgements on these pairs.
+    unjudged: number of drawn pairs that are not judged.
+    similarity: of the pairs, in words.
+    """
+
+    figure: str
+    interval: Interval | None
+    judged: int
+    unjudged: int
+    similarity: str
+
+    def advice(self) -> str | None:
+        """Describe the judgements that are still needed; None if there are enough."""
+        needed = judgements_needed(self.interval, self.judged)
+        if not needed:
+            return None
+        pairs = f"pairs of similarity {self.similarity}"
+        if not self.unjudged:
+            figure = f"{self.figure[0].upper()}{self.figure[1:]}"
+            return (
+                f"{figure} can't be estimated better: all {self.judged:,} drawn {pairs} are judged"
+            )
+        if self.judged < _FIRST:
+            return f"For {self.figure}, judge {_FIRST} {pairs}: {self.judged:,} so far"
+        too_few = f", and only {self.unjudged:,} are left" if self.unjudged < needed else ""
+        within = f"For {self.figure} to within 5 percentage points"
+        return f"{within}, about {needed:,} more {pairs} are needed{too_few}"
+
+
+def _advice(estimate: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
+    """Describe the judgements that are still needed for an estimate."""
+    threshold = estimate.threshold
+    judged = {(judgement.left, judgement.right) for judgement in judgements.pairs}
+    unjudged = [pair for pair in pool.pairs if pair[:2] not in judged]
+    above = sum(pair.similarity >= threshold for pair in unjudged)
+    precision = _Side(
+        f"precision at {threshold:g}",
+        estimate.precision,
+        estimate.above,
+        above,
+        f"{threshold:g} or more",
+    )
+    recall = _Side(
+        f"recall at {threshold:g}",
+        estimate.recall,
+        estimate.below,
+        len(unjudged) - above,
+        f"less than {threshold:g}",
+    )
+    return [advice for side in (precision, recall) if (advice := side.advice()) is not None]

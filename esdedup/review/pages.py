@@ -1,10 +1,9 @@
 """The pieces that all pages share: the state of the program, requests, answers, error pages."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +17,7 @@ from esdedup.exceptions import RecordError, StoreError, StoreUnavailable, UsageE
 from esdedup.index import Index
 from esdedup.models import Document
 from esdedup.review.decisions import Decisions
-from esdedup.review.found import FoundGroups
+from esdedup.review.group_search import GroupSearch
 from esdedup.review.jobs import Jobs
 from esdedup.review.texts import ImageField
 from esdedup.sketch.measures import Measure
@@ -34,44 +33,52 @@ NAV = (
 _STATUS = {UsageError: 400, RecordError: 400, StoreUnavailable: 503, StoreError: 502}
 
 
-class Given(dict[str, str]):
+class Parameters(dict[str, str]):
     """The values of an address and of a form, by name."""
 
     def id(self, name: str = "id") -> str:
         """Return the id of a document. Raises UsageError if there is none."""
-        if not (found := self.get(name)):
+        if not (id := self.get(name)):
             raise UsageError(f"{name} is missing: enter the id of a document")
-        return found
+        return id
 
-    def whole(self, name: str, default: int, most: int) -> int:
-        """Return a whole number from 1 to `most`. Raises UsageError for others."""
-        found = self.get(name, "").strip() or str(default)
-        if not (found.isascii() and found.isdecimal() and 1 <= int(found[:9]) <= most):
-            raise UsageError(f"{name} {found!r}: use a whole number, 1 to {most:,}")
-        return int(found[:9])
+    def integer(self, name: str, default: int, most: int) -> int:
+        """Return a whole number from 1 to `most`. Raises UsageError for other values."""
+        text = self.get(name, "").strip() or str(default)
+        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= most):
+            raise UsageError(f"{name} {text!r}: use a whole number, 1 to {most:,}")
+        return int(text[:9])
 
-    def share(self, name: str, default: float | None = None) -> float | None:
-        """Return a number; None if the value is empty. Raises UsageError for others."""
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """Return a number; None if the value is empty. Raises UsageError for other values."""
         if name not in self:
             return default
-        if not (found := self[name].strip()):
+        if not (text := self[name].strip()):
             return None
         try:
-            return float(found)
+            return float(text)
         except ValueError:
-            raise UsageError(f"{name} {found!r}: use a number such as 0.8") from None
+            raise UsageError(f"{name} {text!r}: use a number such as 0.8") from None
 
 
-Handler = Callable[[Given], Response]
+Handler = Callable[[Parameters], Response]
 
 
 @dataclass(frozen=True)
 class Review:
     """The state that all pages share.
 
-    scheme: its id, which an error page shows though the store is away.
-    show: fields that are shown beside texts. folder: of the logs. root: the path of all pages,
-    which no other program knows.
+    index: the index that the pages show.
+    scheme: its id, which an error page shows even if the store is away.
+    write: whether the pages may change the index.
+    show: fields that are shown beside texts.
+    folder: of the logs.
+    jobs: work in the background.
+    group_search: finds the groups of duplicates, and keeps them.
+    decisions: those of this session.
+    with_options: returns a message with options in place of the settings in backticks. A command
+        passes it; without it a page shows messages as the library writes them.
+    root: the path of all pages, which no other program knows.
     """
 
     index: Index
@@ -80,8 +87,9 @@ class Review:
     show: tuple[str, ...]
     folder: Path
     jobs: Jobs
-    found: FoundGroups
+    group_search: GroupSearch
     decisions: Decisions
+    with_options: Callable[[str], str] = str
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
 
     @property
@@ -92,55 +100,58 @@ class Review:
     @property
     def measure(self) -> Measure:
         """Return the measure by which documents are compared, if texts differ."""
-        return self.index.scheme.chosen(self.found.grouping.limits).measure
+        return self.index.scheme.chosen(self.group_search.grouping.limits).measure
 
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""
         return Route(path, _endpoint(handler), methods=["GET"])
 
     def post(self, path: str, handler: Handler, *, changes: bool = True) -> Route:
-        """Return the route of a form. changes: the index, so that it is refused without --write."""
+        """Return the route of a form. changes: the index, so that it needs `write`."""
 
-        def checked(given: Given) -> Response:
+        def checked(parameters: Parameters) -> Response:
             if changes:
                 self.must_write()
-            return handler(given)
+            return handler(parameters)
 
         return Route(path, _endpoint(checked), methods=["POST"])
 
     def must_write(self) -> None:
-        """Refuse the request without --write."""
+        """Refuse the request if the pages may not change the index."""
         if not self.write:
-            raise HTTPException(403, "this page is read-only: start esdedup review --write")
+            raise HTTPException(403, "this page is read-only: start esdedup review with `write`")
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page from a template. values: for its names, beside those of `base.html`."""
-        common = {
+    def page(
+        self, template: str, values: Mapping[str, object] | None = None, *, status: int = 200
+    ) -> HTMLResponse:
+        """Return a page from a template. values: of its names, beside those of `base.html`."""
+        common: dict[str, object] = {
             "nav": NAV,
             "section": "",
             "name": self.index.location.index,
             "where": self.index.store.address,
             "scheme": self.scheme,
             "write": self.write,
-            "url": self.address,
+            "url": lambda path, **parameters: self._address(path, parameters),
             "job": self.jobs.current,
-            "found": self.found,
+            "group_search": self.group_search,
             "folder": str(self.folder),
-            "made": None,
+            "decision": None,
+            "with_options": self.with_options,
         }
-        made = environment("esdedup.review", "templates").get_template(template)
-        return HTMLResponse(made.render(common | values), status)
+        html = environment("esdedup.review", "templates").get_template(template)
+        return HTMLResponse(html.render(common | dict(values or {})), status)
 
-    def redirect(self, path: str, **values: Any) -> Response:
-        """Send the browser to a page, after a change."""
-        return RedirectResponse(self.address(path, **values), 303)
+    def redirect(self, path: str, parameters: Mapping[str, object] | None = None) -> Response:
+        """Send the browser to a page, after a change. parameters: those that are not None."""
+        return RedirectResponse(self._address(path, parameters or {}), 303)
 
-    def address(self, path: str, **values: Any) -> str:
-        """Return the address of a page, with the values that are not None."""
-        given = {name: value for name, value in values.items() if value is not None}
-        return f"{self.root}{path}?{urlencode(given)}" if given else f"{self.root}{path}"
+    def _address(self, path: str, parameters: Mapping[str, object]) -> str:
+        """Return the address of a page, with the parameters that are not None."""
+        present = {name: value for name, value in parameters.items() if value is not None}
+        return f"{self.root}{path}?{urlencode(present)}" if present else f"{self.root}{path}"
 
-    def working(self, given: Given) -> Response:
+    def working(self, parameters: Parameters) -> Response:
         """Return the progress of the job that works now, or an empty answer if none does."""
         return self.page("progress.html") if self.jobs.current else Response(status_code=204)
 
@@ -153,20 +164,24 @@ class Review:
             message = str(error)
         _, ours, back = request.headers.get("referer", "").partition(f"{self.root}/")
         back = f"{self.root}/{back}" if ours else ""
-        return self.page(
-            "error.html", status=status, message=message_of(message), number=status, back=back
-        )
+        values = {"message": message_of(message), "number": status, "back": back}
+        return self.page("error.html", values, status=status)
 
     def document(self, id: str) -> Document:
         """Return a document of the index; without one, the answer is 404."""
-        if not (found := self.index.store.get([id])):
+        if not (documents := self.index.store.get([id])):
             raise HTTPException(404, f"{self.index.store.where} has no document {id!r}")
-        return found[0]
+        return documents[0]
+
+    def warnings(self, warnings: Iterable[str]) -> list[str]:
+        """Return warnings as the pages show them."""
+        return [self.with_options(warning) for warning in warnings]
 
 
-def _endpoint(handler: Handler) -> Callable[[Request], Any]:
+def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        given = f"{request.url.query}&{(await request.body()).decode('ascii', 'replace')}"
-        return await run_in_threadpool(handler, Given(parse_qsl(given, keep_blank_values=True)))
+        form = (await request.body()).decode("ascii", "replace")
+        names_and_values = parse_qsl(f"{request.url.query}&{form}", keep_blank_values=True)
+        return await run_in_threadpool(handler, Parameters(names_and_values))
 
     return endpoint

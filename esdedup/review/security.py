@@ -38,7 +38,10 @@ _CLOSED = "Open the address that esdedup review printed: it has a token. This pa
 class Guard:
     """An ASGI application around another, which it guards.
 
-    root: the secret path of all pages. images: pages may show images of other sites.
+    app: the application that answers admitted requests.
+    root: the secret path of all pages.
+    token: the token of the printed address.
+    images: whether pages may show images of other sites.
     """
 
     app: ASGIApp
@@ -48,7 +51,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A path is of one process, so that its files never change.
-        kept = "max-age=86400" if scope["path"].startswith(f"{self.root}/static/") else "no-store"
+        caching = (
+            "max-age=86400" if scope["path"].startswith(f"{self.root}/static/") else "no-store"
+        )
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -57,7 +62,7 @@ class Guard:
                 if self.images:
                     policy = _POLICY.replace("img-src 'self'", "img-src 'self' http: https:")
                     headers["content-security-policy"] = policy
-                headers.setdefault("cache-control", kept)
+                headers.setdefault("cache-control", caching)
             await send(message)
 
         answer = self._instead(Request(scope)) or self.app
@@ -65,8 +70,8 @@ class Guard:
 
     def _instead(self, request: Request) -> Response | None:
         """Return the answer to a request that must not reach the application, else None."""
-        plan = request.method in _READING
-        if plan and self._is_token(request.query_params.get("token", "")):
+        only_reads = request.method in _READING
+        if only_reads and self._is_token(request.query_params.get("token", "")):
             answer = RedirectResponse(f"{self.root}/", 303)
             # A strict cookie would not be sent after a link elsewhere, such as in a terminal.
             path = f"{self.root}/"
@@ -75,15 +80,15 @@ class Guard:
         if not self._is_token(request.cookies.get(_COOKIE, "")):
             return PlainTextResponse(_CLOSED, 403)
         origins = request.headers.getlist("origin")
-        own = request.headers.getlist("sec-fetch-site") == ["same-origin"]
+        same_origin = request.headers.getlist("sec-fetch-site") == ["same-origin"]
         if origins:
-            own = origins == [f"http://{request.headers['host']}"]
-        if not plan and not own:
+            same_origin = origins == [f"http://{request.headers['host']}"]
+        if not only_reads and not same_origin:
             return PlainTextResponse("This request does not come from a page of ours.\n", 403)
         return None
 
-    def _is_token(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
+    def _is_token(self, text: str) -> bool:
+        return secrets.compare_digest(text.encode("utf-8", "surrogatepass"), self.token.encode())
 
 
 def guarded(app: ASGIApp, root: str, token: str, *, images: bool = False) -> ASGIApp:

@@ -29,6 +29,8 @@ class ImageField(str):
 class Shown:
     """A document on a page: its text in pieces, and fields beside it.
 
+    id: of the document.
+    pieces: of its text, in order.
     fields: name, value, and the address of an image to show in place of the value.
     """
 
@@ -46,7 +48,11 @@ class Shown:
 class ShownPair:
     """Two documents side by side, the differences between their texts marked.
 
-    note: how the texts differ if no word does. outdated: a text has changed since the judgement.
+    left, right: the documents.
+    measure: their similarity or distance, as text.
+    note: how the texts differ if no word does.
+    judgement: the verdict on them, if there is one.
+    outdated: whether a text has changed since the judgement.
     """
 
     left: Shown
@@ -57,47 +63,63 @@ class ShownPair:
     outdated: bool
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """What is known about two documents.
+
+    similarity: of their texts, if it was computed.
+    distance: of their fingerprints, if it was computed.
+    passages: marks the passages that they share. Without it every difference is marked.
+    judgement: the verdict on them, if there is one.
+    """
+
+    similarity: float | None = None
+    distance: int | None = None
+    passages: Explanation | None = None
+    judgement: Judgement | None = None
+
+
 def pair_of(
-    two: Sequence[Document],
+    documents: Sequence[Document],
     meta: IndexMeta,
     fields: Sequence[str],
-    similarity: float | None = None,
-    distance: int | None = None,
+    comparison: Comparison,
     *,
-    explained: Explanation | None = None,
-    judgement: Judgement | None = None,
-    whole: bool = False,
+    excerpts: bool = True,
 ) -> ShownPair:
     """Return two documents as a pair.
 
-    explained: mark the stretches outside of its passages. whole: long texts are not cut to 1,500
-    characters.
+    fields: to show beside the texts. excerpts: whether texts are truncated to 1,500 characters.
     """
-    texts = [text_at(each.source, meta.text_fields) or "" for each in two]
-    if explained is None:
-        found = differences(texts[0], texts[1], meta.scheme)
+    texts = [text_at(document.source, meta.text_fields) or "" for document in documents]
+    passages, judgement = comparison.passages, comparison.judgement
+    spans: tuple[list[Difference], list[Difference]] | None
+    if passages is None:
+        spans = differences(texts[0], texts[1], meta.scheme)
     else:
-        found = outside_passages(explained.left.text), outside_passages(explained.right.text)
-    most = _MOST if whole else _EXCERPT
-    if found is None:
+        spans = outside_passages(passages.left.text), outside_passages(passages.right.text)
+    most = _EXCERPT if excerpts else _MOST
+    if spans is None:
         note = "The texts are too long for their differences to be marked."
     elif texts[0] == texts[1]:
         note = "The texts are equal."
-    elif all(span.kind == "ignored" for span in found[0]):
+    elif all(span.kind == "ignored" for span in spans[0]):
         note = "No word differs, only what the comparison ignores."
     else:
         note = ""
     left, right = (
-        _shown(document, text, spans, fields, most)
-        for document, text, spans in zip(two, texts, found or ([], []), strict=True)
+        _shown(document, text, marked, fields, most)
+        for document, text, marked in zip(documents, texts, spans or ([], []), strict=True)
     )
-    one, other = normalise(texts, meta.scheme.normalisation)
-    measure = measured(similarity, distance, equal=one == other)
+    left_text, right_text = normalise(texts, meta.scheme.normalisation)
+    equal = left_text == right_text
+    measure = measured(comparison.similarity, comparison.distance, equal=equal)
     outdated = False
     if judgement is not None:
-        judged = dict(zip((judgement.left, judgement.right), judgement.digests, strict=True))
-        now = normalised_digests(texts, judgement.normalisation)[1]
-        outdated = [*now] != [judged[each.id] for each in two]
+        ids = judgement.left, judgement.right
+        judged_digests = dict(zip(ids, judgement.digests, strict=True))
+        digests = normalised_digests(texts, judgement.normalisation)[1]
+        outdated = [*digests] != [judged_digests[document.id] for document in documents]
     return ShownPair(left, right, measure, note, judgement, outdated)
 
 

@@ -128,6 +128,11 @@ def test_errors_are_plain_pages_that_lead_back(visit: Visit, path: str, status: 
 # Search
 
 
+def test_errors_name_options_as_esdedup_review_has_them(visit: Visit) -> None:
+    page = plain(visit().get("/decide/confirm?action=mark").text)
+    assert "this page is read-only: start esdedup review with --write" in page
+
+
 def test_search_marks_the_differences(visit: Visit) -> None:
     visitor = visit(show=["city"])
     page = visitor.get("/search?id=a2&threshold=0.5&number=5").text
@@ -218,7 +223,7 @@ def test_a_group_of_thirty_is_split_and_joined_again(
     visitor.settled("/groups")
 
     def groups() -> list[int]:
-        groups = visitor.review.found.groups()
+        groups = visitor.review.group_search.groups()
         assert groups is not None
         return sorted(groups.sizes.tolist())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.review.found import members_of
+from esdedup.review.group_search import members_of
 from esdedup.review.pages import Review
 from esdedup.stores.judgements import StoredJudgements
 from tests.helpers.commands import words
@@ -27,7 +27,7 @@ def opened(tmp_path: Path) -> Open:
 
     def start(**grouping: Any) -> Review:
         review = visiting(tmp_path / "a.db", DOCUMENTS, **grouping).review
-        assert review.found.find().over.wait(60)
+        assert review.group_search.find().over.wait(60)
         return review
 
     return start
@@ -35,7 +35,7 @@ def opened(tmp_path: Path) -> Open:
 
 def groups(review: Review) -> set[tuple[str, ...]]:
     """The ids of each group, its representative first."""
-    found = review.found.groups()
+    found = review.group_search.groups()
     assert found is not None
     return {
         (found.ids[head], *sorted(found.ids[row] for row in members_of(found, head)))
@@ -79,13 +79,13 @@ def test_another_choice_replaces_those_of_the_group(opened: Open) -> None:
     assert groups(review) == {("a3", "a1", "a2"), ("b1", "b2", "b3")}
     review.decisions.unrepresent("a3")
     assert groups(review) == BOTH
-    assert review.found.outdated is None
+    assert review.group_search.outdated is None
     # Groups that were found with a choice must all be found again without it.
     review.index.judgements.represent("b2")
     review = opened()
     assert groups(review) == {("a1", "a2", "a3"), ("b2", "b1", "b3")}
     review.decisions.unrepresent("b2")
-    assert "when all groups are found again" in str(review.found.outdated)
+    assert "when all groups are found again" in str(review.group_search.outdated)
 
 
 def test_undo_writes_the_judgement_before_unchanged(
@@ -111,9 +111,9 @@ def test_what_changes_no_group_leaves_them(opened: Open) -> None:
     review = opened(split_templates=True)
     review.decisions.judge([("a1", "b1")], "unsure")
     review.decisions.undo()
-    assert (review.found.decided, review.found.outdated) == (0, None)
+    assert (review.group_search.decided, review.group_search.outdated) == (0, None)
     assert groups(review) == BOTH
     # Templates are split among all documents.
     review.decisions.judge([("a1", "a2")], "different")
     assert groups(review) == BOTH
-    assert "find all groups again" in str(review.found.outdated)
+    assert "find all groups again" in str(review.group_search.outdated)

@@ -11,6 +11,7 @@ import httpx
 
 import esdedup
 from esdedup.arguments import from_settings
+from esdedup.cli.setting_names import with_options
 from esdedup.groups.groups import Grouping
 from esdedup.review.app import application, review_of
 from esdedup.review.pages import Review
@@ -74,7 +75,10 @@ def visiting(
         index.add(documents)
         place = index.location
     wanted = from_settings(Grouping, {"threshold": 0.6, **grouping})
-    return Visitor(review_of(place, wanted, write=write, show=[*show], image=image))
+    review = review_of(
+        place, wanted, write=write, show=[*show], image=image, with_options=with_options
+    )
+    return Visitor(review)
 
 
 def links(page: str, path: str) -> list[str]:

@@ -8,6 +8,7 @@ from esdedup import Grouping
 from esdedup.arguments import setting
 from esdedup.cli.options import Target
 from esdedup.cli.output import message
+from esdedup.cli.setting_names import with_options
 from esdedup.exceptions import MissingExtra
 
 
@@ -37,7 +38,14 @@ def review_command(
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
     with target.open() as index:
         location = index.location
-    review = review_of(location, grouping, write=write, show=show or (), image=image)
+    review = review_of(
+        location,
+        grouping,
+        write=write,
+        show=show or (),
+        image=image,
+        with_options=with_options,
+    )
 
     def started(url: str) -> None:
         typer.echo(url)

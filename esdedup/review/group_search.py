@@ -1,4 +1,4 @@
-"""The groups that were found, kept in arrays, so that a page of them needs no search."""
+"""Search for groups in the background, and keep them: a page of them needs no search."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ def members_of(groups: Groups, head: int) -> list[int]:
     """Return the rows of the duplicates of a representative, the least similar first."""
     rows = groups.duplicate_rows
     rows = rows[groups.representative[rows] == head]
-    found: list[int] = rows[np.argsort(_likeness(groups)[rows], kind="stable")].tolist()
-    return found
+    members: list[int] = rows[np.argsort(_likeness(groups)[rows], kind="stable")].tolist()
+    return members
 
 
 def head_of(groups: Groups, id: str) -> int | None:
@@ -45,12 +45,16 @@ def _likeness(groups: Groups) -> F64:
 
 
 @dataclass(eq=False)
-class FoundGroups:
+class GroupSearch:
     """Find groups in the background, and form those again that decisions touch.
 
-    open: opens the index once more, for a job. state: a number that changes with the groups.
-    statistics: of the index when they were found. templates: warnings of groups that look like
-    templates.
+    index: the index of the pages, whose requests are retried for seconds only.
+    open: opens the index once more, for a job.
+    grouping: how documents are grouped.
+    jobs: the jobs of the process.
+    state: a number that changes with the groups.
+    statistics: of the index when groups were found.
+    templates: warnings of groups that look like templates.
     """
 
     index: Index
@@ -61,9 +65,9 @@ class FoundGroups:
     statistics: Statistics | None = None
     templates: list[str] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
-    _found: Groups | None = None
+    _searched: Groups | None = None
     _formed: Groups | None = None
-    _since: list[Sequence[str]] = field(default_factory=list)
+    _touched: list[Sequence[str]] = field(default_factory=list)
     _applied: int = 0
     _reasons: list[str] = field(default_factory=list)
 
@@ -75,7 +79,7 @@ class FoundGroups:
     @property
     def decided(self) -> int:
         """The number of decisions since groups were last searched for."""
-        return len(self._since)
+        return len(self._touched)
 
     @property
     def outdated(self) -> str | None:
@@ -104,8 +108,8 @@ class FoundGroups:
     def groups(self) -> Groups | None:
         """Return the groups by the decisions so far; None if they were not found yet."""
         with self._turn:
-            while self._formed is not None and self._applied < len(self._since):
-                area = self._area(self._formed, self._since[self._applied])
+            while self._formed is not None and self._applied < len(self._touched):
+                area = self._area(self._formed, self._touched[self._applied])
                 try:
                     self._formed = self.index.regroup(self._formed, area)
                 except UsageError as error:
@@ -115,24 +119,27 @@ class FoundGroups:
 
     def _area(self, groups: Groups, ids: Sequence[str]) -> list[str]:
         """Return the documents of all groups, now or as found, that share some with these."""
-        assert self._found is not None
+        assert self._searched is not None
         rows, before = rows_of(groups.ids, ids), 0
         while rows.size > before:
             before = rows.size
-            heads = groups.representative, self._found.representative
-            rows = np.flatnonzero(np.any([np.isin(each, each[rows]) for each in heads], axis=0))
+            in_groups = [
+                np.isin(representative, representative[rows])
+                for representative in (groups.representative, self._searched.representative)
+            ]
+            rows = np.flatnonzero(np.any(in_groups, axis=0))
         return [groups.ids[row] for row in rows.tolist()]
 
     def note(self, *ids: str) -> None:
         """Note a decision about documents."""
         with self._turn:
-            self._since.append(ids)
+            self._touched.append(ids)
             self.state += 1
 
     def note_unchosen(self, id: str) -> None:
         """Note that a document does not represent its group any more."""
         self.note(id)
-        if self._found is not None and id in self._found.judgements.representatives:
+        if self._searched is not None and id in self._searched.judgements.representatives:
             # Where the rule puts it is only known if all documents are put in order.
             self.outdate("the rule chooses another representative when all groups are found again")
 
@@ -144,21 +151,21 @@ class FoundGroups:
     def forget(self) -> None:
         """Drop the groups, because the documents have changed."""
         with self._turn:
-            self._found, self._formed, self.statistics = None, None, None
-            self._since, self._applied, self._reasons = [], 0, []
+            self._searched, self._formed, self.statistics = None, None, None
+            self._touched, self._applied, self._reasons = [], 0, []
             self.state += 1
 
     def _find(self, job: Job) -> None:
         with self._turn:
-            began, reasons, grouping = len(self._since), len(self._reasons), self.grouping
+            began, reasons, grouping = len(self._touched), len(self._reasons), self.grouping
         with self.open() as index:
             groups = index.groups(on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
             templates = [*template_warnings(index.store, index.meta, groups)]
         with self._turn:
-            self._found = self._formed = groups
+            self._searched = self._formed = groups
             self.statistics, self.templates = statistics, templates
             # Decisions since it began may have come too late for it.
-            del self._since[:began], self._reasons[:reasons]
+            del self._touched[:began], self._reasons[:reasons]
             self._applied = 0
             self.state += 1
