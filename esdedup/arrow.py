@@ -45,17 +45,17 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
     if scheme.by_server:
         raise UsageError(f"an index computes the tokens of {scheme.names[0]!r}: leave it out here")
     fields: list[pa.Field] = token_fields(scheme)
-    if taken := [field.name for field in fields if field.name in data.schema.names]:
-        raise UsageError(f"column {taken[0]!r} is there already: rename it")
+    if existing := [field.name for field in fields if field.name in data.schema.names]:
+        raise UsageError(f"column {existing[0]!r} is there already: rename it")
     # Few rows at a time, whose sketches fit into memory; also of no rows, to check the column.
     steps = range(0, max(1, data.num_rows), _ROWS_AT_ONCE)
     blocks = (data.slice(first, _ROWS_AT_ONCE) for first in steps)
-    made = [_columns(texts_in(block, text_field, scheme), scheme) for block in blocks]
-    for field, parts in zip(fields, zip(*made, strict=True), strict=True):
-        column = pa.chunked_array(parts, field.type)
+    columns_of_blocks = [_columns(texts_in(block, text_field, scheme), scheme) for block in blocks]
+    for field, chunks in zip(fields, zip(*columns_of_blocks, strict=True), strict=True):
+        column = pa.chunked_array(chunks, field.type)
         if isinstance(data, pa.RecordBatch):
             # Combining copies a single chunk too.
-            column = parts[0] if len(parts) == 1 else column.combine_chunks()
+            column = chunks[0] if len(chunks) == 1 else column.combine_chunks()
         data = data.append_column(field, column)
     return data
 
@@ -68,8 +68,8 @@ def token_fields(scheme: Scheme) -> list[pa.Field]:
     Hamming distance compares. All are null if the text is null.
     """
     lists: dict[str, pa.DataType] = {key: pa.list_(pa.string()) for key in scheme.keys}
-    for each in _stored(scheme):
-        lists[f"{each.key}_values"] = pa.list_(pa.int64())
+    for stored in _stored(scheme):
+        lists[f"{stored.key}_values"] = pa.list_(pa.int64())
     columns = {"digest": pa.string(), **lists}
     return [pa.field(name, kind) for name, kind in columns.items()]
 
@@ -92,37 +92,39 @@ def texts_in(batch: pa.RecordBatch | pa.Table, text_field: str, scheme: Scheme) 
 
 
 def _columns(texts: Sequence[str | None], scheme: Scheme) -> list[pa.Array]:
-    given = np.array([text is not None for text in texts], np.bool_)
-    rows = np.flatnonzero(given)
+    has_text = np.array([text is not None for text in texts], np.bool_)
+    rows = np.flatnonzero(has_text)
     sketches = sketch([text for text in texts if text is not None], scheme)
-    digests = np.full(given.size, None, np.object_)
+    digests = np.full(has_text.size, None, np.object_)
     digests[rows] = sketches.digests
     # Texts without words have only a digest.
-    filled = np.zeros(given.size, np.bool_)
+    filled = np.zeros(has_text.size, np.bool_)
     filled[rows] = sketches.filled
-    kept = sketches.of(np.flatnonzero(sketches.filled))
-    parts: list[tuple[I64 | int, pa.Array]] = [
-        _tokens(each.token_values(kept.values[each.name]), each.bits) for each in scheme.sketches
+    with_words = sketches.of(np.flatnonzero(sketches.filled))
+    counts_and_values: list[tuple[I64 | int, pa.Array]] = [
+        _tokens(kind.token_values(with_words.values[kind.name]), kind.bits)
+        for kind in scheme.sketches
     ]
-    for each in _stored(scheme):
-        values = np.ascontiguousarray(kept.values[each.name])
-        parts.append((each.width, pa.array(values.view(np.int64).reshape(-1))))
-    lists = [_lists(values, counts, filled) for counts, values in parts]
+    for stored in _stored(scheme):
+        fingerprints = np.ascontiguousarray(with_words.values[stored.name])
+        values = pa.array(fingerprints.view(np.int64).reshape(-1))
+        counts_and_values.append((stored.width, values))
+    lists = [_lists(values, counts, filled) for counts, values in counts_and_values]
     return [pa.array(digests, pa.string()), *lists]
 
 
 def _stored(scheme: Scheme) -> list[Sketch]:
-    return [each for each in scheme.sketches if each.measure.by_values]
+    return [kind for kind in scheme.sketches if kind.measure.by_values]
 
 
 def _tokens(values: Values, bits: int) -> tuple[I64, pa.Array]:
-    every, counts = flat(values)
-    width = token_length(every.shape[1], bits)
-    text = np.empty((*every.shape, width), np.uint8)
-    write_into(text, every, bits)
+    token_values, counts = flat(values)
+    width = token_length(token_values.shape[1], bits)
+    text = np.empty((*token_values.shape, width), np.uint8)
+    write_into(text, token_values, bits)
     ends = np.arange(0, text.size + 1, width, dtype=np.int32)
     buffers = pa.py_buffer(ends), pa.py_buffer(text)
-    return counts, pa.StringArray.from_buffers(every.size, *buffers)
+    return counts, pa.StringArray.from_buffers(token_values.size, *buffers)
 
 
 def _lists(values: pa.Array, counts: I64 | int, filled: Mask) -> pa.Array:

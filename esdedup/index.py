@@ -91,7 +91,7 @@ class Index:
             stored = stored_meta(self.store)
             if self._meta is None:
                 # `esdedup switch` may change it later, while the index is open.
-                stored.require(self._wanted(stored), self.store.where)
+                stored.require(self._requested(stored), self.store.where)
             self._meta = stored
         return self._meta
 
@@ -112,13 +112,14 @@ class Index:
         """
         stored = self.store.meta()
         if stored is None:
-            self.store.create(self._wanted(IndexMeta(Scheme())))
-        elif not stored.holds(wanted := self._wanted(stored)):
-            made = IndexMeta(wanted.scheme, wanted.text_fields)
-            made = replace(
-                made, external_versions=stored.external_versions, attached=stored.attached
+            self.store.create(self._requested(IndexMeta(Scheme())))
+        elif not stored.holds(requested := self._requested(stored)):
+            renewed = replace(
+                IndexMeta(requested.scheme, requested.text_fields),
+                external_versions=stored.external_versions,
+                attached=stored.attached,
             )
-            self.store.renew(stored, made)
+            self.store.renew(stored, renewed)
         # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta
@@ -148,7 +149,9 @@ class Index:
         check_list("documents", documents)
         self.create()
         field = self.meta.text_fields[0]
-        sources = ({field: each} if isinstance(each, str) else each for each in documents)
+        sources = (
+            {field: document} if isinstance(document, str) else document for document in documents
+        )
         records = _records(sources, id_field)
         settings = IngestSettings(id_field=id_field, on_duplicate=on_duplicate)
         report = self.ingest(chunked(records), _raise, settings)
@@ -173,15 +176,15 @@ class Index:
         """
         check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
-        partial = [partial_document(each.source, id_field, meta) for each in records]
+        partial = [partial_document(record.source, id_field, meta) for record in records]
         report = changes.update(self.store, [document for document, _ in partial])
         failures = [*report.failures]
         self.store.refresh()
         if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):
-            held = self.store.hold(
+            stored = self.store.hold(
                 unfinished, fields_to_read(meta.sketched_with_next), to_change=True
             )
-            failures += renew(self.store, held, meta.sketched_with_next).failures
+            failures += renew(self.store, stored, meta.sketched_with_next).failures
             self.store.refresh()
         if failures:
             failure = failures[0]
@@ -190,10 +193,10 @@ class Index:
 
     def get(self, id: str) -> Document:
         """Return a document without its tokens. Raises StoreError if there is none."""
-        found = self.store.get([checked_id(id)])
-        if not found:
+        documents = self.store.get([checked_id(id)])
+        if not documents:
             raise StoreError(f"{self.store.where} has no document {id!r}")
-        return found[0]
+        return documents[0]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents with their tokens, and return the number that existed."""
@@ -223,14 +226,18 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
-        ours = {self.meta.marks_field, *(each.field for each in self.meta.sketched_with_next)}
-        found = similar(self.store, self.meta_of(limits), queries, limits)
+        token_fields = {sketched.field for sketched in self.meta.sketched_with_next}
+        hidden = {self.meta.marks_field, *token_fields}
+        results = similar(self.store, self.meta_of(limits), queries, limits)
 
-        def stripped(match: Match) -> Match:
-            kept = {name: value for name, value in match.source.items() if name not in ours}
-            return replace(match, source=kept)
+        def without_our_fields(match: Match) -> Match:
+            source = {name: value for name, value in match.source.items() if name not in hidden}
+            return replace(match, source=source)
 
-        return [replace(each, matches=[*map(stripped, each.matches)]) for each in found]
+        return [
+            replace(result, matches=[without_our_fields(match) for match in result.matches])
+            for result in results
+        ]
 
     def query(
         self,
@@ -253,8 +260,8 @@ class Index:
             return Query(text_in(text or "", names), filters=filters)
         try:
             source = self.get(id).source
-            text, parts = text_of(source, names), parts_of(source, names)
-            return Query(text, checked_id(id), filters, parts=parts)
+            text, text_parts = text_of(source, names), parts_of(source, names)
+            return Query(text, checked_id(id), filters, parts=text_parts)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 
@@ -327,9 +334,9 @@ class Index:
         require_settled(self.store, self.meta)
         meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
-            found = find_groups(self.store, meta, grouping, folder, on_step)
-            marks = mark_groups(self.store, meta, found, on_step, collapse_ready)
-        return GroupReport(found, marks, self.missed(found))
+            groups = find_groups(self.store, meta, grouping, folder, on_step)
+            marks = mark_groups(self.store, meta, groups, on_step, collapse_ready)
+        return GroupReport(groups, marks, self.missed(groups))
 
     def regroup(self, groups: Groups, ids: Sequence[str]) -> Groups:
         """Form the groups of some documents again, by the judgements as they are now.
@@ -338,7 +345,7 @@ class Index:
         documents.
         """
         meta = self.meta_of(groups.grouping.limits)
-        return regroup(self.store, meta, groups, [checked_id(each) for each in ids])
+        return regroup(self.store, meta, groups, [checked_id(id) for id in ids])
 
     def missed(self, groups: Groups) -> int:
         """Number of documents with readable tokens that groups don't hold."""
@@ -374,11 +381,11 @@ class Index:
             raise UsageError(f"action {action!r}: use delete, mark or move")
         check_type("log", log, "str | Path | None")
         if (action == "move") != (to is not None):
-            raise UsageError('action "move" and an index to move to (--to) require each other')
+            raise UsageError('action "move" and an index to move to (`to`) require each other')
         if to is not None:
             self.location.check_apart(to)
-        made = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
-        name = f"{file_name(self.location.index)}.dedup-{made}.jsonl.zst"
+        time_of_run = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
+        name = f"{file_name(self.location.index)}.dedup-{time_of_run}.jsonl.zst"
         if groups is None:
             groups = self.groups(on_step=on_step, grouping=grouping, **options)
         meta = self.meta_of(groups.grouping.limits)
@@ -419,8 +426,8 @@ class Index:
         header, location = log.header, self.location
         if header.index != location.index and not successor:
             raise UsageError(
-                f"log file {log.path} is of index {header.index!r}, not of {location.index!r}:"
-                f" --index {header.index}, or --into {location.index} to restore into its successor"
+                f"log file {log.path} is of index {header.index!r}, not of {location.index!r}: use"
+                f" `index` {header.index}, or `into` {location.index} to restore into its successor"
             )
         differing = []
         address = self.store.address
@@ -429,8 +436,10 @@ class Index:
         if header.scheme != self.scheme.id:
             differing.append(f"of scheme {header.scheme}, not {self.scheme.id}")
         if differing and not force:
-            other = f"log file {log.path} is of an index {' and '.join(differing)}"
-            raise UsageError(f"{other}: if that is right, esdedup undo --force")
+            raise UsageError(
+                f"log file {log.path} is of an index {' and '.join(differing)}: if that is right,"
+                " undo it with `force` set"
+            )
 
     def drop(self) -> None:
         """Delete the index with its documents and its judgements; nothing restores them.
@@ -503,7 +512,7 @@ class Index:
         """Read `meta` again when it is used next."""
         self._meta = None
 
-    def _wanted(self, stored: IndexMeta) -> IndexMeta:
+    def _requested(self, stored: IndexMeta) -> IndexMeta:
         """Return the stored parameters, replaced by the requested ones."""
         return replace(
             stored,
@@ -535,7 +544,8 @@ def open(
 
     Raises UsageError for wrong arguments, StoreError if the cluster can't be reached.
     """
-    check_names(credentials, [each.name for each in fields(Connection) if each.name != "urls"])
+    names = [setting.name for setting in fields(Connection) if setting.name != "urls"]
+    check_names(credentials, names)
     if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
         target = connection_to(target or None, **credentials)
     elif credentials:
@@ -558,9 +568,11 @@ def open(
 
 @dataclass(frozen=True)
 class ListedIndex:
-    """An index of a file or a cluster: its name, number of documents, and the id of its scheme.
+    """An index of a file or a cluster.
 
-    The last two are None if this esdedup can't read the index.
+    name: of the index.
+    documents: their number; None if this esdedup can't read the index.
+    scheme: its id; None if this esdedup can't read the index.
     """
 
     name: str
@@ -572,7 +584,7 @@ def indices(
     target: str | Path | Connection = DEFAULT_FILE, **credentials: Any
 ) -> list[ListedIndex]:
     """Return the indices of a file or a cluster that have esdedup's fields, by name."""
-    found = []
+    listed = []
     with open(target, **credentials) as opened:
         for name in opened.store.indices():
             if name.startswith(PREFIX):
@@ -583,8 +595,8 @@ def indices(
                 store = opened.store.beside(name)
                 if (meta := store.meta()) is not None:
                     documents, scheme = store.statistics(meta).documents, meta.full_scheme.id
-            found.append(ListedIndex(name, documents, scheme))
-    return found
+            listed.append(ListedIndex(name, documents, scheme))
+    return listed
 
 
 @contextmanager

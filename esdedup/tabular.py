@@ -41,9 +41,9 @@ class Tabular:
     def arrow_batches(self) -> Iterator[Any]:
         """Yield the rows as some `pyarrow.RecordBatch`."""
         schema, rows = self.arrow_schema(), self.table_rows()
-        while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-            values = zip(zip(*some, strict=True), schema, strict=True)
-            arrays = [require_pyarrow().array(each, field.type) for each, field in values]
+        while batch := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            columns = zip(zip(*batch, strict=True), schema, strict=True)
+            arrays = [require_pyarrow().array(values, field.type) for values, field in columns]
             yield require_pyarrow().record_batch(arrays, schema=schema)
 
     def to_arrow(self) -> Any:

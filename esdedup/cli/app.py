@@ -60,8 +60,8 @@ _app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(version("esdedup"))
@@ -152,7 +152,7 @@ def _other_signals_interrupt() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
     ending = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
-    ours = [each for each in ending if signal.getsignal(each) == signal.SIG_DFL]
+    ours = [number for number in ending if signal.getsignal(number) == signal.SIG_DFL]
     for number in ours:
         signal.signal(number, end)
     try:

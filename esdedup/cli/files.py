@@ -35,8 +35,8 @@ _ENOUGH = 1_000
 
 def total_bytes(files: list[str]) -> int | None:
     """Return the size of the files, or None if that of one is not known."""
-    found = [None if file == STDIN else look_up(file) for file in files]
-    sizes = [each.size for each in found if each is not None and each.size is not None]
+    entries = [None if file == STDIN else look_up(file) for file in files]
+    sizes = [entry.size for entry in entries if entry is not None and entry.size is not None]
     return sum(sizes) if len(sizes) == len(files) else None
 
 
@@ -77,8 +77,8 @@ class FileOptions(options.SchemeOptions):
         for file in files:
             check_file(file, self.format, self.encoding, columns)
         if left_out:
-            some = count(len(left_out), "file is", "files are")
-            message(f"{some} skipped, a link or of unknown ending: first {left_out[0]}")
+            files_are = count(len(left_out), "file is", "files are")
+            message(f"{files_are} skipped, a link or of unknown ending: first {left_out[0]}")
         return files
 
     def chunks(
@@ -87,19 +87,19 @@ class FileOptions(options.SchemeOptions):
         text_fields: Sequence[str],
         advance: Callable[[int], None],
         columns: Sequence[str] | None = None,
-        whole: list[str] | None = None,
+        all_files: list[str] | None = None,
     ) -> Iterator[Chunk]:
         """Return the records of all files in chunks, with the errors of `checked`.
 
-        columns: of tables, to read with those of the text and the id; None for all. whole: all
-        files, whose first records are checked, if `files` are a part.
+        columns: of tables, to read with those of the text and the id; None for all.
+        all_files: those whose first records are checked, if `files` are a part of them.
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
         chunks = chunks_of(files, self.format, advance, self.encoding, columns)
-        if whole is None or whole == files:
+        if all_files is None or all_files == files:
             return checked(chunks, text_fields, self.id_field)
-        self.chunks(whole, text_fields, lambda _: None, columns)
+        self.chunks(all_files, text_fields, lambda _: None, columns)
         return chunks
 
 
@@ -130,48 +130,48 @@ def checked(
     names: dict[str, None] = {}
     # Without a field of this name, the id is the path and the line.
     missing = {*text_fields, *([id_field] if id_field and id_field != PATH else [])}
-    seen = 0
+    read = 0
 
     def records() -> Iterator[Record]:
         for chunk in chunks:
             begun.append(chunk)
             names.update(dict.fromkeys(chunk.fields))
-            yield from (each for each in chunk.records() if isinstance(each, Record))
+            yield from (record for record in chunk.records() if isinstance(record, Record))
 
     for record in itertools.islice(records(), _ENOUGH):
-        seen += 1
+        read += 1
         missing = {name for name in missing if value_at(record.source, name) is None}
         if not missing:
             break
         names |= dict.fromkeys(record.source)
-    if seen and missing:
+    if read and missing:
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
-        there = f"There are: {listed or 'none'}"
-        lacking = f"one of the first {count(seen, 'record')} has"
+        present = f"There are: {listed or 'none'}"
+        lacking = f"one of the first {count(read, 'record')} has"
         texts = [name for name in text_fields if name in missing]
         if len(texts) == len(text_fields):
             advice = "name the field of the text (--text-field), or of fingerprints (--bits)"
-            raise UsageError(f"n{lacking} {quoted(texts)}; {advice}. {there}")
+            raise UsageError(f"n{lacking} {quoted(texts)}; {advice}. {present}")
         if id_field in missing:
             raise UsageError(
-                f"n{lacking} the id field {id_field!r}; name it by --id-field. {there}"
+                f"n{lacking} the id field {id_field!r}; name it by --id-field. {present}"
             )
-        message(f"N{lacking} {quoted(texts)}. {there}")
+        message(f"N{lacking} {quoted(texts)}. {present}")
     return itertools.chain(begun, chunks)
 
 
 class Reasons:
-    """Report why records were skipped, for the first few. more: the message after these."""
+    """Report why records were skipped, for the first few. last: the message after these."""
 
-    def __init__(self, more: str) -> None:
-        self.count, self._more = 0, more
+    def __init__(self, last: str) -> None:
+        self.count, self._last = 0, last
 
     def show(self, record: Record | BadRecord, reason: str) -> None:
         """Report the reason of the next record."""
         self.count += 1
         if self.count <= _SHOWN + 1:
             shown = f"{record.file}:{record.line}: {reason}"
-            message(shown if self.count <= _SHOWN else self._more)
+            message(shown if self.count <= _SHOWN else self._last)
 
 
 def dead_letters(

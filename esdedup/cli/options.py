@@ -76,12 +76,12 @@ class _Cluster:
         """Return the connection to the cluster. Raises UsageError without an address."""
         if not self.url and not self.cloud_id:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
-        given = {each.name: getattr(self, each.name) for each in fields(_Cluster)}
+        settings = {option.name: getattr(self, option.name) for option in fields(_Cluster)}
         try:
-            given["retry_for"] = seconds(self.retry_for)
+            settings["retry_for"] = seconds(self.retry_for)
         except ValueError as error:
             raise UsageError(f"--retry-for: {error}") from error
-        return connection_to(fingerprint=given.pop("cert_fingerprint"), **given)
+        return connection_to(fingerprint=settings.pop("cert_fingerprint"), **settings)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -111,13 +111,13 @@ class Target(_Cluster):
     def where(self) -> Connection | Path:
         """The cluster or the file that holds the index; an option counts before a variable."""
         if not (address := self.url or self.cloud_id):
-            refuse([each.name for each in fields(_Cluster)], "requires a cluster (--url)")
+            refuse([option.name for option in fields(_Cluster)], "requires a cluster (--url)")
             if self.db is None and self.index.endswith(".db"):
                 raise UsageError(f"-i {self.index} names a file: use --db {self.index}")
             return self.db or Path(DEFAULT_FILE)
         if self.db is not None:
             both = ("db", "url" if address == self.url else "cloud_id")
-            by_option = [typed(each) for each in both]
+            by_option = [typed(name) for name in both]
             if by_option[0] == by_option[1]:
                 names = map(option_of if by_option[0] else variable_of, both)
                 raise UsageError(f"{' and '.join(names)} name two places: leave one out")
@@ -143,7 +143,7 @@ class SchemeOptions:
     bits: str | None = bits()
     passages: bool = passages()
 
-    def wanted(
+    def scheme_and_fields(
         self, distance: int | None = None, server: bool = False
     ) -> tuple[Scheme | None, list[str] | None]:
         """Return the scheme and the text fields, each None for those of the index.
@@ -164,8 +164,8 @@ class SchemeOptions:
         if self.bits is not None and not is_of_text:
             field, sketch = bits_of(self.bits, distance)
             return Scheme([sketch]), [field]
-        made = with_sketches(scheme or Scheme(), self.passages, self.bits, distance)
-        return made, self.text_field
+        scheme = with_sketches(scheme or Scheme(), self.passages, self.bits, distance)
+        return scheme, self.text_field
 
 
 def with_sketches(scheme: Scheme, passages: bool, bits: str | None, distance: int | None) -> Scheme:

@@ -72,18 +72,18 @@ def print_table(
     # Texts may hold anything, also rich's own markup.
     cells = [[Text(visible(cell)) for cell in row] for row in rows]
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
-    kept = {}
-    for at, (name, kind) in enumerate(columns):
+    width_by_name = {}
+    for column, (name, kind) in enumerate(columns):
         if kind in ("number", "key"):
-            widths = [line.cell_len for row in cells for line in row[at].split()]
-            kept[name] = min(_KEPT_WIDTH, max([len(name), *widths]))
+            widths = [line.cell_len for row in cells for line in row[column].split()]
+            width_by_name[name] = min(_KEPT_WIDTH, max([len(name), *widths]))
     # Each column has a border and a space on either side.
-    taken = sum(kept.values()) + 3 * len(columns) + 1
-    least = taken + _LEAST_LINE * (len(columns) - len(kept))
+    fixed_width = sum(width_by_name.values()) + 3 * len(columns) + 1
+    least = fixed_width + _LEAST_LINE * (len(columns) - len(width_by_name))
     if console.width < least:
         # A terminal wraps longer lines; truncated to its width, columns would be missing.
         console.width = least
-    room = max(_LEAST_LINE, console.width - taken)
+    room = max(_LEAST_LINE, console.width - fixed_width)
     table = Table(show_header=any(name for name, _ in columns))
     for name, kind in columns:
         table.add_column(
@@ -91,7 +91,7 @@ def print_table(
             justify="right" if kind == "number" else "left",
             no_wrap=kind in ("number", "line"),
             overflow="ellipsis" if kind == "line" else "fold",
-            min_width=kept.get(name),
+            min_width=width_by_name.get(name),
             max_width=room if kind == "line" else None,
         )
     for row in cells:
@@ -108,18 +108,18 @@ def print_facts(rows: Iterable[Sequence[str]], title: str | None = None) -> None
     print_table([("", "text")] * len(facts[0]), facts, title)
 
 
-def print_groups(groups: Groups, most: int, more: str, title: str | None = None) -> None:
-    """Print groups, if any, and how many of them are shown. more: how to see the rest."""
+def print_groups(groups: Groups, most: int, advice: str, title: str | None = None) -> None:
+    """Print groups, if any, and how many of them are shown. advice: how to see all."""
     measure, rows = groups.measure, []
-    for each in itertools.islice(groups, most):
-        farthest = measure.text(measure.farthest([member.value for member in each.members]))
-        ids = ", ".join(member.id for member in each.members[:_IDS])
-        rows.append((f"{len(each.members):,}", farthest, each.representative, ids))
+    for group in itertools.islice(groups, most):
+        farthest = measure.text(measure.farthest([member.value for member in group.members]))
+        ids = ", ".join(member.id for member in group.members[:_IDS])
+        rows.append((f"{len(group.members):,}", farthest, group.representative, ids))
     columns: list[tuple[str, Kind]] = [("duplicates", "number"), (measure.farthest_words, "number")]
     columns += [("representative", "key"), ("ids of duplicates", "line")]
     if rows:
         print_table(columns, rows, title)
-    message(shown(len(rows), len(groups), "group", more))
+    message(shown(len(rows), len(groups), "group", advice))
 
 
 def only_plain() -> bool:
@@ -172,21 +172,23 @@ def place_of(index: Index) -> dict[str, str]:
 def print_counts(
     counts: Mapping[str, int],
     as_json: bool,
-    of: str = "Documents",
+    noun: str = "Documents",
     title: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Print counts as a line of JSON, with more entries, or as a table. of: noun of the counts."""
+    """Print counts as a line of JSON, with its details, or as a table. noun: what is counted."""
     if as_json:
-        print_json({**counts, **(more or {})})
+        print_json({**counts, **(details or {})})
         return
     rows = [(name.replace("_", " "), f"{number:,}") for name, number in counts.items()]
-    print_table([(of, "text"), ("", "number")], rows, title=title)
+    print_table([(noun, "text"), ("", "number")], rows, title=title)
 
 
-def shown(rows: int, of: int, noun: str, more: str, nouns: str | None = None) -> str | None:
-    """Return how many rows of how many a table shows, if not all. more: how to see the rest."""
-    return None if rows == of else f"{rows:,} of {count(of, noun, nouns)} shown; {more}"
+def shown(rows: int, total: int, noun: str, advice: str, nouns: str | None = None) -> str | None:
+    """Return how many rows of how many a table shows, if not all. advice: how to see all."""
+    if rows == total:
+        return None
+    return f"{rows:,} of {count(total, noun, nouns)} shown; {advice}"
 
 
 def capital(text: str) -> str:
@@ -197,17 +199,17 @@ def capital(text: str) -> str:
 def warn_before(index: Index, limits: Limits) -> None:
     """Warn of documents without tokens, and of the stop list. Raise StoreError without tokens."""
     chosen = sketch_of(index.scheme, limits)
-    found = index.statistics()
-    if found.documents and not found.sketched:
+    statistics = index.statistics()
+    if statistics.documents and not statistics.sketched:
         stopped = [
             sign for sign in obstacles_of(index.store, index.meta) if sign.stops != "nothing"
         ]
         advice = f"run `esdedup backfill -i {index.store.index}`"
         raise StoreError(
-            f"none of the {found.documents:,} documents of {index.store.where} has tokens of its"
-            f" scheme: {'; '.join(map(str, stopped)) or advice}"
+            f"none of the {statistics.documents:,} documents of {index.store.where} has tokens of"
+            f" its scheme: {'; '.join(map(str, stopped)) or advice}"
         )
-    message(*not_compared(found, len(stopped_tokens(index.meta.stop, chosen.key))))
+    message(*not_compared(statistics, len(stopped_tokens(index.meta.stop, chosen.key))))
 
 
 def warn_after(
@@ -259,7 +261,7 @@ def totalling(
     total: _Report,
     title: str,
     most: int,
-    done: Callable[[_Report], int],
+    settled: Callable[[_Report], int],
     in_words: Callable[[_Report], str],
     otherwise: str = "",
 ) -> Iterator[Callable[[_Report], None]]:
@@ -269,7 +271,7 @@ def totalling(
         def on_report(report: _Report) -> None:
             nonlocal total
             total += report
-            progress.step(title, min(done(total), most), most)
+            progress.step(title, min(settled(total), most), most)
 
         yield on_report
 
@@ -294,12 +296,12 @@ class Progress:
         if self._in_place:
             sys.stderr.write(_CLEAR)
 
-    def step(self, title: str, done: int, total: int) -> None:
-        """Show the documents done, and to do, in a step of a job."""
+    def step(self, title: str, settled: int, total: int) -> None:
+        """Show the documents that a step of a job has processed, of how many."""
         if title != self._title:
             self._begin(title, total)
-        self._steps = done
-        self.show(done)
+        self._steps = settled
+        self.show(settled)
 
     def advance(self, steps: int) -> None:
         """Count steps that are done."""

@@ -39,7 +39,7 @@ def _external_versions() -> Any:
 
 def attach_command(
     target: ClusterTarget,
-    of: SchemeOptions,
+    sketching: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
     server: bool = options.server(),
@@ -55,7 +55,7 @@ def attach_command(
     Nothing else in the mapping changes, and no document. With --server, each index is closed for a
     moment, after asking: only then do servers take new analyzers.
     """
-    scheme, text_field = of.wanted(distance, server)
+    scheme, text_field = sketching.scheme_and_fields(distance, server)
     with target.connected() as cluster:
         plan = admin.plan_attach(
             cluster, target.index, scheme, text_field, field, external_versions
@@ -83,7 +83,9 @@ def attach_command(
         sys.stdout.flush()
         if dry_run:
             return
-        if closed := [each.index for each in plan.changes if each.mapping and each.analysis]:
+        if closed := [
+            change.index for change in plan.changes if change.mapping and change.analysis
+        ]:
             message("While an index is closed, all of its searches and writes fail")
             output.confirm(f"Close and open {', '.join(closed)}?", yes)
         admin.attach(cluster, plan)
@@ -118,7 +120,7 @@ def _warn_of_next(cluster: Cluster, plan: admin.AttachPlan) -> None:
 
 def template_command(
     target: ClusterTarget,
-    of: SchemeOptions,
+    sketching: SchemeOptions,
     field: str | None = options.field(),
     distance: int | None = options.distance(),
     server: bool = options.server(),
@@ -132,7 +134,7 @@ def template_command(
     It is a component template. Your own index templates do not change: name it in their
     composed_of. Before the first index exists, --text-field and --scheme describe it.
     """
-    scheme, text_field = of.wanted(distance, server)
+    scheme, text_field = sketching.scheme_and_fields(distance, server)
     with target.connected() as cluster:
         plan = plan_next(cluster, target.index, scheme, text_field, field, external_versions)
         _show_template(cluster, plan)
@@ -172,26 +174,27 @@ def check_command(
                 raise UsageError("name the product (--product), or the cluster (--url)")
             with target.connected() as cluster:
                 product = "opensearch" if cluster.is_opensearch else "elasticsearch"
-        made = role_of(role, product, target.index, to)
-        echo(json.dumps(made, indent=None if as_json else 2, ensure_ascii=output.only_plain()))
+        rights = role_of(role, product, target.index, to)
+        echo(json.dumps(rights, indent=None if as_json else 2, ensure_ascii=output.only_plain()))
         message(f"To create it: PUT /{ROLES_PATHS[product]}/NAME")
         return
     if to is not None or product is not None:
         raise UsageError("--to and --product require --role")
     with target.connected() as cluster, output.Progress("Checking") as progress:
-        found = admin.check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
-    for each in found.indices:
+        report = admin.check(cluster, target.index, stale=not no_stale, on_scan=progress.count)
+    for check in report.indices:
         if as_json:
-            output.print_json(_findings(each))
+            output.print_json(_findings(check))
             continue
-        if each.meta is None:
-            documents = "" if each.documents is None else f", {count(each.documents, 'document')}"
-            echo(f"{each.index}: not attached{documents}")
+        if check.meta is None:
+            number = check.documents
+            documents = "" if number is None else f", {count(number, 'document')}"
+            echo(f"{check.index}: not attached{documents}")
         else:
-            output.print_facts(_facts(_findings(each)))
-        message(*map(str, each.obstacles))
-    _advise(found, target.index)
-    if not found.good:
+            output.print_facts(_facts(_findings(check)))
+        message(*map(str, check.obstacles))
+    _advise(report, target.index)
+    if not report.good:
         raise Exit(1)
 
 
@@ -235,9 +238,9 @@ def _facts(findings: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), f"{value:,}" if type(value) is int else str(value)
 
 
-def _advise(found: admin.Check, name: str) -> None:
+def _advise(report: admin.Check, name: str) -> None:
     """Advise what to do."""
-    indices = found.indices
+    indices = report.indices
     if any(
         check.meta is None and all(obstacle.stops != "attach" for obstacle in check.obstacles)
         for check in indices
@@ -254,14 +257,14 @@ def _advise(found: admin.Check, name: str) -> None:
         message(f"To fill in tokens: esdedup backfill --index {name}")
     if any(check.stale is not None and check.stale.count for check in fillable):
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
-    if any(each.bereft.count for each in indices):
+    if any(check.bereft.count for check in indices):
         message(
             "Documents whose original is gone stay hidden with the duplicates. To group them again:"
             f" esdedup group --index {name}"
         )
-    if any(each.meta is not None and each.meta.scheme.by_server for each in indices):
+    if any(check.meta is not None and check.meta.scheme.by_server for check in indices):
         message("The index computes the tokens when a document is written: none can be stale")
-    if len(found.schemes) > 1:
-        message(f"The indices hold different schemes: {', '.join(found.schemes)}")
-    if found.next is False:
+    if len(report.schemes) > 1:
+        message(f"The indices hold different schemes: {', '.join(report.schemes)}")
+    if report.next is False:
         message(advice(name))

@@ -57,7 +57,7 @@ def backfill_command(
 
 def switch_command(
     target: ClusterTarget,
-    of: SchemeOptions,
+    sketching: SchemeOptions,
     distance: int | None = options.distance(),
     workers: int = options.workers(),
     max_rate: float | None = options.max_rate(),
@@ -71,9 +71,9 @@ def switch_command(
     same command again to resume an interrupted run.
     """
     effort = admin.Effort(workers, max_rate)
-    wanted, text_field = of.wanted(distance)
+    scheme, text_field = sketching.scheme_and_fields(distance)
     with target.connected() as cluster, dead_letters(None, target.index) as letters:
-        plan = plan_switch(cluster, target.index, wanted, text_field)
+        plan = plan_switch(cluster, target.index, scheme, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.full_scheme.id} already")
             return
@@ -86,8 +86,8 @@ def switch_command(
             )
             message(json.dumps(index_mapping(following)["properties"]))
         fill = partial(_fill, cluster, effort, letters)
-        done = admin.switch(cluster, plan.name, wanted, text_field, fill=fill, on_wait=message)
-        _show(done, f"Scheme {following.full_scheme.id} of {plan.name!r}", 0, target, as_json)
+        report = admin.switch(cluster, plan.name, scheme, text_field, fill=fill, on_wait=message)
+        _show(report, f"Scheme {following.full_scheme.id} of {plan.name!r}", 0, target, as_json)
         if plan.meta.stop:
             message(
                 f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and"
@@ -116,10 +116,10 @@ def _fill(
         lambda so_far: so_far.read,
         lambda so_far: f"{so_far.read} documents read, {so_far.written} written",
     ) as on_report:
-        done = admin.backfill(cluster, plan, effort, on_update)
-    if done.failures:
-        message(f"{count(done.failed, 'document')} not updated: see {letters.path}")
-    return done
+        report = admin.backfill(cluster, plan, effort, on_update)
+    if report.failures:
+        message(f"{count(report.failed, 'document')} not updated: see {letters.path}")
+    return report
 
 
 def _show(
@@ -130,4 +130,4 @@ def _show(
     counts = {name: getattr(report, name) for name in names} | {"left_out": left_out}
     place = {"index": target.index, "address": target.address}
     title = f"{title} at {target.address}"
-    output.print_counts(counts, as_json, title=title, more=place)
+    output.print_counts(counts, as_json, title=title, details=place)

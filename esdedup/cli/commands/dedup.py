@@ -72,11 +72,11 @@ def dedup_command(
     --output as they came, in files of the same names and formats.
     """
     if files:
-        place = [] if corpus.against else [each.name for each in fields(Target)]
+        place = [] if corpus.against else [option.name for option in fields(Target)]
         refuse([*place, "db", "apply", "action", "to", "log"], "can't be combined with FILES")
         dedup_files(files, of_files, corpus, grouping, target, as_json)
         return
-    refused = [each.name for each in [*fields(FileOptions), *fields(CorpusOptions)]]
+    refused = [option.name for option in [*fields(FileOptions), *fields(CorpusOptions)]]
     if corpus.contained is not None:
         refuse([*settings_of(Grouping), "k"], "can't be combined with --contained")
         refused = [name for name in refused if name not in _OF_ITEMS]
@@ -88,56 +88,63 @@ def dedup_command(
     if not apply and (to or log):
         raise UsageError("--to and --log require --apply")
     output.require_answer(yes or not apply, "--apply asks before it changes anything.")
-    wanted: Action = action if apply and action is not None else "delete"
+    run_action: Action = action if apply and action is not None else "delete"
     with target.open() as index:
-        held, failed = None, 0
+        containing, failed = None, 0
         if corpus.contained is not None:
-            held, failed = _held(index, of_files, corpus, log, as_json)
-            grouping = held.grouping
+            containing, failed = _find_containing(index, of_files, corpus, log, as_json)
+            grouping = containing.grouping
         output.warn_before(index, grouping.limits)
         with output.Progress() as progress:
-            how: dict[str, Any] = {"on_step": progress.step, "grouping": grouping}
-            plan = index.dedup(wanted, to=to, log=log, groups=held, **how)
+            plan = index.dedup(
+                run_action,
+                to=to,
+                log=log,
+                groups=containing,
+                on_step=progress.step,
+                grouping=grouping,
+            )
         groups = plan.groups
-        if held is None:
+        if containing is None:
             _show(index, groups, k, as_json, apply)
         # The duplicates are seen before they are changed.
         sys.stdout.flush()
         if not apply:
             if groups.duplicates:
-                mark = ", mark" if held is None else ""
+                mark = ", mark" if containing is None else ""
                 message(f"Nothing was changed. To change it: --apply --action delete{mark} or move")
             if failed:
                 raise Exit(1)
             return
         if groups.duplicates:
             into = f" to {to!r}" if to is not None else ""
-            output.confirm(f"{capital(wanted)} these{into}, in {index.store.where}?", yes)
+            output.confirm(f"{capital(run_action)} these{into}, in {index.store.where}?", yes)
         with output.totalling(
             DedupReport(),
-            capital(wanted),
-            groups.duplicates + (len(groups) if wanted == "mark" else 0),
+            capital(run_action),
+            groups.duplicates + (len(groups) if run_action == "mark" else 0),
             lambda so_far: so_far.settled,
             lambda so_far: (
-                f"{count(_done(index, plan.log, so_far.done), 'document')} {IN_THE_PAST[wanted]}"
+                f"{count(_done(index, plan.log, so_far.done), 'document')} "
+                + IN_THE_PAST[run_action]
             ),
             f", or restore them: esdedup undo {plan.log}",
         ) as on_report:
-            done = plan.apply(on_report)
-    report = done.report or DedupReport()
+            plan = plan.apply(on_report)
+    report = plan.report or DedupReport()
     counts = {
         "groups": len(groups),
         "duplicates": groups.duplicates,
-        IN_THE_PAST[wanted]: report.done,
+        IN_THE_PAST[run_action]: report.done,
         "unchanged": report.unchanged,
         "gone": report.gone,
     }
-    if as_json or done.log is not None:
+    if as_json or plan.log is not None:
         of_groups = {name: asdict(getattr(groups, name)) for name in ("judged", "unordered")}
-        more = {**of_groups, "log": done.log and str(done.log)}
-        _report(index, counts, report.failures, as_json, more, f"all in {done.log}")
-    if done.log is not None:
-        message(f"To restore them: esdedup undo {done.log}")
+        details = {**of_groups, "log": plan.log and str(plan.log)}
+        _report(index, counts, report.failures, as_json, details, f"all in {plan.log}")
+    if plan.log is not None:
+        message(f"To restore them: esdedup undo {plan.log}")
     if report.failures or failed:
         raise Exit(1)
 
@@ -153,10 +160,11 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     elif not apply:
         measure = groups.measure
         for group in groups:
-            found = [
-                {"id": each.id, measure.column: measure.typed(each.value)} for each in group.members
+            duplicates = [
+                {"id": member.id, measure.column: measure.typed(member.value)}
+                for member in group.members
             ]
-            output.print_json({"keep": group.representative, "duplicates": found})
+            output.print_json({"keep": group.representative, "duplicates": duplicates})
     summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
     documents = count(len(groups.ids), "document")
     message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
@@ -165,21 +173,22 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     message(*template_warnings(index.store, index.meta_of(grouping.limits), groups))
 
 
-def _held(
-    index: Index, of: FileOptions, corpus: CorpusOptions, log: Path | None, as_json: bool
+def _find_containing(
+    index: Index, of_files: FileOptions, corpus: CorpusOptions, log: Path | None, as_json: bool
 ) -> tuple[Groups, int]:
     """Show the documents of an index that hold items. Return these, and the number of bad items.
 
     log: a file that is written later.
     """
     assert corpus.contained is not None
-    files, text_fields = of.named(corpus.against or []), of.text_field or index.meta.text_fields
+    files = of_files.named(corpus.against or [])
+    text_fields = of_files.text_field or index.meta.text_fields
     corpus.check_removed(is_new=True)
     outputs = {"--removed": [corpus.removed], "--log": [None if log is None else str(log)]}
-    letters = dead_letters(of.dead_letter, index.location.index, files, outputs)
+    letters = dead_letters(of_files.dead_letter, index.location.index, files, outputs)
     with letters, Run.temporary() as run, output.Progress() as progress:
-        chunks = of.chunks(files, text_fields, lambda _: None, [])
-        items = Items([*map(name_of, files)], chunks, text_fields, of.id_field, letters)
+        chunks = of_files.chunks(files, text_fields, lambda _: None, [])
+        items = Items([*map(name_of, files)], chunks, text_fields, of_files.id_field, letters)
         removals, report, groups = find_in_index(
             Shares(run), index, corpus.contained, items, progress.step
         )
@@ -245,10 +254,10 @@ def undo_command(
             report = index.undo(
                 reader, force=force, successor=into is not None, on_report=on_report
             )
-    left = [{"id": each.id, "reason": each.reason} for each in report.failures]
+    failures = [{"id": failure.id, "reason": failure.reason} for failure in report.failures]
     counts = {"restored": report.restored, "present": report.present}
-    more = {"log": str(log), "damage": reader.damage, "failures": left}
-    _report(index, counts, report.failures, as_json, more, "listed by --json")
+    details = {"log": str(log), "damage": reader.damage, "failures": failures}
+    _report(index, counts, report.failures, as_json, details, "listed by --json")
     if header.scheme != scheme:
         renew = f"to renew them, run `esdedup backfill -i {target.index}`"
         message(f"Their tokens are of scheme {header.scheme}: {renew}")
@@ -272,15 +281,15 @@ def _report(
     counts: dict[str, int],
     failures: Sequence[Failure],
     as_json: bool,
-    more: dict[str, Any],
-    others: str,
+    details: dict[str, Any],
+    advice: str,
 ) -> None:
-    """Print counts, and some of the skipped documents. others: where the rest is."""
-    conflicts = sum(each.conflict for each in failures)
+    """Print counts, and some of the skipped documents. advice: where all of them are."""
+    conflicts = sum(failure.conflict for failure in failures)
     counts |= {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
     title = capital(index.store.where)
-    output.print_counts(counts, as_json, title=title, more={**output.place_of(index), **more})
-    for each in failures[:_FAILURES_SHOWN]:
-        message(f"{each.id}: {each.reason}")
+    output.print_counts(counts, as_json, title=title, details={**output.place_of(index), **details})
+    for failure in failures[:_FAILURES_SHOWN]:
+        message(f"{failure.id}: {failure.reason}")
     if len(failures) > _FAILURES_SHOWN:
-        message(f"... and {len(failures) - _FAILURES_SHOWN:,} more, {others}")
+        message(f"... and {len(failures) - _FAILURES_SHOWN:,} more, {advice}")

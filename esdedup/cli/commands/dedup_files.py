@@ -119,7 +119,7 @@ class CorpusOptions:
 
 def dedup_files(
     arguments: list[str],
-    of: FileOptions,
+    of_files: FileOptions,
     corpus: CorpusOptions,
     grouping: Grouping,
     target: Target,
@@ -132,11 +132,20 @@ def dedup_files(
     if corpus.output is None and not corpus.dry_run:
         raise UsageError("FILES require --output, a folder or a file to write, or --dry-run")
     out = None if corpus.dry_run else corpus.output
-    files = of.named(arguments)
-    scheme, text_field = of.wanted(grouping.limits.distance)
+    files = of_files.named(arguments)
+    scheme, text_field = of_files.scheme_and_fields(grouping.limits.distance)
     text_fields = text_field or ["text"]
-    how: dict[str, Any] = {n: getattr(of, n) for n in ("format", "encoding", "id_field")}
-    files_of = partial(CleanFiles, arguments, files, output=out, text_fields=text_fields, **how)
+    format, encoding, id_field = of_files.format, of_files.encoding, of_files.id_field
+    files_of = partial(
+        CleanFiles,
+        arguments,
+        files,
+        output=out,
+        text_fields=text_fields,
+        format=format,
+        encoding=encoding,
+        id_field=id_field,
+    )
     if corpus.stage and corpus.task is None:
         raise UsageError("--stage requires --task")
     if corpus.task is not None:
@@ -144,8 +153,8 @@ def dedup_files(
         options.refuse(refused, "can't be combined with --task")
     name = "dedup" if corpus.task is None else f"dedup-{corpus.task.partition('/')[0]}"
     outputs = {"--removed": [corpus.removed], "--output": [out]}
-    with dead_letters(of.dead_letter, name, files, outputs) as letters, ExitStack() as opened:
-        more: dict[str, Any] = {"output": out}
+    with dead_letters(of_files.dead_letter, name, files, outputs) as letters, ExitStack() as opened:
+        details: dict[str, Any] = {"output": out}
         report: CleanReport | UnitReport | None
         if corpus.unit is not None:
             refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
@@ -153,54 +162,68 @@ def dedup_files(
                 [*refused, "contained", "mask", "id_field", "exact", "threshold"],
                 "can't be combined with --unit",
             )
-            report = _without_units(files_of(against=[]), of, corpus, letters)
-            more["memory"] = 16 * report.different
+            report = _without_units(files_of(against=[]), of_files, corpus, letters)
+            details["memory"] = 16 * report.different
         elif corpus.engine == "spark":
             from esdedup.spark import dedup_files as on_spark
 
             refused = ["contained", "mask", "update", "removed", "workers", "max_memory"]
             options.refuse(refused, "can't be combined with --engine spark")
-            others = corpus.against or []
-            if index := next((each for each in others if each.endswith((".db", SKETCHES))), None):
+            against = corpus.against or []
+            if index := next((name for name in against if name.endswith((".db", SKETCHES))), None):
                 raise UsageError(f"--against {index}: --engine spark compares with files only")
             # Checks the names of the fields.
-            of.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
-            how |= {"text_field": text_fields, "scheme": scheme, "work": corpus.work}
-            how |= {"against": others, "dead_letter": letters, "grouping": grouping}
-            report = on_spark(None, arguments, out, **how)
+            of_files.chunks(files, text_fields, lambda _: None, grouping.keep.paths([]))
+            report = on_spark(
+                None,
+                arguments,
+                out,
+                format=format,
+                encoding=encoding,
+                id_field=id_field,
+                text_field=text_fields,
+                scheme=scheme,
+                work=corpus.work,
+                against=against,
+                dead_letter=letters,
+                grouping=grouping,
+            )
             message(report.unordered.warning(grouping.keep))
         else:
-            others, indices, sketches = _against(corpus, of, target, opened)
+            against, indices, sketches = _against(corpus, of_files, target, opened)
             if corpus.contained is not None:
                 refused = [*settings_of(Grouping), "bits", "passages", "update", "max_memory"]
                 options.refuse(refused, "can't be combined with --contained")
                 if sketches:
                     raise UsageError(f"--against {sketches[0]}: --contained requires files")
-                if not others and not indices:
+                if not against and not indices:
                     raise UsageError("--contained requires --against")
                 # Only words are needed.
                 scheme = scheme or Scheme()
                 scheme = scheme.only(scheme.banded.wide(1))
             elif corpus.mask:
                 raise UsageError("--mask requires --contained")
-            plan, shards = plan_of(grouping, scheme, text_fields), files_of(against=others)
+            plan, shards = plan_of(grouping, scheme, text_fields), files_of(against=against)
             # By their names, kept sketches and unfinished runs are those of this rule.
             grouping = grouping.of(plan.sketch)
             written: dict[str, Sequence[str | None]] = {"--output": shards.targets}
             written |= {"--removed": [corpus.removed], "--dead-letter": [str(letters.path)]}
-            check_targets(written, others)
-            for option, path in (("--removed", corpus.removed), ("--dead-letter", of.dead_letter)):
+            check_targets(written, against)
+            for option, path in (
+                ("--removed", corpus.removed),
+                ("--dead-letter", of_files.dead_letter),
+            ):
                 if path is not None:
-                    check_outside(option, str(path), [str(path)], arguments, of.format)
+                    check_outside(option, str(path), [str(path)], arguments, of_files.format)
             if corpus.mask:
                 shards.check_changeable("mask")
-            job = _Job(shards, of, corpus, grouping, plan, letters, indices)
+            job = _Job(shards, of_files, corpus, grouping, plan, letters, indices)
             report = _without_documents(job, sketches, opened)
     if report is None:
         return
     if isinstance(report, CleanReport):
         output.warn_after(report.recall, report.capped, grouping.limits)
-    show_report(report, out, as_json, more)
+    show_report(report, out, as_json, details)
     if report.failed:
         where = letters.path if corpus.task is None else "the dead-letter files of the tasks"
         message(f"{count(report.failed, 'record')} skipped: see {where}")
@@ -211,17 +234,24 @@ def dedup_files(
 class _Job:
     """A job that writes files again without the documents that duplicate others.
 
-    indices: those that the files are compared with. kept: the sketches of former runs.
+    shards: the files to read, and those to write.
+    of_files: the options of files.
+    corpus: the options of a run that writes files.
+    grouping: how documents are grouped.
+    plan: what a comparison reads and decides by.
+    letters: gets records that can't be read.
+    indices: those that the files are compared with.
+    former: the sketches of former runs.
     """
 
     shards: CleanFiles
-    of: FileOptions
+    of_files: FileOptions
     corpus: CorpusOptions
     grouping: Grouping
     plan: Plan
     letters: DeadLetterFile
     indices: list[Index]
-    kept: KeptSketches | None = None
+    former: KeptSketches | None = None
 
     @property
     def job(self) -> dict[str, Any]:
@@ -230,8 +260,8 @@ class _Job:
         job |= {name: getattr(self.corpus, name) for name in ("against", "contained", "mask")}
         if self.corpus.removed is not None:
             job["removed"] = self.corpus.removed
-        if self.kept is not None:
-            job[f"state of {self.kept.place}"] = self.kept.state
+        if self.former is not None:
+            job[f"state of {self.former.place}"] = self.former.state
         return {**job, **self.shards.job}
 
     @property
@@ -243,15 +273,15 @@ class _Job:
     def workers(self) -> int:
         """The number of processes."""
         if self.corpus.task is None and self.corpus.contained is None:
-            return self.of.processes(self.inputs)
+            return self.of_files.processes(self.inputs)
         # Other tasks may be on this machine; each process holds all items that may be contained.
-        return self.of.workers or 1
+        return self.of_files.workers or 1
 
     @cached_property
     def names(self) -> list[str]:
         """The names of all that is compared: kept files, indices, and the files that are read."""
-        kept = [] if self.kept is None else self.kept.names
-        return [*kept, *(each.store.where for each in self.indices), *map(name_of, self.inputs)]
+        former = [] if self.former is None else self.former.names
+        return [*former, *(index.store.where for index in self.indices), *map(name_of, self.inputs)]
 
     @property
     def listed(self) -> str | None:
@@ -261,19 +291,23 @@ class _Job:
             return self.corpus.removed
         return out.rstrip("/") + (".removed.jsonl.zst" if is_one_file(out) else LISTED)
 
-    def sketch(self, shares: Shares, progress: output.Progress, own: slice = _ALL) -> None:
-        """Write the sketches of the documents to the shares of a run. own: the inputs to read."""
-        inputs = {*self.inputs[own]}
+    def sketch(self, shares: Shares, progress: output.Progress, of_task: slice = _ALL) -> None:
+        """Write the sketches of the documents to the shares of a run. of_task: inputs to read."""
+        inputs = {*self.inputs[of_task]}
         text_fields, keys = self.plan.meta.text_fields, self.grouping.keep.paths([])
         chunks = [chunks_of(index, text_fields[0]) for index in self.indices]
-        for whole in filter(None, (self.shards.against, self.shards.files)):
-            paths = [path for path in whole if path in inputs]
-            chunks.append(self.of.chunks(paths, text_fields, progress.advance, keys, whole=whole))
-        names, before = self.names[own], StoredRecords()
-        if self.kept is not None:
-            names, before = self.names[len(self.kept.names) :], self.kept.records
+        for group in filter(None, (self.shards.against, self.shards.files)):
+            paths = [path for path in group if path in inputs]
+            chunks.append(
+                self.of_files.chunks(paths, text_fields, progress.advance, keys, all_files=group)
+            )
+        names, before = self.names[of_task], StoredRecords()
+        if self.former is not None:
+            names, before = self.names[len(self.former.names) :], self.former.records
         documents = chain.from_iterable(chunks)
-        source = FileSource(self.plan, documents, self.letters, self.of.id_field, self.workers)
+        source = FileSource(
+            self.plan, documents, self.letters, self.of_files.id_field, self.workers
+        )
         sketch_into(shares, source, names, progress.show, before)
 
     def find(self, shares: Shares, progress: output.Progress) -> tuple[Removals, CleanReport]:
@@ -301,23 +335,23 @@ class _Job:
         self, files: Iterable[RetainedRecords], total: int, step: OnStep, first: int = 0
     ) -> None:
         """Write the files from number `first` on again. total: number of their records."""
-        done = 0
+        written = 0
         for records in self.shards.write(files, first):
-            done += records
-            step("Writing", done, total)
+            written += records
+            step("Writing", written, total)
 
     def add(self, removals: Removals) -> None:
         """Add the documents that stay to the kept sketches, or to the index."""
-        if self.kept is not None:
-            added, name = self.kept.add(removals), self.kept.place
+        if self.former is not None:
+            added, name = self.former.add(removals), self.former.place
         else:
             (index,), name = self.indices, self.indices[0].store.where
-            files = [each for each in dict.fromkeys(self.shards.targets) if look_up(each)]
-            chunks = self.of.chunks(files, self.shards.text_fields, lambda _: None)
-            settings = IngestSettings(workers=self.workers, id_field=self.of.id_field)
-            done = index.ingest(chunks, self.letters, settings)
+            files = [file for file in dict.fromkeys(self.shards.targets) if look_up(file)]
+            chunks = self.of_files.chunks(files, self.shards.text_fields, lambda _: None)
+            settings = IngestSettings(workers=self.workers, id_field=self.of_files.id_field)
+            ingested = index.ingest(chunks, self.letters, settings)
             index.store.refresh()
-            added = done.read - done.failed
+            added = ingested.read - ingested.failed
         message(f"{count(added, 'document')} added to {name}")
 
 
@@ -333,13 +367,13 @@ def _without_documents(job: _Job, sketches: list[str], opened: ExitStack) -> Cle
             raise UsageError("--against: --task compares with files only")
         return _one_task(job)
     if sketches:
-        made = {name: job.job[name] for name in ("scheme", "keep", "exact")}
-        made["text field"] = [*shards.text_fields]
-        kept = KeptSketches.at(sketches[0], made, job.job, corpus.update)
-        job = replace(job, kept=opened.enter_context(kept))
+        rule = {name: job.job[name] for name in ("scheme", "keep", "exact")}
+        rule["text field"] = [*shards.text_fields]
+        former = KeptSketches.at(sketches[0], rule, job.job, corpus.update)
+        job = replace(job, former=opened.enter_context(former))
     with _working(shards, corpus, job.job, "Sketching", total_bytes(job.inputs)) as working:
         run, progress = working
-        earlier = list[StoredShare]() if job.kept is None else job.kept.shares(progress.step)
+        earlier = list[StoredShare]() if job.former is None else job.former.shares(progress.step)
         shares = Shares(run, earlier)
         job.sketch(shares, progress)
         removals, report = job.find(shares, progress)
@@ -392,13 +426,13 @@ def _one_task(job: _Job) -> CleanReport | None:
 def _do_stages(job: _Job, task: Task) -> None:
     """Do one stage of a task, or all, waiting for those of the other tasks."""
     stage, ranges = job.corpus.stage, task.ranges(job.inputs)
-    own, others = ranges[task.number - 1], len(job.shards.against)
+    of_task, against = ranges[task.number - 1], len(job.shards.against)
     say = message if stage is None else None
-    with output.Progress("Sketching", total_bytes(job.inputs[own])) as progress:
+    with output.Progress("Sketching", total_bytes(job.inputs[of_task])) as progress:
         if stage in (None, "sketch") and task.number in task.missing("sketch"):
             with task.reporting("sketch"), Run.temporary() as run:
                 shares = Shares(run)
-                job.sketch(shares, progress, own)
+                job.sketch(shares, progress, of_task)
                 files = [*shares.files(), run.folder / RECORDS]
                 task.put("sketch", files, run.value_of(SKETCHED))
         if stage == "group" or (stage is None and task.number == 1):
@@ -410,11 +444,11 @@ def _do_stages(job: _Job, task: Task) -> None:
                     files = [run.folder / PurePath(job.listed or "").name]
                     write_table(str(files[0]), removals.table())
                     # Files that are only compared with are not written.
-                    retained = chain([None] * others, removals.retained_records())
+                    retained = chain([None] * against, removals.retained_records())
                     for inputs in ranges:
                         files.append(run.folder / f"write-{len(files)}")
-                        of_task = islice(retained, inputs.stop - inputs.start)
-                        save_retained(files[-1], filter(None, of_task))
+                        of_inputs = islice(retained, inputs.stop - inputs.start)
+                        save_retained(files[-1], filter(None, of_inputs))
                     task.put("group", files, run.value_of(REPORT))
         if stage in (None, "write"):
             task.wait("group", say)
@@ -423,7 +457,7 @@ def _do_stages(job: _Job, task: Task) -> None:
                 task.fetch(f"write-{task.number}", file)
                 saved = load_retained(file)
             total = sum(records.lines.size for records in saved)
-            job.write(saved, total, progress.step, max(0, own.start - others))
+            job.write(saved, total, progress.step, max(0, of_task.start - against))
             task.put("write", [], {})
 
 
@@ -447,12 +481,12 @@ def _complete(job: _Job, task: Task) -> CleanReport | None:
 
 
 def _without_units(
-    shards: CleanFiles, of: FileOptions, corpus: CorpusOptions, letters: DeadLetterFile
+    shards: CleanFiles, of_files: FileOptions, corpus: CorpusOptions, letters: DeadLetterFile
 ) -> UnitReport:
     """Write files again without the paragraphs or lines that came before."""
     shards.check_changeable("unit")
     # Checks the name of the field.
-    of.chunks(shards.files, shards.text_fields, lambda _: None)
+    of_files.chunks(shards.files, shards.text_fields, lambda _: None)
     assert corpus.unit is not None
     repeated = RepeatedUnits(corpus.unit, corpus.min_words)
     job = {"unit": [corpus.unit, corpus.min_words], **shards.job}
@@ -467,28 +501,28 @@ def _without_units(
 
 
 def _against(
-    corpus: CorpusOptions, of: FileOptions, target: Target, opened: ExitStack
+    corpus: CorpusOptions, of_files: FileOptions, target: Target, opened: ExitStack
 ) -> tuple[list[str], list[Index], list[str]]:
     """Return the files, the indices, and the folders of sketches to compare with."""
     files, indices, sketches = [], [], []
-    for each in corpus.against or []:
-        if each.rstrip("/").endswith(SKETCHES):
-            sketches.append(each)
+    for name in corpus.against or []:
+        if name.rstrip("/").endswith(SKETCHES):
+            sketches.append(name)
             continue
-        is_db = each.endswith(".db")
-        if is_db and not corpus.update and not Path(each).exists():
-            raise UsageError(f"--against {each}: there is no such file")
-        is_file = is_address(each) or glob(each) or not (target.url or target.cloud_id)  # noqa: PTH207
+        is_db = name.endswith(".db")
+        if is_db and not corpus.update and not Path(name).exists():
+            raise UsageError(f"--against {name}: there is no such file")
+        is_file = is_address(name) or glob(name) or not (target.url or target.cloud_id)  # noqa: PTH207
         if is_file and not is_db:
-            files.append(each)
+            files.append(name)
             continue
-        where, name = (Path(each), target.index) if is_db else (target.connection(), each)
+        where, index = (Path(name), target.index) if is_db else (target.connection(), name)
         # Documents to add have their texts in the fields of the files.
-        text_field = of.text_field if corpus.update else None
-        indices.append(opened.enter_context(open(where, name, text_field=text_field)))
+        text_field = of_files.text_field if corpus.update else None
+        indices.append(opened.enter_context(open(where, index, text_field=text_field)))
         if corpus.update and not corpus.dry_run:
             indices[-1].create()
-    return of.named(files) if files else [], indices, sketches
+    return of_files.named(files) if files else [], indices, sketches
 
 
 @contextmanager
@@ -521,7 +555,7 @@ def _working(
 
 
 def show_report(
-    report: CleanReport | UnitReport, out: str | None, as_json: bool, more: dict[str, Any]
+    report: CleanReport | UnitReport, out: str | None, as_json: bool, details: dict[str, Any]
 ) -> None:
     """Print a report: its counts, and of documents the largest groups and some removed ones."""
     title = f"{count(report.removed, 'duplicate')} of {count(report.documents, 'document')}"
@@ -531,14 +565,14 @@ def show_report(
         return
     values = asdict(report)
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
-    more |= {name: value for name, value in values.items() if name not in counts}
+    details |= {name: value for name, value in values.items() if name not in counts}
     if as_json or isinstance(report, UnitReport):
-        output.print_counts(counts, as_json, more=more)
+        output.print_counts(counts, as_json, details=details)
         return
     output.print_counts({**counts, **(report.contained or {})}, as_json, title=title)
     rows = [
-        (f"{each['documents']:,}", f"{each['file']}:{each['line']}", each["id"])
-        for each in report.largest
+        (f"{group['documents']:,}", f"{group['file']}:{group['line']}", group["id"])
+        for group in report.largest
     ]
     columns: list[tuple[str, output.Kind]] = [("documents", "number"), ("representative", "text")]
     if rows:
@@ -548,9 +582,9 @@ def show_report(
         (measure,) = {"distance", "similarity", "contained"} & {*report.samples[0]}
         samples = [
             (
-                str(each[measure]) if measure == "distance" else f"{each[measure]:.3f}",
-                f"{output.snippet(each['text'])}\n{output.snippet(each['original_text'])}",
+                str(sample[measure]) if measure == "distance" else f"{sample[measure]:.3f}",
+                f"{output.snippet(sample['text'])}\n{output.snippet(sample['original_text'])}",
             )
-            for each in report.samples
+            for sample in report.samples
         ]
         output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)

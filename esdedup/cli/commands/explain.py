@@ -51,7 +51,7 @@ def _show(pair: Explanation) -> None:
     ]
     output.print_facts(rows)
     facts = [(name, f"{value} ({why})" if why else value) for name, value, why in pair.facts()]
-    facts += [(f"{each.name}: tokens", ", ".join(each.met)) for each in pair.sketches if each.met]
+    facts += [(f"{kind.name}: tokens", ", ".join(kind.met)) for kind in pair.sketches if kind.met]
     output.print_facts(facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)

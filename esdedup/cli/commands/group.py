@@ -1,7 +1,6 @@
 """esdedup group: write the groups of similar documents into the index."""
 
 from pathlib import Path
-from typing import Any
 
 from typer import Exit
 
@@ -44,12 +43,17 @@ def group_command(
         output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)
         folder = work or index.location.work_folder("group")
-        how: dict[str, Any] = {"work": folder, "on_step": progress.step, "grouping": grouping}
         if dry_run:
-            groups, marks = index.groups(**how), None
+            groups = index.groups(work=folder, on_step=progress.step, grouping=grouping)
+            marks = None
             missed = index.missed(groups)
         else:
-            report = index.group(collapse_ready=collapse_ready, **how)
+            report = index.group(
+                collapse_ready=collapse_ready,
+                work=folder,
+                on_step=progress.step,
+                grouping=grouping,
+            )
             groups, marks, missed = report.groups, report.marks, report.missed
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
@@ -59,8 +63,9 @@ def group_command(
         place["output"] = str(results.output.resolve())
     figures = groups.to_json()
     if as_json:
-        made = () if marks is None else ("written", "unchanged", "stale", "failed")
-        output.print_json({**figures, **{name: getattr(marks, name) for name in made}, **place})
+        counts = () if marks is None else ("written", "unchanged", "stale", "failed")
+        of_marks = {name: getattr(marks, name) for name in counts}
+        output.print_json({**figures, **of_marks, **place})
     else:
         output.print_table(
             [("documents per group", "number"), ("groups", "number")],

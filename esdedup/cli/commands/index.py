@@ -60,7 +60,7 @@ def index_command(
         raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
     files = plan.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
-    scheme, text_field = plan.wanted(distance, server)
+    scheme, text_field = plan.scheme_and_fields(distance, server)
     last, ids = IngestReport(), RepeatedIds()
     with (
         target.open(scheme, text_field) as opened,
@@ -69,11 +69,11 @@ def index_command(
     ):
         # Before the index is created, because it keeps the name of the field.
         stored = opened.store.meta()
-        made = stored or IndexMeta(Scheme())
-        names = text_field or made.text_fields
+        meta = stored or IndexMeta(Scheme())
+        names = text_field or meta.text_fields
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
-            sketch_of(scheme or made.full_scheme, policy.limits)
+            sketch_of(scheme or meta.full_scheme, policy.limits)
         signs = obstacles_of(opened.store, stored or IndexMeta(scheme or Scheme(), tuple(names)))
         stops = ("index",) if stored is not None else ("attach", "index")
         if stopped := [sign for sign in signs if sign.stops in stops]:
@@ -117,7 +117,7 @@ def index_command(
         # Few indices have a pipeline that does this.
         counts = {name: n for name, n in counts.items() if n or name not in _BY_PIPELINES}
     output.print_counts(counts, as_json, "Records", title, output.place_of(opened))
-    has_fields = any((plan.format or format_of(each)) not in ("text", "file") for each in files)
+    has_fields = any((plan.format or format_of(file)) not in ("text", "file") for file in files)
     is_shown = has_fields and plan.id_field != PATH
     warn_of_records(ids, report.without_words, places.count if is_shown else 0)
     if policy.action != "keep":

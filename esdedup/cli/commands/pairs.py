@@ -43,20 +43,20 @@ def pairs_command(
     --scheme sets them.
     """
 
-    def show(found: SimilarPairs, texts_of: TextsOf) -> None:
-        output.warn_after(found.recall, found.capped, limits)
-        if found.copies:
-            having = count(found.copies, "document has", "documents have")
+    def show(pairs: SimilarPairs, texts_of: TextsOf) -> None:
+        output.warn_after(pairs.recall, pairs.capped, limits)
+        if pairs.copies:
+            having = count(pairs.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")
         if results.output is not None:
-            results.write(found)
-            counts = {"documents": len(found.ids), "pairs": len(found)}
-            more = {"output": str(results.output.resolve())}
-            output.print_counts(counts, as_json, title=str(results.output), more=more)
+            results.write(pairs)
+            counts = {"documents": len(pairs.ids), "pairs": len(pairs)}
+            details = {"output": str(results.output.resolve())}
+            output.print_counts(counts, as_json, title=str(results.output), details=details)
         elif not as_json:
-            _show_table(found, texts_of, k)
+            _show_table(pairs, texts_of, k)
         else:
-            for pair in found:
+            for pair in pairs:
                 measure, value = pair.measure, pair.measure.typed(pair.value)
                 line = {"left": pair.left, "right": pair.right, measure.column: value}
                 shares = {} if pair.of_left is None else {"of_left": pair.of_left}
@@ -64,51 +64,51 @@ def pairs_command(
                 output.print_json({**line, "equal": pair.equal, **shares})
 
     if files:
-        refuse([each.name for each in fields(Target)], "can't be combined with FILES")
+        refuse([option.name for option in fields(Target)], "can't be combined with FILES")
         files = of_files.named(files)
         letters = dead_letters(of_files.dead_letter, "pairs", files, results.named)
         results.check()
         _in_files(files, of_files, limits, letters, show)
         return
-    refuse([each.name for each in fields(FileOptions)], "requires FILES")
+    refuse([option.name for option in fields(FileOptions)], "requires FILES")
     results.check()
     with target.open() as index:
         output.warn_before(index, limits)
         with output.Progress() as progress:
-            found = index.pairs(limits=limits, on_step=progress.step)
-        show(found, texts_in(index.store, index.meta_of(limits).text_fields))
+            pairs = index.pairs(limits=limits, on_step=progress.step)
+        show(pairs, texts_in(index.store, index.meta_of(limits).text_fields))
 
 
 def _in_files(
     files: list[str],
-    of: FileOptions,
+    of_files: FileOptions,
     limits: Limits,
     dead_letter: DeadLetterFile,
     show: Callable[[SimilarPairs, TextsOf], None],
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
-    scheme, text_field = of.wanted(limits.distance)
+    scheme, text_field = of_files.scheme_and_fields(limits.distance)
     scheme = scheme or Scheme.of_texts(limits)
     meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
     with dead_letter as letters, Run.temporary() as run:
         with output.Progress("Sketching", total_bytes(files)) as progress:
-            chunks = of.chunks(files, meta.text_fields, progress.advance, columns=())
-            plan, workers = plan_of_pairs(meta, limits), of.processes(files)
-            source = FileSource(plan, chunks, letters, of.id_field, workers)
-            found, read = pairs_in_files(run, source, limits, progress.show, progress.step)
+            chunks = of_files.chunks(files, meta.text_fields, progress.advance, columns=())
+            plan, workers = plan_of_pairs(meta, limits), of_files.processes(files)
+            source = FileSource(plan, chunks, letters, of_files.id_field, workers)
+            pairs, read = pairs_in_files(run, source, limits, progress.show, progress.step)
         warn_of_records(read.repeated, int((~read.columns.filled).sum()))
-        show(found, read.texts_of)
+        show(pairs, read.texts_of)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
             raise Exit(1)
 
 
 def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
-    some = list(itertools.islice(pairs, most))
-    if not some:
+    first_pairs = list(itertools.islice(pairs, most))
+    if not first_pairs:
         message("No similar pairs")
         return
-    ids = sorted({id for pair in some for id in (pair.left, pair.right)})
+    ids = sorted({id for pair in first_pairs for id in (pair.left, pair.right)})
     texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
     rows = [
         (
@@ -116,7 +116,7 @@ def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
             f"{pair.left}\n{pair.right}",
             f"{texts[pair.left]}\n{texts[pair.right]}",
         )
-        for pair in some
+        for pair in first_pairs
     ]
     columns: list[tuple[str, output.Kind]] = [
         (pairs.measure.pair_title, "number"),

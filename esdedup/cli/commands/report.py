@@ -31,15 +31,15 @@ def report_command(
     check_folder("--output", file)
     check_new("--output", str(file), html.head())
     with target.open() as index, Progress() as progress:
-        found = index.report(
+        report = index.report(
             work=index.location.work_folder("report"), on_step=progress.step, grouping=grouping
         )
-    write_page(file, found.html(target.index))
+    write_page(file, report.html(target.index))
     if as_json:
-        document = {"index": target.index, **found.to_json()}
+        document = {"index": target.index, **report.to_json()}
         document["warnings"] = [with_options(warning) for warning in document["warnings"]]
         print_json(document)
     else:
-        rows = [(name, f"{value} ({remark})") for name, value, remark in found.facts()]
+        rows = [(name, f"{value} ({remark})") for name, value, remark in report.facts()]
         print_facts(rows, f"Duplicates in {target.index}")
-    message(*found.warnings, f"{file}: the report holds texts of documents")
+    message(*report.warnings, f"{file}: the report holds texts of documents")

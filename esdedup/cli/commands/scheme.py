@@ -146,12 +146,12 @@ def scheme_command(
     if seed is not None:
         base = replace(base, seed=seed)
     if weights is not None and (
-        server or not any(isinstance(each, SimHash) for each in base.sketches)
+        server or not any(isinstance(kind, SimHash) for kind in base.sketches)
     ):
         raise UsageError("--weights is for SimHash, which the scheme lacks")
     if server:
-        own, found = [Server.for_threshold(threshold, recall)], list[Choice]()
-        made = with_sketches(replace(base, sketches=own), passages, bits, distance)
+        of_server, banding_choices = [Server.for_threshold(threshold, recall)], list[Choice]()
+        designed = with_sketches(replace(base, sketches=of_server), passages, bits, distance)
     else:
         table = None if weights is None else Weights.read(weights)
         base = replace(base, sketches=tuple(_sketches(base, shingle, signature, table)))
@@ -161,18 +161,24 @@ def scheme_command(
             needed = bands_needed(threshold, recall, 1) or 1
             length = max(base.banded.permutations, 1 << (needed - 1).bit_length())
             base = base.replaced(base.banded.wide(min(length, MOST_PERMUTATIONS)))
-        found = choices(threshold, recall, neighbours, base)
-        made = base.replaced(next(choice.sketch for choice in found if choice.chosen))
+        banding_choices = choices(threshold, recall, neighbours, base)
+        chosen = next(choice.sketch for choice in banding_choices if choice.chosen)
+        designed = base.replaced(chosen)
     if output is not None:
-        page = json_line(made.to_json())
+        page = json_line(designed.to_json())
         # The same scheme may be written again; another one may have been changed by hand.
         check_new("--output", str(output), page.encode())
         write_page(output, page)
     if as_json:
-        answer = made.to_json()
+        answer = designed.to_json()
         if drawn is not None:
-            wanted = {"threshold": threshold, "recall": recall, "documents": neighbours.documents}
-            answer = {**wanted, "choices": found, "scheme": made}
+            answer = {
+                "threshold": threshold,
+                "recall": recall,
+                "documents": neighbours.documents,
+                "choices": banding_choices,
+                "scheme": designed,
+            }
             answer["histogram"] = similarity_histogram(neighbours.histogram(_BINS))
             answer["sample"] = {
                 "sampled": drawn.sampled,
@@ -182,52 +188,52 @@ def scheme_command(
             }
         print_json(to_json(answer))
     elif drawn is None:
-        print_facts(made.describe(neighbours.documents))
+        print_facts(designed.describe(neighbours.documents))
     else:
-        _show_sample(drawn, neighbours, found, threshold)
+        _show_sample(drawn, neighbours, banding_choices, threshold)
 
 
 def _sketches(
     base: Scheme, shingle: str | None, signature: int | None, weights: Weights | None
 ) -> Iterator[Sketch]:
     """Yield the sketches of a scheme, with the requested single values and weights."""
-    for each in base.sketches:
-        if isinstance(each, SimHash):
+    for kind in base.sketches:
+        if isinstance(kind, SimHash):
             if shingle:
                 # A feature of more words than a shingle would depend on words that no shingle does.
                 size = min(SimHash.feature_size, base.shingling.size)
-                each = replace(each, feature_size=size)
+                kind = replace(kind, feature_size=size)
             if weights is not None:
-                size = words_of_a_feature(weights, base.shingling) or each.feature_size
-                each = replace(each, weights=weights, feature_size=size)
-            yield each
-        elif not (isinstance(each, Signature) and signature):
-            yield each
+                size = words_of_a_feature(weights, base.shingling) or kind.feature_size
+                kind = replace(kind, weights=weights, feature_size=size)
+            yield kind
+        elif not (isinstance(kind, Signature) and signature):
+            yield kind
     if signature:
         yield Signature(signature)
 
 
 def _show_sample(
-    drawn: Sample, neighbours: Neighbours, found: list[Choice], threshold: float
+    drawn: Sample, neighbours: Neighbours, banding_choices: list[Choice], threshold: float
 ) -> None:
     """Print the S-curve and the neighbours by similarity, and all choices of bands and rows."""
-    chosen = next(choice.sketch for choice in found if choice.chosen)
+    chosen = next(choice.sketch for choice in banding_choices if choice.chosen)
     banding = f"{chosen.bands} bands of {chosen.rows} rows"
     swaps = chosen.swaps(Limits(threshold=threshold))
     curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, chosen, swaps))
-    seen = reversed(neighbours.histogram(BINS).tolist())
+    numbers = reversed(neighbours.histogram(BINS).tolist())
     block, rows = "#" if only_plain() else "█", []
-    for (each, length), near in zip(bars(curve), seen, strict=True):
-        mark = "<" if each.low <= threshold < each.high else ""
-        bar = block * round(length / _PERCENT_A_BLOCK)
-        rows.append([f"{each.name} {mark}", f"{each.count:.1%}", bar, _number(near)])
+    for (bar, length), number in zip(bars(curve), numbers, strict=True):
+        mark = "<" if bar.low <= threshold < bar.high else ""
+        blocks = block * round(length / _PERCENT_A_BLOCK)
+        rows.append([f"{bar.name} {mark}", f"{bar.count:.1%}", blocks, _number(number)])
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
     columns.append(("neighbours", "number"))
     print_table(columns, rows, f"S-curve of {banding}; < is the threshold {threshold:g}")
     names = ["banding", "terms", "bytes", f"at {threshold:g}", "candidates", "recall"]
     print_table(
         [(name, "number") for name in [*names, "missed", "wasted"]],
-        map(_cells, found),
+        map(_cells, banding_choices),
         title=f"{banding} at {neighbours.documents:,.0f} documents, by a sample of"
         f" {drawn.sampled:,}",
     )
@@ -292,7 +298,7 @@ def weights_command(
     check_new("--output", str(output))
     named = scheme_in(scheme)
     if files:
-        refuse([each.name for each in fields(Target)], "can't be combined with FILES")
+        refuse([option.name for option in fields(Target)], "can't be combined with FILES")
         plan = _Files(files, text_field or ["text"], format, encoding)
         weighed = weigh(plan.texts(), named or Scheme(), weighing)
     else:
@@ -355,5 +361,5 @@ def _show(weighed: Weighed, output: Path, as_json: bool) -> None:
         "counted_words": weighed.words,
         "weighed_words": len(weights.words),
     }
-    more = {"default": weights.default, "digest": weights.digest, "output": str(output)}
-    print_counts(counts, as_json, title=str(output), more=more)
+    details = {"default": weights.default, "digest": weights.digest, "output": str(output)}
+    print_counts(counts, as_json, title=str(output), details=details)

@@ -3,9 +3,10 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from typer import Exit
@@ -40,11 +41,17 @@ class SearchOptions:
         None, "A query that matches must meet too; may be repeated.", metavar="JSON"
     )
 
-    def limits(self, limits: Limits, **more: str | None) -> Limits:
-        """Return the limits, without the threshold for --nearest. more: options of a text."""
-        given = {"text": self.text, "file": self.file, "id": self.id, "bits": self.bits, **more}
-        if sum(value is not None for value in given.values()) != 1:
-            *names, last = (f"--{name}" for name in given)
+    def limits(
+        self, limits: Limits, other_texts: Mapping[str, str | None] = MappingProxyType({})
+    ) -> Limits:
+        """Return the limits, without the threshold for --nearest.
+
+        other_texts: values of a command's further options that name what to search for.
+        """
+        texts = {"text": self.text, "file": self.file, "id": self.id, "bits": self.bits}
+        texts |= other_texts
+        if sum(value is not None for value in texts.values()) != 1:
+            *names, last = (f"--{name}" for name in texts)
             raise UsageError(f"use one of {', '.join(names)} and {last}")
         if self.nearest and typed("threshold"):
             raise UsageError("--nearest can't be combined with --threshold")
@@ -54,12 +61,10 @@ class SearchOptions:
         """Return the limits, with the sketch of fingerprints for --bits."""
         if self.bits is None or limits.sketch is not None:
             return limits
-        names = [each.name for each in index.scheme.sketches if each.reads_values]
+        names = [kind.name for kind in index.scheme.sketches if kind.reads_values]
         if len(names) != 1:
-            several = f"name one by --sketch: {', '.join(names)}" if names else "use --text"
-            raise UsageError(
-                f"--bits: the index has {len(names)} fields of fingerprints: {several}"
-            )
+            advice = f"name one by --sketch: {', '.join(names)}" if names else "use --text"
+            raise UsageError(f"--bits: the index has {len(names)} fields of fingerprints: {advice}")
         return replace(limits, sketch=names[0])
 
     def query(self, index: Index, limits: Limits) -> Query:
@@ -102,7 +107,7 @@ def similar_command(
     Name the text, a file that holds it, a fingerprint (--bits), the id of a document, or many texts
     (--batch).
     """
-    limits = search.limits(limits, batch=batch)
+    limits = search.limits(limits, {"batch": batch})
     with target.open() as index:
         if batch is not None:
             _answer_all(index, batch, limits, search, source)
@@ -162,8 +167,10 @@ def _too_short(text: str, scheme: Scheme) -> str | None:
     if not words:
         return "The text has no words: only documents of the same text are found"
     units = count(words, "character" if scheme.shingling.unit == "char" else "word")
-    same = "only texts of just these are similar"
-    return f"The text has {units}, fewer than the {size} of a shingle: {same}"
+    return (
+        f"The text has {units}, fewer than the {size} of a shingle: only texts of just these are"
+        " similar"
+    )
 
 
 def _measured(match: Match) -> tuple[str, ...]:
@@ -179,7 +186,7 @@ def _shown(match: Match, text_fields: Sequence[str]) -> str | None:
     text = text_at(match.source, text_fields)
     if text is None or match.cover is None or not match.cover.passages:
         return text
-    start, end = max(match.cover.passages, key=lambda each: each.words).document_span
+    start, end = max(match.cover.passages, key=lambda passage: passage.words).document_span
     return text[start:end]
 
 
@@ -190,8 +197,10 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
         value: dict[str, Any] = {measure.column: measure.typed(match.value)}
         if match.cover is not None:
             value = {measure.name: asdict(match.cover)}
-        found = {"id": match.id, **value, "matched": match.matched}
-        matches.append({**found, "source": dict(match.source)} if with_source else found)
+        line = {"id": match.id, **value, "matched": match.matched}
+        if with_source:
+            line["source"] = dict(match.source)
+        matches.append(line)
     return {
         "query": id,
         "matches": matches,
@@ -210,15 +219,15 @@ def _answer_all(
 ) -> None:
     """Print a line of JSON for each text of a file."""
     reasons = Reasons("... and more")
-    found: Counter[str] = Counter()
+    texts_by_warning: Counter[str] = Counter()
     answered, scheme, text_fields = 0, index.scheme, index.meta_of(limits).text_fields
     sketch_of(scheme, limits)
     files, filters = FileOptions(encoding=search.encoding).named([file]), search.filters()
     read = partial(read_records, encoding=search.encoding, columns=[*text_fields, "id"])
     records = itertools.chain.from_iterable(map(read, files))
-    while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
+    while batch := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
-        for record in some:
+        for record in batch:
             try:
                 queries.append(_query_of(record, text_fields, filters))
             except RecordError as error:
@@ -226,9 +235,9 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             print_json(_as_json(result, name, with_source))
-            found.update(missing_matches(result, limits, scheme, of_many=True))
+            texts_by_warning.update(missing_matches(result, limits, scheme, of_many=True))
             answered += 1
-    for warning, texts in found.items():
+    for warning, texts in texts_by_warning.items():
         message(f"{texts:,} of {count(answered, 'text')}: {warning}")
     if reasons.count:
         message(f"{count(reasons.count, 'record')} skipped")
@@ -244,8 +253,8 @@ def _query_of(
     text, id = text_of(record.source, text_fields), value_at(record.source, "id")
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
     name = str(id) if named else f"{record.file}:{record.line}"
-    parts = parts_of(record.source, text_fields)
-    return name, Query(text, name if named else None, filters, parts=parts)
+    text_parts = parts_of(record.source, text_fields)
+    return name, Query(text, name if named else None, filters, parts=text_parts)
 
 
 def _read(file: str, encoding: str | None) -> str:

@@ -26,11 +26,11 @@ def stats_command(
     Example: esdedup stats -i news --hot 10
     """
     with target.open() as index:
-        found, meta, where = index.statistics(), index.meta, index.store.where
+        statistics, meta, where = index.statistics(), index.meta, index.store.where
         largest = index.hot_buckets(hot) if hot is not None else None
     if as_json:
         document = {
-            **asdict(found),
+            **asdict(statistics),
             "index": target.index,
             "text_fields": meta.text_fields,
             "scheme_id": meta.full_scheme.id,
@@ -41,15 +41,15 @@ def stats_command(
             document["hot"] = [_as_json(bucket) for bucket in largest.buckets]
         output.print_json(document)
         return
-    per_document = found.bytes / found.documents if found.documents else 0
+    per_document = statistics.bytes / statistics.documents if statistics.documents else 0
     rows = [
-        ("store", found.store),
-        ("documents", f"{found.documents:,}"),
-        ("with tokens", f"{found.sketched:,}"),
-        ("with another scheme's tokens", f"{found.other:,}"),
-        ("bytes", f"{found.bytes:,} ({per_document:,.0f} a document)"),
+        ("store", statistics.store),
+        ("documents", f"{statistics.documents:,}"),
+        ("with tokens", f"{statistics.sketched:,}"),
+        ("with another scheme's tokens", f"{statistics.other:,}"),
+        ("bytes", f"{statistics.bytes:,} ({per_document:,.0f} a document)"),
         ("text fields", ", ".join(meta.text_fields)),
-        *meta.full_scheme.describe(max(found.documents, 1)),
+        *meta.full_scheme.describe(max(statistics.documents, 1)),
         *([("stop list", count(len(meta.stop), "token"))] if meta.stop else []),
     ]
     output.print_facts(rows, capital(where))
@@ -61,18 +61,18 @@ def _as_json(bucket: HotBucket) -> dict[str, Any]:
     return {**asdict(bucket), "text": output.snippet(bucket.text)}
 
 
-def _show_buckets(found: HotBuckets, title: str, *, as_json: bool) -> None:
+def _show_buckets(largest: HotBuckets, title: str, *, as_json: bool) -> None:
     rows = []
-    for each in found.buckets:
+    for bucket in largest.buckets:
         if as_json:
-            output.print_json(_as_json(each))
-        numbers = str(each.position), f"{each.documents:,}", f"{each.share:.2%}"
-        rows.append((each.token, *numbers, each.id, output.snippet(each.text)))
+            output.print_json(_as_json(bucket))
+        numbers = str(bucket.position), f"{bucket.documents:,}", f"{bucket.share:.2%}"
+        rows.append((bucket.token, *numbers, bucket.id, output.snippet(bucket.text)))
     columns: list[tuple[str, output.Kind]] = [("token", "key"), ("position", "number")]
     columns += [("documents", "number"), ("share", "number"), ("id", "key"), ("text", "line")]
     if rows and not as_json:
         output.print_table(columns, rows, title)
-    message(f"Found in a sample of {count(found.sampled, 'document')}")
+    message(f"Found in a sample of {count(largest.sampled, 'document')}")
 
 
 def stop_command(
@@ -103,10 +103,14 @@ def stop_command(
         scheme, before = index.scheme, index.meta.stop
         after = set() if clear else {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
-            found = index.hot_buckets(None, over=over, sketches=[scheme.sketch(sketch).name])
-            fresh = [bucket for bucket in found.buckets if bucket.token not in before]
+            larger_buckets = index.hot_buckets(
+                None, over=over, sketches=[scheme.sketch(sketch).name]
+            )
+            fresh = [bucket for bucket in larger_buckets.buckets if bucket.token not in before]
             larger = f"more than {count(over, 'document')}"
-            _show_buckets(replace(found, buckets=fresh), f"Buckets of {larger}", as_json=as_json)
+            _show_buckets(
+                replace(larger_buckets, buckets=fresh), f"Buckets of {larger}", as_json=as_json
+            )
             # The buckets are seen before they are stopped.
             sys.stdout.flush()
             if fresh:
@@ -121,13 +125,13 @@ def stop_command(
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
         meta = index.meta
         rows: list[tuple[str, int]] = []
-        for each in scheme.sketches:
-            own = sorted(stopped_tokens(meta.stop, each.key))
+        for kind in scheme.sketches:
+            stopped = sorted(stopped_tokens(meta.stop, kind.key))
             if over is None:
-                sizes = index.store.bucket_sizes(each.key, own, meta.of(each.name))
-                rows += zip((f"{each.key}:{token}" for token in own), sizes, strict=True)
-            if own and (lost := each.measure.unguaranteed):
-                message(f"{capital(each.measure.tokens)} of {each.name} are stopped: {lost}")
+                sizes = index.store.bucket_sizes(kind.key, stopped, meta.of(kind.name))
+                rows += zip((f"{kind.key}:{token}" for token in stopped), sizes, strict=True)
+            if stopped and (lost := kind.measure.unguaranteed):
+                message(f"{capital(kind.measure.tokens)} of {kind.name} are stopped: {lost}")
     if as_json:
         for token, size in rows:
             output.print_json({"token": token, "documents": size})
@@ -145,15 +149,15 @@ def list_command(target: Target, as_json: bool = as_json()) -> None:
 
     Shows the documents and the scheme of each index that has esdedup's fields.
     """
-    found = indices(target.where)
+    listed = indices(target.where)
     if as_json:
-        for each in found:
-            line = {"index": each.name, "documents": each.documents, "scheme_id": each.scheme}
+        for index in listed:
+            line = {"index": index.name, "documents": index.documents, "scheme_id": index.scheme}
             output.print_json(line)
         return
     rows = [
-        (each.name, f"{each.documents or 0:,}", each.scheme or "of another version of esdedup")
-        for each in found
+        (index.name, f"{index.documents or 0:,}", index.scheme or "of another version of esdedup")
+        for index in listed
     ]
     if rows:
         output.print_table([("index", "key"), ("documents", "number"), ("scheme", "key")], rows)
