@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from typer import Exit
 
-from esdedup import Grouping, Index, UsageError
+from esdedup import Grouping, Groups, Index, UsageError
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting, settings_of
 from esdedup.clean.items_in_index import Items, find_in_index
@@ -21,7 +21,7 @@ from esdedup.cli.options import Target, as_json, refuse, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.result_files import write_table
 from esdedup.exceptions import EsdedupError
-from esdedup.groups.groups import Groups, joined_though_unlike
+from esdedup.groups.groups import joined_though_unlike
 from esdedup.models import Failure
 from esdedup.records.streams import name_of
 from esdedup.removal.log import IN_THE_PAST, Action, LogReader
