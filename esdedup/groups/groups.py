@@ -82,7 +82,7 @@ class Grouping:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.split_templates and self.exact:
-            raise UsageError("--split-templates can't be combined with --exact")
+            raise UsageError("`split_templates` can't be combined with `exact`")
 
     def of(self, sketch: Sketch | None) -> "Grouping":
         """Return how documents are grouped by a sketch; None for equal texts alone.
@@ -90,7 +90,7 @@ class Grouping:
         Raises UsageError if documents that are compared by the sketch can't be grouped so.
         """
         if sketch is not None and sketch.measure.by_values and self.split_templates:
-            raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
+            raise UsageError("`split_templates` can't be combined with a sketch of fingerprints")
         directed = sketch is not None and sketch.measure.directed
         keep, method = self.keep, self.method
         if keep.by == "auto":
@@ -368,7 +368,7 @@ def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
     if grouping.method == "leader" or grouping.exact:
         return f"joined by judgements, and {unlike}"
     by = f"{chain} or by judgements" if judged.duplicates else chain
-    return f"joined by {by}, and {unlike}: --method leader leaves them"
+    return f"joined by {by}, and {unlike}: `method` leader leaves them out"
 
 
 class _GroupRun:

@@ -149,6 +149,8 @@ class Proxy:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    # Python's 5 are too few for 30 clients that connect together: Linux resets some of them later.
+    request_queue_size = 128
 
     def __init__(
         self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], proxy: Proxy

@@ -1,0 +1,16 @@
+"""What pyproject.toml lists is what the folder holds."""
+
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+# The folder `mappings/`, which has no module.
+MAPPINGS = ["esdedup.mappings"]
+
+
+def test_every_package_of_the_source_is_in_the_wheel() -> None:
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))
+    modules = PROJECT.glob("esdedup/**/*.py")
+    folders = {path.parent.relative_to(PROJECT).as_posix() for path in modules}
+    listed = settings["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted([name.replace("/", ".") for name in folders] + MAPPINGS)
