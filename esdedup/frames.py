@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esdedup.arguments import accepts, check_list, check_type, from_settings
-from esdedup.clean.near_duplicates import plan_of
+from esdedup.cleaning.near_duplicates import plan_of
 from esdedup.compare.columns import Columns, columns_of
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.pairs import SimilarPairs, pairs_among

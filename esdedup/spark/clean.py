@@ -23,10 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from esdedup import exceptions
 from esdedup.arguments import accepts, from_settings
-from esdedup.clean.near_duplicates import plan_of
-from esdedup.clean.outputs import CleanFiles, RetainedRecords, digest_of, is_one_file
-from esdedup.clean.removals import DuplicatesTable
-from esdedup.clean.report import CleanReport
+from esdedup.cleaning.near_duplicates import plan_of
+from esdedup.cleaning.outputs import CleanFiles, RetainedRecords, digest_of, is_one_file
+from esdedup.cleaning.removals import DuplicatesTable
+from esdedup.cleaning.report import CleanReport
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import read_chunk
 from esdedup.exceptions import UsageError

@@ -19,7 +19,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 import esdedup
-from esdedup.clean.kept_sketches import KeptSketches
+from esdedup.cleaning.kept_sketches import KeptSketches
 from esdedup.records import locations
 from esdedup.records.files import read_records
 from esdedup.records.locations import open_file, stamp

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esdedup.clean.contained import Evidence
+from esdedup.cleaning.contained import Evidence
 from esdedup.records.rewrite import rewrite
 from tests.helpers.commands import run_command, words, write_lines
 
@@ -94,7 +94,7 @@ def test_what_holds_an_item_is_as_by_brute_force(
     pages += others
     with pytest.MonkeyPatch.context() as patched:
         evidence = Evidence(few=most, bytes=60, hits=10)
-        patched.setattr("esdedup.clean.contained.EVIDENCE", evidence)
+        patched.setattr("esdedup.cleaning.contained.EVIDENCE", evidence)
         rows, report = removed_of(items, pages, str(share))
     found = {
         (each["id"], each["original_id"]): (each["contained"], each["start"], each["end"])
@@ -108,7 +108,7 @@ def test_what_holds_an_item_is_as_by_brute_force(
     assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
     # Masked, a page that has more than items stays.
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("esdedup.clean.contained.EVIDENCE", Evidence(few=most))
+        patched.setattr("esdedup.cleaning.contained.EVIDENCE", Evidence(few=most))
         masked, report = removed_of(items, pages, str(share), "--mask")
     assert masked == rows
     rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
@@ -226,7 +226,7 @@ def test_a_run_that_is_killed_resumes(
         rewrite(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"esdedup.clean.{where}", killed)
+        patched.setattr(f"esdedup.cleaning.{where}", killed)
         assert run_command(*command, "0.8", "-o", "out").status == 130
     if "rewrite" in where:
         other = run_command(*command, "0.5", "-o", "out")

@@ -12,9 +12,9 @@ import pytest
 import zstandard
 
 import esdedup
-import esdedup.clean.near_duplicates
-import esdedup.clean.outputs
-from esdedup.clean.near_duplicates import MemoryOfJob
+import esdedup.cleaning.near_duplicates
+import esdedup.cleaning.outputs
+from esdedup.cleaning.near_duplicates import MemoryOfJob
 from esdedup.records.rewrite import rewrite
 from esdedup.runs.shares import ShareSizes
 from tests.helpers.commands import run_command, write_lines
@@ -124,7 +124,7 @@ def test_the_result_does_not_depend_on_memory(
     options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=50))
-    monkeypatch.setattr("esdedup.clean.near_duplicates.MEMORY", MemoryOfJob(base=0))
+    monkeypatch.setattr("esdedup.cleaning.near_duplicates.MEMORY", MemoryOfJob(base=0))
     files = [Path("out", *file.parts[1:]) for file in shards()]
     files.append(Path("out/_removed.jsonl.zst"))
     # A dozen rows are sorted at once, five pairs are compared, and two texts are read.
@@ -153,7 +153,7 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
             rewrite(*arguments, **options)
 
         with monkeypatch.context() as patched:
-            patched.setattr(esdedup.clean.outputs, "rewrite", killed)
+            patched.setattr(esdedup.cleaning.outputs, "rewrite", killed)
             first = run_command("dedup", "in", "-o", f"out{last}", "--json")
         assert first.status == (130 if last < 3 else 0)
         if last < 3:
@@ -177,7 +177,7 @@ def test_a_damaged_file_can_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
         files[1].write_bytes(whole if stopped else whole[:-9])
         with monkeypatch.context() as patched:
             if stopped:
-                patched.setattr(esdedup.clean.near_duplicates, "groups_among", stop)
+                patched.setattr(esdedup.cleaning.near_duplicates, "groups_among", stop)
             assert run_command("dedup", "in", "-o", "out").status == (130 if stopped else 1)
         # As there are no results yet, the run begins again with the files as they are.
         files[1].write_bytes(whole)
@@ -188,7 +188,7 @@ def test_a_damaged_file_can_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.rmtree("out")
     # Results of other files do not fit.
     with monkeypatch.context() as patched:
-        patched.setattr(esdedup.clean.outputs, "rewrite", stop)
+        patched.setattr(esdedup.cleaning.outputs, "rewrite", stop)
         assert run_command("dedup", "in", "-o", "out").status == 130
     files[1].write_bytes(gzip.compress(gzip.decompress(whole) * 2))
     refused = run_command("dedup", "in", "-o", "out")
@@ -207,7 +207,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(monkeypatch: pytest.Mo
             file.write('{"text": "one more"}\n')
         rewrite(*arguments, **options)
 
-    monkeypatch.setattr(esdedup.clean.outputs, "rewrite", changing)
+    monkeypatch.setattr(esdedup.cleaning.outputs, "rewrite", changing)
     done = run_command("dedup", "in", "-o", "out")
     assert done.status == 1
     assert "in/a.jsonl has changed since it was read" in done.err

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from esdedup.clean.kept_sketches import KeptSketches
-from esdedup.clean.outputs import CleanFiles
+from esdedup.cleaning.kept_sketches import KeptSketches
+from esdedup.cleaning.outputs import CleanFiles
 from esdedup.runs.shares import ShareSizes
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents

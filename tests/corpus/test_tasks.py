@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.clean.tasks import Task, Waiting
+from esdedup.cleaning.tasks import Task, Waiting
 from esdedup.runs.run import Run
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import run_command, words, write_lines
@@ -122,7 +122,7 @@ def fail(*_: Any) -> None:
 def test_tasks_do_not_wait_for_one_that_failed(
     whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.clean.tasks.WAITING", Waiting(longest=0.1))
+    monkeypatch.setattr("esdedup.cleaning.tasks.WAITING", Waiting(longest=0.1))
     for task in range(1, TASKS):
         assert run_command(*command(task, "--stage", "sketch")).status == 0
     with monkeypatch.context() as patch:

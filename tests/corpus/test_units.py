@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import esdedup.clean.outputs
+import esdedup.cleaning.outputs
 from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import run_command, words, write_lines
@@ -124,7 +124,7 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         rewrite(sources, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(esdedup.clean.outputs, "rewrite", killed)
+        patched.setattr(esdedup.cleaning.outputs, "rewrite", killed)
         assert run_command(*command, "-o", "out").status == 130
     assert {file.name for file in Path("out").iterdir()} == {"0.jsonl"}
     other = run_command(*command, "-o", "out", "--encoding", "latin-1")

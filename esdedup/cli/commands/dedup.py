@@ -13,7 +13,7 @@ from typer import Exit
 from esdedup import Grouping, Groups, Index, UsageError
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting, settings_of
-from esdedup.clean.items_in_index import Items, find_in_index
+from esdedup.cleaning.items_in_index import Items, find_in_index
 from esdedup.cli import output
 from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files, show_report
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters

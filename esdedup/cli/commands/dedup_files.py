@@ -13,9 +13,9 @@ from typer import Exit
 
 from esdedup import Grouping, Index, Scheme, UsageError, open
 from esdedup.arguments import setting, settings_of, size
-from esdedup.clean.contained import Containment
-from esdedup.clean.kept_sketches import SKETCHES, KeptSketches
-from esdedup.clean.near_duplicates import (
+from esdedup.cleaning.contained import Containment
+from esdedup.cleaning.kept_sketches import SKETCHES, KeptSketches
+from esdedup.cleaning.near_duplicates import (
     RECORDS,
     REPORT,
     SKETCHED,
@@ -26,17 +26,17 @@ from esdedup.clean.near_duplicates import (
     plan_of,
     sketch_into,
 )
-from esdedup.clean.outputs import (
+from esdedup.cleaning.outputs import (
     CleanFiles,
     RetainedRecords,
     is_one_file,
     load_retained,
     save_retained,
 )
-from esdedup.clean.removals import Removals
-from esdedup.clean.report import CleanReport, report_from_json
-from esdedup.clean.tasks import Stage, Task
-from esdedup.clean.units import RepeatedUnits, Unit, UnitReport, retained_without_repeated
+from esdedup.cleaning.removals import Removals
+from esdedup.cleaning.report import CleanReport, report_from_json
+from esdedup.cleaning.tasks import Stage, Task
+from esdedup.cleaning.units import RepeatedUnits, Unit, UnitReport, retained_without_repeated
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.clean.removals import Removals
+from esdedup.cleaning.removals import Removals
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import Unordered
 from esdedup.groups.groups import Groups

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from esdedup.clean.outputs import CleanFiles, RetainedRecords
+from esdedup.cleaning.outputs import CleanFiles, RetainedRecords
 from esdedup.models import Counts
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record

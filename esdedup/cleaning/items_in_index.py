@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from esdedup.clean.contained import Containment
-from esdedup.clean.near_duplicates import CleanJob, decide, sketch_into
-from esdedup.clean.removals import Removals
-from esdedup.clean.report import CleanReport
+from esdedup.cleaning.contained import Containment
+from esdedup.cleaning.near_duplicates import CleanJob, decide, sketch_into
+from esdedup.cleaning.removals import Removals
+from esdedup.cleaning.report import CleanReport
 from esdedup.compare.columns import columns_of
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource

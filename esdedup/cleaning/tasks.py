@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.clean.near_duplicates import RECORDS, SKETCHED
+from esdedup.cleaning.near_duplicates import RECORDS, SKETCHED
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.records.locations import look_up
 from esdedup.runs.run import Run

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.clean.contained import Containment, find_contained, without_contained
-from esdedup.clean.removals import Corpus, MaskedTexts, Removals
-from esdedup.clean.report import CleanReport, report_from_json, report_of, report_to_json
+from esdedup.cleaning.contained import Containment, find_contained, without_contained
+from esdedup.cleaning.removals import Corpus, MaskedTexts, Removals
+from esdedup.cleaning.report import CleanReport, report_from_json, report_of, report_to_json
 from esdedup.compare.columns import Columns, columns_of
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource, ReadChunk

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from esdedup.clean.outputs import RetainedRecords
+from esdedup.cleaning.outputs import RetainedRecords
 from esdedup.runs.shares import Shares
 from esdedup.sketch.measures import Measure
 from esdedup.stores.memory_mapped import mapped
