@@ -183,9 +183,9 @@ def from_settings(
     base: _Options | None = None,
     use: str | None = None,
 ) -> _Options:
-    """Make a dataclass from its settings by name. base: has the values of the others.
+    """Make a dataclass from its settings by name. base: the dataclass, in place of settings.
 
-    Raises UsageError for other names and for values that the dataclass rejects.
+    Raises UsageError for other names, for values that the dataclass rejects, and for both.
     """
     any_kind: Any = kind
     settings = settings_of(any_kind, use)
@@ -201,25 +201,28 @@ def from_settings(
             direct[name] = value
         else:
             nested.setdefault(setting.path, {})[name] = value
-    if base is not None and not isinstance(base, any_kind):
-        raise UsageError(f"use {kind.__name__}(...), not {type(base).__name__}")
+    if base is not None:
+        if not isinstance(base, kind):
+            raise UsageError(f"use {kind.__name__}(...), not {type(base).__name__}")
+        if values:
+            raise UsageError(f"`{min(values)}` can't be combined with `{kind.__name__.lower()}`")
+        return base
     defaults: Any = {option.name: option.default for option in fields(any_kind)}
-    current = vars(base) if base else defaults
     for path, inner_values in nested.items():
-        direct[path] = replace(current[path], **inner_values)
-    return kind(**direct) if base is None else replace(base, **direct)
+        direct[path] = replace(defaults[path], **inner_values)
+    return kind(**direct)
 
 
 def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
-    """Let `help` list the settings, with defaults, of a call that accepts them as **options."""
+    """Let `help` list the settings, with defaults, of a call that accepts them as keywords."""
 
     def decorate(call: _Call) -> _Call:
-        *parameters, options = inspect.signature(call).parameters.values()
-        assert options.kind is inspect.Parameter.VAR_KEYWORD
+        *parameters, keywords = inspect.signature(call).parameters.values()
+        assert keywords.kind is inspect.Parameter.VAR_KEYWORD
         for setting in settings_of(kind, use).values():
             is_text = "parse" in setting.shown
             parameters.append(
-                options.replace(
+                keywords.replace(
                     name=setting.name,
                     kind=inspect.Parameter.KEYWORD_ONLY,
                     default=str(setting.default) if is_text else setting.default,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -19,24 +19,34 @@ from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import Records, RecordSource, sketched
 from esdedup.exceptions import RecordError, UsageError
-from esdedup.groups.groups import Grouping, Groups, groups_among
+from esdedup.groups.groups import Grouping, GroupingSettings, Groups, groups_among
 from esdedup.models import Document
 from esdedup.records.documents import id_at
 from esdedup.runs.run import Run
 from esdedup.runs.shares import Shares
-from esdedup.sketch.limits import Limits
+from esdedup.sketch.limits import Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
-from esdedup.tabular import require_pyarrow
+from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
 from esdedup.text.strings import Numbers, Strings, natural_order
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BINS = 10
 _ATTRIBUTES_IN_MEMORY = "iloc", "lazy", "take", "to_list", "tolist"
 """Attributes of frames and columns, which are in memory; other objects with Arrow's C stream are
 read once, batch by batch."""
+
+
+_Table = TypeVar("_Table")
+_Frame = TypeVar("_Frame", bound=Frame)
+_Record = TypeVar("_Record", bound=str | Mapping[str, object])
+AnyRecords = Iterable[str | Mapping[str, object]] | Frame | ArrowStream
+"""Texts, mappings, a frame, a table, or a stream of Arrow's."""
 
 
 class Duplicate(NamedTuple):
@@ -66,13 +76,14 @@ class Duplicate(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Deduplicated:
+class Deduplicated(Generic[_Table]):
     """Records without and with those that duplicate others.
 
+    records: as a list, a frame or a table.
     groups: of similar records; their ids are the positions of the records, from "0".
     """
 
-    records: Any
+    records: _Table
     groups: Groups
     _columns: Columns = field(repr=False)
     _plan: Plan = field(repr=False)
@@ -85,14 +96,17 @@ class Deduplicated:
         return np.sort(np.array([int(self.groups.ids[row]) for row in duplicates], np.int64))
 
     @cached_property
-    def kept(self) -> Any:
+    def kept(self) -> _Table:
         """Return the records that stay, in their order, as a list, a frame or a table, as given."""
-        return _picked(self.records, np.delete(np.arange(len(self.groups.ids)), self._rows))
+        rows = np.delete(np.arange(len(self.groups.ids)), self._rows)
+        table: _Table = _picked(self.records, rows)
+        return table
 
     @cached_property
-    def removed(self) -> Any:
+    def removed(self) -> _Table:
         """Return the other records, likewise."""
-        return _picked(self.records, self._rows)
+        table: _Table = _picked(self.records, self._rows)
+        return table
 
     @cached_property
     def duplicates(self) -> list[Duplicate]:
@@ -104,7 +118,7 @@ class Deduplicated:
             for member, original in zip(map(groups.member, rows.tolist()), originals, strict=True)
         )
 
-    def rethreshold(self, threshold: float) -> Deduplicated:
+    def rethreshold(self, threshold: float) -> Deduplicated[_Table]:
         """Return the result of a higher threshold, without sketching the texts again.
 
         Raises UsageError for a lower one: its pairs were not looked for.
@@ -142,53 +156,99 @@ class Deduplicated:
         return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
 
 
-@accepts(Grouping)
+@overload
 def dedup(
-    records: Any,
+    records: _Frame,
     text: TextFields = "text",
     *,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
-    **options: Any,
-) -> Deduplicated:
+    **settings: Unpack[GroupingSettings],
+) -> Deduplicated[_Frame]: ...
+@overload
+def dedup(
+    records: Iterable[_Record],
+    text: TextFields = "text",
+    *,
+    scheme: Scheme | None = None,
+    grouping: Grouping | None = None,
+    **settings: Unpack[GroupingSettings],
+) -> Deduplicated[list[_Record]]: ...
+@overload
+def dedup(
+    records: ArrowStream,
+    text: TextFields = "text",
+    *,
+    scheme: Scheme | None = None,
+    grouping: Grouping | None = None,
+    **settings: Unpack[GroupingSettings],
+) -> Deduplicated[pa.Table]: ...
+@accepts(Grouping)
+def dedup(
+    records: AnyRecords,
+    text: TextFields = "text",
+    *,
+    scheme: Scheme | None = None,
+    grouping: Grouping | None = None,
+    **settings: Unpack[GroupingSettings],
+) -> Deduplicated[Any]:
     """Remove the texts or records that duplicate others, without an index.
 
     records: texts, mappings, a frame of pandas or Polars, a Dataset of `datasets`, or anything else
-    with Arrow's C stream, such as a relation of DuckDB, which becomes a table. text: the field or
-    fields of the text. A record without a text duplicates no other. scheme: by default one whose
-    bands reach the recall at the threshold. grouping: how to group, in place of options. options:
-    the settings of `Grouping` and its `Limits` by name; keep as text, such as "longest"; "first" is
-    the order of the records.
+    with Arrow's C stream, such as a relation of DuckDB, which becomes a table.
+    text: the field or fields of the text. A record without a text duplicates no other.
+    scheme: by default one whose bands reach the recall at the threshold.
+    grouping: how to group, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
+    method: "leader", or "components" to join all documents of a chain of similar ones.
+    keep: the document that represents a group, such as "newest:published"; "first" is in the order
+    of the records.
+    exact: group only equal texts, after normalisation.
+    split_templates: separate documents that fill one template differently.
 
     Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
     of another type.
     """
-    grouping = from_settings(Grouping, options, grouping)
+    grouping = from_settings(Grouping, settings, grouping)
     plan = plan_of(grouping, scheme, names_of(text))
-    records, parsed = _parsed(records, text, None, plan)
+    table, parsed = _parsed(records, text, None, plan)
     columns = _columns(parsed, plan)
-    return Deduplicated(records, _groups(columns, plan, grouping), columns, plan)
+    return Deduplicated(table, _groups(columns, plan, grouping), columns, plan)
 
 
 @accepts(Limits, "pairs")
 def pairs(
-    records: Any,
+    records: AnyRecords,
     text: TextFields = "text",
     *,
     id: str | None = None,
     scheme: Scheme | None = None,
     limits: Limits | None = None,
-    **options: Any,
+    **settings: Unpack[PairSettings],
 ) -> SimilarPairs:
     """Return all pairs of similar texts or records, the most similar first.
 
-    records, text: as of `dedup`. id: the field of the ids, of which the last record of each stays;
-    None for the positions of the records, from "0". A record without an id has the id "row:N", of
-    its position. limits, options: as in `Index.pairs`.
+    records, text, scheme: as of `dedup`.
+    id: the field of the ids, of which the last record of each stays; None for the positions of the
+    records, from "0". A record without an id has the id "row:N", of its position.
+    limits: how to compare, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
 
     Raises the errors of `dedup`, and RecordError for an id that an index rejects.
     """
-    limits = from_settings(Limits, options, limits, "pairs")
+    limits = from_settings(Limits, settings, limits, "pairs")
     grouping = Grouping(limits=limits)
     plan = replace(plan_of(grouping, scheme, names_of(text)), keep=KeepRule())
     with Run.temporary() as run:
@@ -198,19 +258,32 @@ def pairs(
 
 @accepts(Grouping)
 def group(
-    records: Any,
+    records: AnyRecords,
     text: TextFields = "text",
     *,
     id: str | None = None,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
-    **options: Any,
+    **settings: Unpack[GroupingSettings],
 ) -> Groups:
     """Return the groups of similar texts or records, the largest first.
 
-    records, text, id: as of `pairs`. grouping, options: as in `Index.groups`.
+    records, text, id, scheme: as of `pairs`.
+    grouping: how to group, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
+    method: "leader", or "components" to join all documents of a chain of similar ones.
+    keep: the document that represents a group, such as "newest:published"; "first" is in the order
+    of the records.
+    exact: group only equal texts, after normalisation.
+    split_templates: separate documents that fill one template differently.
     """
-    grouping = from_settings(Grouping, options, grouping)
+    grouping = from_settings(Grouping, settings, grouping)
     plan = plan_of(grouping, scheme, names_of(text))
     with Run.temporary() as run:
         columns = _scanned(records, text, id, plan, run)

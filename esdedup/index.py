@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self, get_args
+from typing import Any, Self, Unpack, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, report
-from esdedup.analysis.weighing import Weighing, texts_of, weigh
+from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
-from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
+from esdedup.groups.groups import Grouping, GroupingSettings, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
 from esdedup.ingest.ingest import DEFAULT_SETTINGS, IngestReport, IngestSettings, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
@@ -33,11 +33,16 @@ from esdedup.removal.undo import UndoReport, undo
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
-from esdedup.sketch.limits import Limits
+from esdedup.sketch.limits import Limits, PairSettings, QuerySettings
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import BulkPolicy, changes, stored_meta, waits_of
-from esdedup.stores.connection import Connection, check_file_name, connection_to
+from esdedup.stores.connection import (
+    Connection,
+    ConnectionSettings,
+    check_file_name,
+    connection_to,
+)
 from esdedup.stores.fields import parts_of, text_in, text_of, value_at
 from esdedup.stores.judgements import PREFIX, StoredJudgements, checked_id
 from esdedup.stores.location import IndexLocation
@@ -213,14 +218,23 @@ class Index:
         id: str | None = None,
         filters: Sequence[Mapping[str, Any]] = (),
         limits: Limits | None = None,
-        **options: Any,
+        **settings: Unpack[QuerySettings],
     ) -> Result:
         """Return the documents most similar to a text, or to a document of the index.
 
+        text, id: either is needed. A document doesn't match itself.
         filters: queries in the cluster's own language that a match must meet too.
-        limits: how to compare, in place of options. options: the settings of `Limits` by name.
+        limits: how to compare, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default, None for the nearest.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        k: maximum number of matches.
+        candidates: maximum number of documents to verify.
+        recall: share of similar documents to find; 0.999 by default, or what the scheme reaches.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
         """
-        limits = from_settings(Limits, options, limits, "query")
+        limits = from_settings(Limits, settings, limits, "query")
         query = self.query(text, id, filters, limits.sketch)
         return self.similar_many([query], limits)[0]
 
@@ -278,14 +292,25 @@ class Index:
 
     @accepts(Limits, "pairs")
     def pairs(
-        self, *, limits: Limits | None = None, on_step: OnStep | None = None, **options: Any
+        self,
+        *,
+        limits: Limits | None = None,
+        on_step: OnStep | None = None,
+        **settings: Unpack[PairSettings],
     ) -> SimilarPairs:
         """Return all pairs of similar documents, each once, the most similar first.
 
-        limits: how to compare, in place of options. on_step: as in `groups`. options: the settings
-        of `Limits` by name.
+        limits: how to compare, in place of the settings below.
+        on_step: as in `groups`.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        max_per_bucket: maximum number of comparisons of a document in a bucket.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
         """
-        limits = from_settings(Limits, options, limits, "pairs")
+        limits = from_settings(Limits, settings, limits, "pairs")
         return similar_pairs(self.store, self.meta_of(limits), limits, on_step)
 
     @accepts(Grouping)
@@ -295,18 +320,28 @@ class Index:
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
-        **options: Any,
+        **settings: Unpack[GroupingSettings],
     ) -> Groups:
         """Return the groups of similar documents, and change nothing.
 
         work: folder to work in. An interrupted run resumes from it; it is removed at the end.
         on_step: called with a step's name, the documents done, and those to do.
-        grouping: how to group, in place of options. options: the settings of `Grouping` and its
-        `Limits` by name; keep as text, such as "newest:published".
+        grouping: how to group, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        max_per_bucket: maximum number of comparisons of a document in a bucket.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
+        method: "leader", or "components" to join all documents of a chain of similar ones.
+        keep: the document that represents a group, such as "newest:published"; "first" is by id.
+        exact: group only equal texts, after normalisation.
+        split_templates: separate documents that fill one template differently.
 
-        Raises UsageError if an option is out of range, or the scheme lacks the tokens.
+        Raises UsageError if a setting is out of range, or the scheme lacks the tokens.
         """
-        grouping = from_settings(Grouping, options, grouping)
+        grouping = from_settings(Grouping, settings, grouping)
         meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
             return find_groups(self.store, meta, grouping, folder, on_step)
@@ -319,18 +354,32 @@ class Index:
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
-        **options: Any,
+        **settings: Unpack[GroupingSettings],
     ) -> GroupReport:
         """Find the groups of similar documents, and write them into their documents.
 
         A document that is similar to no other gets no group, and loses the one that it had.
-        collapse_ready: it gets a group too, its own id, for searches that collapse on the group.
 
-        Accepts the other arguments of `groups`, and raises what that raises. Raises StoreError
-        while the index is changing its scheme. The same call again completes an interrupted run.
+        collapse_ready: it gets a group too, its own id, for searches that collapse on the group.
+        work, on_step: as in `groups`.
+        grouping: how to group, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        max_per_bucket: maximum number of comparisons of a document in a bucket.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
+        method: "leader", or "components" to join all documents of a chain of similar ones.
+        keep: the document that represents a group, such as "newest:published"; "first" is by id.
+        exact: group only equal texts, after normalisation.
+        split_templates: separate documents that fill one template differently.
+
+        Raises what `groups` raises, and StoreError while the index is changing its scheme. The same
+        call again completes an interrupted run.
         """
         check_type("collapse_ready", collapse_ready, "bool")
-        grouping = from_settings(Grouping, options, grouping)
+        grouping = from_settings(Grouping, settings, grouping)
         require_settled(self.store, self.meta)
         meta = self.meta_of(grouping.limits)
         with _working(work) as folder:
@@ -364,14 +413,26 @@ class Index:
         groups: Groups | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
-        **options: Any,
+        **settings: Unpack[GroupingSettings],
     ) -> Dedup:
         """Find duplicates; with `apply`, or by `Dedup.apply`, delete, mark or move them.
 
         action: "delete"; "mark" as `group` does; or "move" to the index `to`.
         log: a new file for `undo`, by default INDEX.dedup-TIME.jsonl.zst in the current folder.
-        groups: the groups if they were found already; else they are found by the options.
-        on_step, grouping, options: as in `groups`.
+        groups: the groups if they were found already; else they are found by the settings.
+        on_step: as in `groups`.
+        grouping: how to group, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        max_per_bucket: maximum number of comparisons of a document in a bucket.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
+        method: "leader", or "components" to join all documents of a chain of similar ones.
+        keep: the document that represents a group, such as "newest:published"; "first" is by id.
+        exact: group only equal texts, after normalisation.
+        split_templates: separate documents that fill one template differently.
 
         Warns of values that the keep rule can't compare before it changes anything. Raises
         UsageError if the arguments contradict each other, and what `groups` and `Dedup.apply`
@@ -386,8 +447,10 @@ class Index:
             self.location.check_apart(to)
         time_of_run = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
         name = f"{file_name(self.location.index)}.dedup-{time_of_run}.jsonl.zst"
+        if groups is not None and settings:
+            raise UsageError(f"`{min(settings)}` can't be combined with `groups`")
         if groups is None:
-            groups = self.groups(on_step=on_step, grouping=grouping, **options)
+            groups = self.groups(on_step=on_step, grouping=grouping, **settings)
         meta = self.meta_of(groups.grouping.limits)
         beside = None if to is None else self.store.beside(to)
         plan = Dedup(self.store, meta, self.scheme.id, groups, action, beside, Path(log or name))
@@ -466,13 +529,25 @@ class Index:
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
-        **options: Any,
+        **settings: Unpack[GroupingSettings],
     ) -> Report:
         """Return the duplicates of the index in numbers, with examples, and change nothing.
 
-        work, on_step, grouping, options: as in `groups`.
+        work, on_step: as in `groups`.
+        grouping: how to group, in place of the settings below.
+        sketch: name of the sketch to compare by; None for the scheme's first.
+        threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+        distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        max_per_bucket: maximum number of comparisons of a document in a bucket.
+        cover: minimum share in passages, 0 to 1, for a sketch of these.
+        words: minimum number of words of a passage.
+        method: "leader", or "components" to join all documents of a chain of similar ones.
+        keep: the document that represents a group, such as "newest:published"; "first" is by id.
+        exact: group only equal texts, after normalisation.
+        split_templates: separate documents that fill one template differently.
         """
-        groups = self.groups(work=work, on_step=on_step, grouping=grouping, **options)
+        groups = self.groups(work=work, on_step=on_step, grouping=grouping, **settings)
         return report(self.store, self.meta_of(groups.grouping.limits), groups)
 
     def explain(self, left: str, right: str, *, sketch: str | None = None) -> Explanation:
@@ -484,13 +559,19 @@ class Index:
         return explain(self.store, self.meta.of(sketch), *ids, sketch)
 
     @accepts(Weighing)
-    def weights(self, *, scheme: Scheme | None = None, **options: Any) -> Weights:
+    def weights(
+        self, *, scheme: Scheme | None = None, **settings: Unpack[WeighingSettings]
+    ) -> Weights:
         """Return weights of words by how many documents have them, as `esdedup.weights`.
 
-        scheme: how texts become words, by default that of the index. options: as of that function.
+        scheme: how texts become words, by default that of the index.
+        most: maximum number of words, the most frequent ones.
+        least: number of documents that must have a word.
+        features: number of words of a feature, by default that of the scheme's first SimHash.
+        counters: number of words that are counted at the same time.
         """
         require_scheme(scheme)
-        weighing = from_settings(Weighing, options)
+        weighing = from_settings(Weighing, settings)
         return weigh(texts_of(self.store, self.meta), scheme or self.scheme, weighing).weights
 
     def statistics(self) -> Statistics:
@@ -529,7 +610,7 @@ def open(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
     policy: BulkPolicy | None = None,
-    **credentials: Any,
+    **credentials: Unpack[ConnectionSettings],
 ) -> Index:
     """Open an index in a local file, or in a cluster.
 
@@ -539,8 +620,17 @@ def open(
     scheme, text_field: of a new index, by default `Scheme()` and "text". Several fields are joined
     to one text, in the given order. An index that exists has its own, and others are an error.
     policy: sizes of bulk requests.
-    credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
-    ca_certs, fingerprint, cloud_id, timeout, retry_for.
+    username, password: one of three ways to authenticate.
+    api_key: another one: encoded, or "id:key".
+    bearer_token: another one.
+    ca_certs: a file of certificate authorities to trust.
+    fingerprint: the SHA-256 of the server's certificate, which replaces verification.
+    cloud_id: of a deployment in Elastic Cloud, in place of a URL: `open("", index, cloud_id=...)`.
+    timeout: of one request, in seconds.
+    retry_for: seconds in which a failed request is retried; 0 for never.
+    requests: maximum number in flight.
+    compress: gzip requests and answers.
+    waits: for other clients, see `Connection`.
 
     Raises UsageError for wrong arguments, StoreError if the cluster can't be reached.
     """
@@ -581,9 +671,23 @@ class ListedIndex:
 
 
 def indices(
-    target: str | Path | Connection = DEFAULT_FILE, **credentials: Any
+    target: str | Path | Connection = DEFAULT_FILE, **credentials: Unpack[ConnectionSettings]
 ) -> list[ListedIndex]:
-    """Return the indices of a file or a cluster that have esdedup's fields, by name."""
+    """Return the indices of a file or a cluster that have esdedup's fields, by name.
+
+    target: as of `open`, with the settings of a connection to a URL:
+    username, password: one of three ways to authenticate.
+    api_key: another one: encoded, or "id:key".
+    bearer_token: another one.
+    ca_certs: a file of certificate authorities to trust.
+    fingerprint: the SHA-256 of the server's certificate, which replaces verification.
+    cloud_id: of a deployment in Elastic Cloud, in place of a URL.
+    timeout: of one request, in seconds.
+    retry_for: seconds in which a failed request is retried; 0 for never.
+    requests: maximum number in flight.
+    compress: gzip requests and answers.
+    waits: for other clients, see `Connection`.
+    """
     listed = []
     with open(target, **credentials) as opened:
         for name in opened.store.indices():

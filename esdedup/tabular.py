@@ -2,12 +2,47 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from esdedup.exceptions import MissingExtra
 
 TableFormat = Literal["parquet", "arrow"]
 _ROWS_AT_ONCE = 1 << 16
+
+
+class PandasFrame(Protocol):
+    """A frame of pandas, or of a library that follows it."""
+
+    @property
+    def columns(self) -> Any: ...
+    @property
+    def iloc(self) -> Any: ...
+
+
+class PolarsFrame(Protocol):
+    """A frame of Polars that is in memory."""
+
+    @property
+    def columns(self) -> list[str]: ...
+    def lazy(self) -> Any: ...
+
+
+class ArrowTable(Protocol):
+    """A table or a record batch of pyarrow, or a Dataset of `datasets`."""
+
+    @property
+    def column_names(self) -> list[str]: ...
+    def take(self, indices: Any, /) -> Any: ...
+
+
+class ArrowStream(Protocol):
+    """An object with Arrow's C stream, which is read once."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
+
+
+Frame = PandasFrame | PolarsFrame | ArrowTable
+"""A table in memory, of whose rows one of the same type can be made."""
 
 
 def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, Unpack
 
 from esdedup.arguments import accepts, check_fields, check_list, check_type, from_settings, setting
 from esdedup.exceptions import UsageError
@@ -31,6 +31,15 @@ _BATCH = 500
 """Texts that are split at once."""
 COUNTERS = 1 << 20
 """Words that are counted at the same time, in about 200 MB."""
+
+
+class WeighingSettings(TypedDict, total=False):
+    """The settings of `Weighing`, as keywords of a call."""
+
+    most: int
+    least: int
+    features: int | None
+    counters: int
 
 
 @dataclass(frozen=True)
@@ -163,21 +172,25 @@ def weigh(texts: Iterable[str], scheme: Scheme, weighing: Weighing) -> Weighed:
 
 
 @accepts(Weighing)
-def weights(texts: Iterable[str], *, scheme: Scheme | None = None, **options: Any) -> Weights:
+def weights(
+    texts: Iterable[str], *, scheme: Scheme | None = None, **settings: Unpack[WeighingSettings]
+) -> Weights:
     """Return weights of words by how many of the texts have them, for `SimHash(weights=...)`.
 
     The weight of a word is its inverse document frequency, `ln((1 + texts) / (1 + texts with it))`.
 
     texts: read once.
     scheme: how texts become words, `Scheme()` by default.
-    options: most, the number of words, the most frequent ones; least, the texts that must have a
-        word; features, the number of words of a feature, by default that of the scheme's first
-        SimHash; counters, the number of words that are counted at the same time.
+    most: maximum number of words, the most frequent ones.
+    least: number of texts that must have a word.
+    features: number of words of a feature, by default that of the scheme's first SimHash.
+    counters: number of words that are counted at the same time.
+
     Raises UsageError for wrong arguments, and for too few texts.
     """
     check_list("texts", texts)
     require_scheme(scheme)
-    return weigh(_checked(texts), scheme or Scheme(), from_settings(Weighing, options)).weights
+    return weigh(_checked(texts), scheme or Scheme(), from_settings(Weighing, settings)).weights
 
 
 def texts_of(store: Store, meta: IndexMeta) -> Iterator[str]:

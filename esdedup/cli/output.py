@@ -149,7 +149,7 @@ def check_folder(setting: str, path: Path) -> None:
 def write_page(path: Path, page: str) -> None:
     """Write a page that only its owner may read."""
     try:
-        with open_private(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
+        with open_private(path, "w", errors="xmlcharrefreplace") as file:
             file.write(page)
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror}") from error

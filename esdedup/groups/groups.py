@@ -29,7 +29,7 @@ from esdedup.groups.templates import split_templates
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.limits import ACTING, Limits
+from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
@@ -42,6 +42,15 @@ from esdedup.text.strings import Strings
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
 _ROWS_AT_ONCE = 1 << 20
+
+
+class GroupingSettings(PairSettings, total=False):
+    """The settings of `Grouping` and of its `Limits`, as keywords of a call."""
+
+    method: Method
+    keep: KeepRule | str
+    exact: bool
+    split_templates: bool
 
 
 @dataclass(frozen=True)

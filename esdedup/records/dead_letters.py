@@ -50,7 +50,7 @@ class DeadLetterFile(ExitStack):
         line = {**where, "reason": self._shown(record.reason), "record": record.raw}
         try:
             if self._file is None:
-                opened = open_private(self.path, "a", encoding="utf-8", errors="backslashreplace")
+                opened = open_private(self.path, "a", errors="backslashreplace")
                 self._file = self.enter_context(opened)
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()

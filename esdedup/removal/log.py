@@ -25,7 +25,7 @@ from esdedup.arguments import check_fields
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
 from esdedup.stores.json_text import VALUES, value_of
-from esdedup.stores.private_files import open_private, sync_folder
+from esdedup.stores.private_files import create_private, sync_folder
 from esdedup.stores.to_json import json_fault, to_json
 from esdedup.text.characters import count
 
@@ -154,7 +154,7 @@ class LogWriter:
         self._is_whole = True
         self._lock = RLock()
         try:
-            self._file = open_private(path, "xb", buffering=0)
+            self._file = create_private(path)
         except FileExistsError as error:
             raise UsageError(
                 f"log file {path} exists, and may be needed to restore documents: name another"

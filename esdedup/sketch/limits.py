@@ -1,6 +1,7 @@
 """Limits of a comparison: its sketch, threshold, recall and caps, checked."""
 
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
@@ -12,6 +13,30 @@ ACTING = 0.8
 MAX_PER_BUCKET = 1_000
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
+
+
+class LimitSettings(TypedDict, total=False):
+    """The settings of `Limits` that queries and pairs share, as keywords of a call."""
+
+    sketch: str | None
+    threshold: float | None
+    distance: int | None
+    recall: float | None
+    cover: float | None
+    words: int | None
+
+
+class QuerySettings(LimitSettings, total=False):
+    """The settings of `Limits` for queries, as keywords of a call."""
+
+    k: int
+    candidates: int
+
+
+class PairSettings(LimitSettings, total=False):
+    """The settings of `Limits` for pairs, as keywords of a call."""
+
+    max_per_bucket: int
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from esdedup.cleaning.report import CleanReport
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import read_chunk
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping
+from esdedup.groups.groups import Grouping, GroupingSettings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, Format, chunks_in
 from esdedup.records.locations import is_address
@@ -101,7 +101,7 @@ def dedup_files(
     work: str | None = None,
     dead_letter: DeadLetter = lambda record: None,
     grouping: Grouping | None = None,
-    **options: Any,
+    **settings: Unpack[GroupingSettings],
 ) -> CleanReport:
     """Write files again without duplicates, each under its name in the folder `out`.
 
@@ -111,12 +111,25 @@ def dedup_files(
     spark: None for the session of `spark-submit`. inputs: files, folders and patterns. out: None to
     write nothing. against: files to compare with. work: the folder of the intermediate tables'
     folder, by default that of `out`. dead_letter: called on the driver with each record that can't
-    be used. grouping, options: as of `groups`.
+    be used.
+    grouping: how to group, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
+    method: "leader", or "components" to join all documents of a chain of similar ones.
+    keep: the document that represents a group, such as "newest:published"; a field is
+        one of the records.
+    exact: group only equal texts, after normalisation.
+    split_templates: not supported on Spark.
 
     Raises UsageError for wrong arguments and for files that exist, InputError for files that can't
     be read or that change meanwhile, and the errors of Spark.
     """
-    grouping, texts = from_settings(Grouping, options, grouping), names_of(text_field)
+    grouping, texts = from_settings(Grouping, settings, grouping), names_of(text_field)
     plan = plan_of(grouping, scheme, texts)
     grouping = grouping.of(plan.sketch)
     if grouping.split_templates:

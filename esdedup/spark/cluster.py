@@ -7,12 +7,12 @@ code of the tasks, which neither plans nor Spark's pages show.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, is_remote, mapped
 from esdedup.stores import Cluster, stored_meta
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.connection import Connection, connection_to
+from esdedup.stores.connection import Connection, ConnectionSettings, connection_to
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import text_at, value_at
@@ -49,7 +49,7 @@ def read_index(
     fields: Sequence[str] = (),
     slices: int | None = None,
     keep_alive: str = "1h",
-    **credentials: Any,
+    **credentials: Unpack[ConnectionSettings],
 ) -> DataFrame:
     """Return the documents of an index that have tokens: columns id, text, and the given fields.
 
@@ -64,7 +64,17 @@ def read_index(
     many as Spark's default parallelism.
     keep_alive: time after its last use at which the servers may close the point in time. A task
     then raises StoreError.
-    credentials: as of `esdedup.open`.
+    username, password: one of three ways to authenticate.
+    api_key: another one: encoded, or "id:key".
+    bearer_token: another one.
+    ca_certs: a file of certificate authorities to trust.
+    fingerprint: the SHA-256 of the server's certificate, which replaces verification.
+    cloud_id: of a deployment in Elastic Cloud, in place of a URL.
+    timeout: of one request, in seconds.
+    retry_for: seconds in which a failed request is retried; 0 for never.
+    requests: maximum number in flight.
+    compress: gzip requests and answers.
+    waits: for other clients, see `Connection`.
 
     Raises UsageError for wrong arguments, IndexNotFound, and the errors of the store.
     """
@@ -95,7 +105,7 @@ def write_groups(
     *,
     collapse_ready: bool = False,
     writers: int = 32,
-    **credentials: Any,
+    **credentials: Unpack[ConnectionSettings],
 ) -> ChangeReport:
     """Write the groups of documents into them, and remove old marks from all others.
 
@@ -103,8 +113,20 @@ def write_groups(
     The same call again completes one that failed. What a lost task wrote counts as unchanged.
 
     df: of `groups`: columns id, digest, group, original and similarity, each id once.
+    target, index: as of `read_index`.
     collapse_ready: a document that is alone gets its own id as its group.
     writers: maximum number of tasks that write concurrently.
+    username, password: one of three ways to authenticate.
+    api_key: another one: encoded, or "id:key".
+    bearer_token: another one.
+    ca_certs: a file of certificate authorities to trust.
+    fingerprint: the SHA-256 of the server's certificate, which replaces verification.
+    cloud_id: of a deployment in Elastic Cloud, in place of a URL.
+    timeout: of one request, in seconds.
+    retry_for: seconds in which a failed request is retried; 0 for never.
+    requests: maximum number in flight.
+    compress: gzip requests and answers.
+    waits: for other clients, see `Connection`.
 
     Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures.
     Raises UsageError if a column is missing and for judged documents, StoreError while the index
@@ -212,7 +234,7 @@ def _marks_of(row: dict[str, Any]) -> Wanted:
     return Wanted(row["digest"], {**NO_MARKS, **{name: row[name] for name in _GROUPED[2:]}})
 
 
-def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Connection:
+def _connection(target: str | Connection, credentials: ConnectionSettings) -> Connection:
     if not isinstance(target, Connection):
         return connection_to(target, **credentials)
     if credentials:

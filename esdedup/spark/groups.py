@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from esdedup.arguments import accepts, from_settings
 from esdedup.compare.plan import Plan
 from esdedup.compare.union_find import follow, join, singletons
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping
+from esdedup.groups.groups import Grouping, GroupingSettings
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
@@ -48,12 +48,23 @@ def groups(
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
     grouping: Grouping | None = None,
-    **options: Any,
+    **settings: Unpack[GroupingSettings],
 ) -> SparkResult:
     """Run a job that finds the groups of documents.
 
-    grouping: how to group, in place of options. options: the settings of `esdedup.Grouping` and its
-    `Limits` by name; the field of a keep rule is a column of `df`. Others: as of `similar_pairs`.
+    df, text, id, scheme, work: as of `similar_pairs`.
+    grouping: how to group, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
+    method: "leader", or "components" to join all documents of a chain of similar ones.
+    keep: the document that represents a group, such as "newest:published"; a field is a column.
+    exact: group only equal texts, after normalisation.
+    split_templates: not supported on Spark.
 
     The table has a row for each document: id, digest, group, original (string), similarity
     (double). The group is the id of its representative, null for a document that is alone. A
@@ -62,7 +73,7 @@ def groups(
 
     Raises UsageError for wrong arguments.
     """
-    grouping, names = from_settings(Grouping, options, grouping), names_of(text)
+    grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan = _plan(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
         documents = numbered(df, plan, tables, id, names)
@@ -80,16 +91,30 @@ def dedup(
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
     grouping: Grouping | None = None,
-    **options: Any,
+    **settings: Unpack[GroupingSettings],
 ) -> SparkResult:
     """Run a job that removes the rows that duplicate others.
 
     Each row is a document of its own, in the order in which Spark reads them; one without a text
-    duplicates no other. Others: as of `groups`.
+    duplicates no other.
+
+    df, text, scheme, work: as of `similar_pairs`.
+    grouping: how to group, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
+    method: "leader", or "components" to join all documents of a chain of similar ones.
+    keep: the document that represents a group, such as "newest:published"; a field is a column.
+    exact: group only equal texts, after normalisation.
+    split_templates: not supported on Spark.
 
     The table has the rows that stay, in any order, with the columns of `df`.
     """
-    grouping, names = from_settings(Grouping, options, grouping), names_of(text)
+    grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan = _plan(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:
         rows = tables.once_table("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))

@@ -4,7 +4,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,7 +15,7 @@ from esdedup.compare.plan import Basis, Plan, plan_for
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import missing_pairs
-from esdedup.sketch.limits import Limits
+from esdedup.sketch.limits import Limits, PairSettings
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import (
     SIZES,
@@ -93,7 +93,7 @@ def similar_pairs(
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
     limits: Limits | None = None,
-    **options: Any,
+    **settings: Unpack[PairSettings],
 ) -> SparkResult:
     """Run a job that finds all pairs of similar documents, each once, as `esdedup pairs` does.
 
@@ -101,10 +101,17 @@ def similar_pairs(
     them), also nested, such as "doc.body". id: the column of the ids (strings or whole numbers).
     scheme: a Scheme is used unchanged; for an IndexMeta documents are compared as those of its
     index. None uses the index that `read_index` read, or else as many bands as the recall needs.
-    limits: how to compare, in place of options. options: the settings of `Limits` by name.
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
     folder, or on one machine for a temporary one. Memory does not grow with the pairs; if they are
     many, a warning estimates their number before they are computed.
+    limits: how to compare, in place of the settings below.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
 
     The table has the columns left, right (string), similarity (double), equal (boolean: the texts
     are equal). By a sketch of fingerprints, distance (int) is in place of the similarity; by
@@ -114,7 +121,7 @@ def similar_pairs(
 
     Raises UsageError for wrong arguments.
     """
-    limits = from_settings(Limits, options, limits, "pairs")
+    limits = from_settings(Limits, settings, limits, "pairs")
     names = names_of(text)
     plan = plan_of(scheme or index_of(df, names), limits, KeepRule())
     with JobTables.of(df.sparkSession, work, "pairs") as tables:

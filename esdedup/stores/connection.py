@@ -1,12 +1,13 @@
 """Parse addresses and credentials of a cluster; credentials never appear in messages."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from esdedup.arguments import check_fields
+from esdedup.arguments import check_fields, check_list
 from esdedup.exceptions import UsageError
 from esdedup.stores.waits import WAITS, Waits
 
@@ -17,11 +18,28 @@ _BLANK = re.compile(r"[\s\x00-\x1f\x7f]")
 _LONGEST_LABEL = 63
 
 
+class ConnectionSettings(TypedDict, total=False):
+    """The fields of `Connection` but for the addresses, as keywords of a call."""
+
+    username: str | None
+    password: str | None
+    api_key: str | None
+    bearer_token: str | None
+    ca_certs: str | Path | None
+    fingerprint: str | None
+    cloud_id: str | None
+    timeout: float
+    retry_for: float
+    requests: int
+    compress: bool
+    waits: Waits
+
+
 @dataclass(frozen=True)
 class Connection:
     """Addresses and credentials of a cluster: at most one of a user name, API key, bearer token.
 
-    urls: one or more nodes, http or https; empty with a cloud id.
+    urls: one node or several of a cluster, http or https; empty with a cloud id.
     username, password: one of three ways to authenticate.
     api_key: another one: encoded, or "id:key".
     bearer_token: another one.
@@ -38,7 +56,7 @@ class Connection:
     Raises UsageError for values that contradict each other or have another form.
     """
 
-    urls: tuple[str, ...] = ()
+    urls: str | Sequence[str] = ()
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -54,9 +72,11 @@ class Connection:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        # One form, so that equal connections are equal, and hashable.
+        object.__setattr__(self, "urls", self.addresses)
         if bool(self.urls) == bool(self.cloud_id):
             raise UsageError("give either a URL or a cloud id")
-        for url in self.urls:
+        for url in self.addresses:
             if "@" in split_address(url, url).netloc:
                 raise UsageError(f"URL {masked(url)!r}: give the user name and password apart")
         if not self.retry_for >= 0:
@@ -68,23 +88,31 @@ class Connection:
         credentials = [self.username, self.api_key, self.bearer_token]
         if sum(value is not None for value in credentials) > 1:
             raise UsageError("give one of user name and password, API key, or bearer token")
-        secure = self.cloud_id or all(url.startswith("https:") for url in self.urls)
+        secure = self.cloud_id or all(url.startswith("https:") for url in self.addresses)
         if (self.ca_certs or self.fingerprint) and not secure:
             raise UsageError("a CA file or a certificate fingerprint needs an https URL")
         if self.ca_certs is not None and not Path(self.ca_certs).is_file():
             raise UsageError(f"CA file {self.ca_certs}: there is no such file")
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """The nodes of `urls`."""
+        if isinstance(self.urls, str):
+            return (self.urls,) if self.urls else ()
+        check_list("urls", self.urls)
+        return tuple(self.urls)
+
+    @property
     def shown(self) -> str:
         """The addresses, for messages."""
-        return ", ".join(self.urls) if self.urls else "the cloud deployment"
+        return ", ".join(self.addresses) if self.urls else "the cloud deployment"
 
 
-def connection_to(url: str | None, **options: Any) -> Connection:
+def connection_to(url: str | None, **settings: Unpack[ConnectionSettings]) -> Connection:
     """Return a connection; the URL may hold user name and password too.
 
-    url: one address, or several of the same cluster with commas between them. options: the other
-    fields of Connection.
+    url: one address, or several of the same cluster with commas between them.
+    settings: the other fields of Connection.
     """
     text = url or ""
     addresses, user = [], None
@@ -95,9 +123,9 @@ def connection_to(url: str | None, **options: Any) -> Connection:
         if at_sign and user is None:
             name, _, password = credentials.partition(":")
             user = unquote(name), unquote(password)
-    if user and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
-        options["username"], options["password"] = user
-    return Connection(tuple(addresses), **options)
+    if user and not any(settings.get(name) for name in ("username", "api_key", "bearer_token")):
+        settings["username"], settings["password"] = user
+    return Connection(tuple(addresses), **settings)
 
 
 def split_address(address: str, text: str) -> SplitResult:

@@ -31,7 +31,7 @@ class IndexLocation:
         name, target = file_name(self.index), self.target
         if not isinstance(target, Connection):
             return target.with_name(f"{target.name}.{name}.{job}")
-        hosts = [re.sub(r"^https?://", "", url) for url in sorted(target.urls)]
+        hosts = [re.sub(r"^https?://", "", url) for url in sorted(target.addresses)]
         address = re.sub("[:/]", "-", ",".join(hosts or [target.cloud_id or ""]))
         return Path(f"{name}@{file_name(address)}.{job}")
 

@@ -1,5 +1,7 @@
 """Write files that only their owner may read, under safe names, as a whole or not at all."""
 
+from __future__ import annotations
+
 import io
 import os
 import re
@@ -8,19 +10,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Literal, TextIO
 
 import xxhash
 
 from esdedup.exceptions import StoreError
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 _MOST_BYTES = 150
 """The longest part of a file's name; systems allow 255 bytes for a whole one."""
 
 
-def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """Open a file as `open` does; a new one gets mode 0600, an existing one keeps its own."""
-    return open(path, mode, opener=partial(os.open, mode=0o600), **options)
+_open_private = partial(os.open, mode=0o600)
+
+
+def open_private(path: Path, mode: Literal["a", "w"], errors: str) -> TextIO:
+    """Open a file of UTF-8; a new one gets mode 0600, an existing one keeps its own.
+
+    mode, errors: as of `open`.
+    """
+    return open(path, mode, opener=_open_private, encoding="utf-8", errors=errors)
+
+
+def create_private(path: Path) -> io.FileIO:
+    """Create a file of bytes with mode 0600, unbuffered. Raises FileExistsError."""
+    return io.FileIO(path, "xb", opener=_open_private)
 
 
 class _Written(io.BufferedWriter):
@@ -31,7 +47,7 @@ class _Written(io.BufferedWriter):
 
     target: Path
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -51,7 +67,7 @@ def written_whole(
     beside = path.with_name(f".{path.name}.tmp")
     try:
         beside.unlink(missing_ok=True)
-        with _Written(open_private(beside, "xb", buffering=0)) as file:
+        with _Written(create_private(beside)) as file:
             file.target = path
             if (like := mode_of or path).exists():
                 shutil.copymode(like, beside)

@@ -123,7 +123,8 @@ def test_texts_and_missing_texts() -> None:
         )
         assert esdedup.dedup(frame).kept["text"].isna().tolist() == [False, True, True]
     assert (esdedup.dedup([]).kept, esdedup.dedup(["a"]).kept) == ([], ["a"])
-    assert esdedup.dedup([{"text": "a"}, {"text": None}, {}]).removed == []
+    records: list[dict[str, str | None]] = [{"text": "a"}, {"text": None}, {}]
+    assert esdedup.dedup(records).removed == []
     assert esdedup.dedup([{"text": None}]).kept == [{"text": None}]
     assert len(esdedup.group(["", ""])) == 0
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
@@ -135,6 +136,7 @@ def test_texts_and_missing_texts() -> None:
 
 
 def test_texts_alone_are_strings() -> None:
+    wrong: Any
     for wrong in (None, 3):
         for call in (esdedup.pairs, esdedup.group):
             with pytest.raises(esdedup.RecordError, match="record 1: use a mapping or text, not"):

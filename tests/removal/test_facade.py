@@ -78,11 +78,11 @@ def test_texts_without_an_index() -> None:
     assert repr(groups) == "<Groups: 1 of 5 documents, 2 duplicates>"
     assert esdedup.similarity("a b c d", "a b c e") == 1 / 3
     with pytest.raises(UsageError, match="no argument 'treshold': did you mean 'threshold'"):
-        esdedup.pairs(TEXTS, treshold=0.9)
+        esdedup.pairs(TEXTS, treshold=0.9)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="records: give a list"):
         esdedup.group(TEXTS[0])
     with pytest.raises(UsageError, match="no argument 'user': did you mean 'username'"):
-        esdedup.open("http://localhost:1", user="ann")
+        esdedup.open("http://localhost:1", user="ann")  # type: ignore[call-arg]
 
 
 def test_an_index_in_memory_takes_texts_and_leaves_no_file() -> None:

@@ -19,7 +19,7 @@ import esdedup
 from esdedup.spark import groups
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.connection import Connection
+from esdedup.stores.connection import Connection, ConnectionSettings
 from esdedup.stores.elastic.store import ClusterStore
 from tests.helpers.commands import all_documents, call, words
 from tests.helpers.processes import await_true
@@ -86,7 +86,7 @@ def test_documents_are_read_once(
     call(url, "POST", f"/{name}/_update/d8?refresh=true", half)
     expected["d8"] = {"text": "one \ufffd two"}
     # A server without security accepts any credentials.
-    secret = {"username": "someone", "password": "s3cret-word"}
+    secret: ConnectionSettings = {"username": "someone", "password": "s3cret-word"}
     fields = ["day", "m", "tag", "o.p", "none"]
     df = read_index(spark, url, name, fields=fields, slices=3, **secret)
     call(url, "PUT", f"/{name}/_doc/later?refresh=true", {"text": "a later document"})

@@ -264,7 +264,7 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: similar_pairs(df, threshold=2.0), "threshold 2.0"),
         (lambda: groups(df, keep="newest:day"), "no column 'day'"),
         (lambda: groups(df, keep="newest:date"), "no document has a time"),
-        (lambda: groups(df, method="chain"), "method 'chain'"),
+        (lambda: groups(df, method="chain"), "method 'chain'"),  # type: ignore[arg-type]
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
     ]
     for call, said in wrong:

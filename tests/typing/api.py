@@ -1,8 +1,10 @@
-"""Calls of the public API as users write them. mypy checks this file, and nothing runs it."""
+"""Calls of the public API as users write them. Type checkers accept all; nothing runs them."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import polars
 
 import esdedup
 from esdedup import admin
@@ -35,13 +37,16 @@ def schemes() -> list[esdedup.Scheme]:
 
 
 def opened() -> list[esdedup.Index]:
-    connection = esdedup.Connection(("http://localhost:9200",), api_key="id:key")
+    connection = esdedup.Connection("http://localhost:9200", api_key="id:key")
+    nodes = esdedup.Connection(["http://a:9200", "http://b:9200"], bearer_token="token")
     return [
         esdedup.open(),
         esdedup.open("news.db", "news", scheme=esdedup.Scheme(), text_field="body"),
         esdedup.open(Path("news.db")),
         esdedup.open("http://localhost:9200", "news", username="ann", password="secret"),
+        esdedup.open("https://localhost:9200", api_key="id:key", ca_certs=Path("ca.pem")),
         esdedup.open(connection, "news", policy=BulkPolicy(actions=2)),
+        esdedup.open(nodes, "news"),
     ]
 
 
@@ -86,6 +91,18 @@ def whole_index(index: esdedup.Index) -> None:
     page: esdedup.Report = index.report(threshold=0.8)
     Path("report.html").write_text(page.html("news"))
     print(page.to_json()["duplicates"], page.warnings)
+
+
+def records(rows: list[dict[str, str]], frame: polars.DataFrame) -> None:
+    texts: list[str] = esdedup.dedup(line for line in ["a text", "another"]).kept
+    retained: list[dict[str, str]] = esdedup.dedup(rows, "body", keep="longest").kept
+    removed: list[dict[str, str]] = esdedup.dedup(rows).rethreshold(0.9).removed
+    table: polars.DataFrame = esdedup.dedup(frame, threshold=0.9).kept
+    column: list[Any] = esdedup.dedup(frame["text"]).kept
+    similar: esdedup.SimilarPairs = esdedup.pairs(frame, threshold=0.7, max_per_bucket=10)
+    exact: esdedup.Groups = esdedup.group(rows, exact=True)
+    table_of_pairs: polars.DataFrame = polars.DataFrame(similar)
+    print(texts, retained, removed, table, column, exact, table_of_pairs)
 
 
 def taking_out(index: esdedup.Index) -> None:

@@ -58,8 +58,11 @@ def test_of_an_index(index: Any, named: str, call: Callable[[Any], object]) -> N
 @pytest.mark.parametrize(
     ("named", "call"),
     [
-        ("retry_for: use a number", lambda: esdedup.open(URL, retry_for="5m")),
-        ("password: use text or None", lambda: esdedup.open(URL, username="u", password=b"p")),
+        ("retry_for: use a number", lambda: esdedup.open(URL, retry_for=some("5m"))),
+        (
+            "password: use text or None",
+            lambda: esdedup.open(URL, username="u", password=some(b"p")),
+        ),
         ("target: use text or a path", lambda: esdedup.open(some(5))),
         ("index: use text", lambda: esdedup.open("x.db", index=some(5))),
         ("scheme: use an esdedup.Scheme", lambda: esdedup.open("x.db", scheme=some("x"))),

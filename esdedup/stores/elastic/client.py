@@ -114,7 +114,8 @@ class Cluster:
     def _identify(self) -> tuple[str, str]:
         """Return the product, and its version or ""."""
         # Try each address once, because any node may be down.
-        meta, body = self._link.send("GET", "/", other_nodes=max(0, len(self.connection.urls) - 1))
+        other_nodes = max(0, len(self.connection.addresses) - 1)
+        meta, body = self._link.send("GET", "/", other_nodes=other_nodes)
         if meta.status == 401 or is_transient(meta.status, body):
             raise self._error(meta.status, body, meta.headers)
         version = body.get("version") if isinstance(body, Mapping) else None

@@ -127,7 +127,7 @@ def _client(connection: Connection) -> Elasticsearch:
         if connection.cloud_id:
             options["cloud_id"] = connection.cloud_id
         else:
-            options["hosts"] = [url_to_node_config(url, True) for url in connection.urls]
+            options["hosts"] = [url_to_node_config(url, True) for url in connection.addresses]
         return Elasticsearch(meta_header=False, **options)
     except (OSError, ValueError) as error:
         raise UsageError(f"connection to {connection.shown}: {error}") from error

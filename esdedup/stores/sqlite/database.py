@@ -10,7 +10,7 @@ from pathlib import Path
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.sketch.sketch import KeptSets
-from esdedup.stores.private_files import open_private
+from esdedup.stores.private_files import create_private
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
@@ -127,7 +127,7 @@ class Database:
         if _size(self.path) == 0:
             try:
                 with suppress(FileExistsError):
-                    open_private(self.path, "xb").close()
+                    create_private(self.path).close()
             except OSError as error:
                 raise StoreError(f"{self.path}: it can't be made: {error.strerror}") from error
             return self._connected("mode=rw", (*_NEW, *_PRAGMAS))
@@ -278,7 +278,7 @@ def exclusive_lock(file: Path, advice: str, seconds: float = 0) -> Iterator[None
     with ExitStack() as stack:
         with suppress(OSError):
             # SQLite's lock ends with the process, but it would make a file that others can read.
-            open_private(file, "xb").close()
+            create_private(file).close()
         try:
             lock = sqlite3.connect(file, timeout=seconds, isolation_level=None)
             stack.callback(lock.close)
