@@ -5,14 +5,15 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from types import EllipsisType, UnionType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from esdedup.exceptions import UsageError
 
 _Options = TypeVar("_Options")
+_Value = TypeVar("_Value")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 # A bool is an int in Python, so it comes first.
@@ -25,6 +26,10 @@ _PLAIN: dict[str, tuple[type, str]] = {
     "Path": (os.PathLike, "a path"),
 }
 """Plain types by their annotation, with their names in messages."""
+Bounds = tuple[float | None, float | None]
+"""The lowest and the highest value of a number, None for any."""
+_SHOWN = "shown"
+"""The key of a `Shown` in the metadata of a field."""
 _SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
@@ -128,36 +133,126 @@ def check_list(name: str, values: object) -> None:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What the command line shows of a setting, and how it reads it.
+
+    help: what the option does.
+    names: of the option; without a long one, that of the setting is added.
+    metavar: stands for the value in the help.
+    show_default: describes the default, if its value doesn't.
+    bounds: the lowest and the highest number, None for any.
+    rare: only the whole help lists it.
+    use: the kind of work that it is for, None for all; of a field that holds other settings, those
+        that count.
+    parse: reads the value from text, in calls too.
+    convert: reads the value from the text of an option; its errors name the option.
+    folder: whether a path may be a folder.
+    excludes: settings that can't be set beside this one.
+    argument: whether it is an argument, not an option.
+    variable: whether an environment variable can set it.
+    panel: the part of the help that lists it, None for the main one.
+    """
+
+    help: str
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    show_default: str | None = None
+    bounds: Bounds = (None, None)
+    rare: bool = False
+    use: str | None = None
+    parse: Callable[[str], object] | None = None
+    convert: Callable[[str], object] | None = None
+    folder: bool = True
+    excludes: tuple[str, ...] = ()
+    argument: bool = False
+    variable: bool = False
+    panel: str | None = None
+
+
+@dataclass(frozen=True)
 class Setting:
     """A field of a dataclass of options, as an argument of a call and an option of a command.
 
     name: of the argument.
     kind: the field's annotation.
-    default: of the field, or of the dataclass that holds it.
-    shown: what the command line shows, see `setting`.
+    default: of the field, or of the dataclass that holds it; MISSING if it is required.
+    shown: what the command line shows.
     path: the attribute that holds the nested dataclass of the field; None for a direct field.
     """
 
     name: str
     kind: Any
     default: Any
-    shown: Mapping[str, Any]
+    shown: Shown
     path: str | None = None
 
 
-def setting(default: Any, help: str, *names: str, **shown: Any) -> Any:
-    """Return a field of a dataclass, with what help shows of it.
+def setting(
+    default: _Value | EllipsisType,
+    help: str,
+    *names: str,
+    metavar: str | None = None,
+    show_default: str | None = None,
+    bounds: Bounds = (None, None),
+    rare: bool = False,
+) -> _Value:
+    """Return a field of a dataclass that is an argument of calls and an option of commands.
 
-    names: of the option, by default the field's. shown: metavar, min, max, show_default; parse, a
-    function that reads the value from text; rare, True for one that only a settings file sets; use,
-    the kinds of work that it is for, or, on a field that holds other options, which of these count.
+    default: ... for a required one. The others: as of `Shown`.
     """
-    metadata = {"help": help, "names": names, **shown}
-    if default is ...:
-        return field(metadata=metadata)
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return declared(default, Shown(help, names, metavar, show_default, bounds, rare))
+
+
+def declared(default: _Value | EllipsisType, shown: Shown) -> _Value:
+    """Return a field of a dataclass, or the default of a parameter, that is a setting."""
+    metadata = {_SHOWN: shown}
+    # As of `dataclasses.field`, the type is that of the value, for the checker.
+    declaration: Any = field(metadata=metadata)
+    if default is not ...:
+        declaration = field(default=default, metadata=metadata)
+    return cast(_Value, declaration)
+
+
+def for_use(use: str, value: _Value) -> _Value:
+    """Return a setting that is for one kind of work; of a field, see `Shown.use`."""
+    default, shown = _declaration(value)
+    return declared(default, replace(shown, use=use))
+
+
+def parsed_by(parse: Callable[[str], _Value], value: _Value) -> _Value:
+    """Return a setting that calls and commands accept as text, which a function parses."""
+    default, shown = _declaration(value)
+    return declared(default, replace(shown, parse=parse))
+
+
+def converted_by(convert: Callable[[str], object], value: _Value) -> _Value:
+    """Return a setting whose option has a text, which a function converts."""
+    default, shown = _declaration(value)
+    return declared(default, replace(shown, convert=convert))
+
+
+def of_file(value: _Value) -> _Value:
+    """Return a setting whose path can't be a folder."""
+    default, shown = _declaration(value)
+    return declared(default, replace(shown, folder=False))
+
+
+def excluding(names: Collection[str], value: _Value) -> _Value:
+    """Return a setting beside which an option of the given names can't be set."""
+    default, shown = _declaration(value)
+    return declared(default, replace(shown, excludes=tuple(names)))
+
+
+def setting_of(name: str, kind: Any, value: object) -> Setting:
+    """Return the setting that the field, or the default of a parameter, declares."""
+    default, shown = _declaration(value)
+    return Setting(name, kind, MISSING if default is ... else default, shown)
+
+
+def _declaration(value: _Value) -> tuple[_Value | EllipsisType, Shown]:
+    """Return the default, ... if there is none, and what is shown of a setting."""
+    assert isinstance(value, Field), "a setting"
+    return ... if value.default is MISSING else value.default, value.metadata[_SHOWN]
 
 
 @functools.cache
@@ -166,14 +261,18 @@ def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting
     settings: dict[str, Setting] = {}
     hints = get_type_hints(kind, include_extras=True)
     for field_of_kind in fields(kind):
-        name, default, metadata = field_of_kind.name, field_of_kind.default, field_of_kind.metadata
-        if is_dataclass(default) and (inner_use := metadata.get("use")):
-            inner_kind: Any = type(default)
+        if _SHOWN not in field_of_kind.metadata:
+            continue
+        name = field_of_kind.name
+        setting = setting_of(name, hints[name], field_of_kind)
+        inner_use = setting.shown.use
+        if is_dataclass(setting.default) and inner_use is not None:
+            inner_kind: Any = type(setting.default)
             for inner_name, inner in settings_of(inner_kind, inner_use).items():
-                inner_default = getattr(default, inner_name)
+                inner_default = getattr(setting.default, inner_name)
                 settings[inner_name] = replace(inner, default=inner_default, path=name)
-        elif "help" in metadata and metadata.get("use", use) in (use, None):
-            settings[name] = Setting(name, hints[name], default, metadata)
+        elif inner_use in (use, None):
+            settings[name] = setting
     return settings
 
 
@@ -194,7 +293,7 @@ def from_settings(
     check_names(values, settings)
     for name, value in values.items():
         setting = settings[name]
-        parse = setting.shown.get("parse")
+        parse = setting.shown.parse
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)
         if setting.path is None:
@@ -220,7 +319,7 @@ def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
         *parameters, keywords = inspect.signature(call).parameters.values()
         assert keywords.kind is inspect.Parameter.VAR_KEYWORD
         for setting in settings_of(kind, use).values():
-            is_text = "parse" in setting.shown
+            is_text = setting.shown.parse is not None
             parameters.append(
                 keywords.replace(
                     name=setting.name,
@@ -229,7 +328,12 @@ def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
                     annotation="str" if is_text else setting.kind,
                 )
             )
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        show_parameters(call, parameters)
         return call
 
     return decorate
+
+
+def show_parameters(call: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> None:
+    """Let `help`, and libraries that inspect calls, see other parameters of a call than its own."""
+    vars(call)["__signature__"] = inspect.Signature(parameters)

@@ -54,12 +54,14 @@ class Weighing:
     Raises UsageError for values out of range.
     """
 
-    most: int = setting(20_000, "Maximum number of words.", min=1)
-    least: int = setting(2, "Leave out words that fewer documents have.", min=1)
+    most: int = setting(20_000, "Maximum number of words.", bounds=(1, None))
+    least: int = setting(2, "Leave out words that fewer documents have.", bounds=(1, None))
     features: int | None = setting(
-        None, "Weigh features of this many words.", min=1, max=64, show_default="the scheme's"
+        None, "Weigh features of this many words.", bounds=(1, 64), show_default="the scheme's"
     )
-    counters: int = setting(COUNTERS, "Words to count at the same time.", min=2, rare=True)
+    counters: int = setting(
+        COUNTERS, "Words to count at the same time.", bounds=(2, None), rare=True
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -14,35 +14,59 @@ import typer
 from typer.main import get_group
 
 from esdedup import EsdedupError, UsageError
-from esdedup.cli.command import Commands
+from esdedup.cli.command import Commands, Entry
 
 COMMANDS = {
     "Commands": {
-        "index": ("index", "Index documents with their near-duplicate tokens."),
-        "similar": ("similar", "Find the documents most similar to a text."),
-        "pairs": ("pairs", "Find all pairs of similar documents, each once."),
-        "group": ("group", "Group similar documents, and write the groups."),
-        "explain": ("explain", "Show why two documents are similar, or not."),
-        "report": ("report", "Write a page on the duplicates of an index."),
-        "review": ("review", "Open a page to look at duplicates, judge them, and undo."),
-        "dedup": ("dedup", "Show the duplicates of an index or of files, or remove them."),
-        "undo": ("dedup", "Restore what a run of esdedup dedup removed."),
-        "list": ("stats", "List the indices of a file or a cluster."),
-        "stats": ("stats", "Show the documents, scheme and size of an index."),
-        "stop": ("stats", "Show or change the stop list of an index."),
-        "drop": ("stats", "Delete an index with its documents, after asking."),
-        "scheme": ("scheme", "Choose the parameters of an index, and show their recall and cost."),
-        "weights": ("scheme", "Weigh words by how many documents have them, for fingerprints."),
-        "help": ("help", "Show all options of a command, or those of connections."),
+        "index": Entry(
+            "index",
+            "Index documents with their near-duplicate tokens.",
+            other_names=("add", "import"),
+        ),
+        "similar": Entry(
+            "similar", "Find the documents most similar to a text.", other_names=("find", "search")
+        ),
+        "pairs": Entry("pairs", "Find all pairs of similar documents, each once."),
+        "group": Entry("group", "Group similar documents, and write the groups."),
+        "explain": Entry("explain", "Show why two documents are similar, or not."),
+        "report": Entry("report", "Write a page on the duplicates of an index."),
+        "review": Entry("review", "Open a page to look at duplicates, judge them, and undo."),
+        "dedup": Entry(
+            "dedup",
+            "Show the duplicates of an index or of files, or remove them.",
+            other_names=("delete", "remove"),
+        ),
+        "undo": Entry(
+            "dedup", "Restore what a run of esdedup dedup removed.", other_names=("restore",)
+        ),
+        "list": Entry("stats", "List the indices of a file or a cluster."),
+        "stats": Entry("stats", "Show the documents, scheme and size of an index."),
+        "stop": Entry("stats", "Show or change the stop list of an index."),
+        "drop": Entry(
+            "stats",
+            "Delete an index with its documents, after asking.",
+            other_names=("delete", "remove"),
+        ),
+        "scheme": Entry(
+            "scheme", "Choose the parameters of an index, and show their recall and cost."
+        ),
+        "weights": Entry(
+            "scheme", "Weigh words by how many documents have them, for fingerprints."
+        ),
+        "help": Entry("help", "Show all options of a command, or those of connections."),
     },
     "For an index that other programs write to": {
-        "attach": ("attach", "Add the token fields to an index that exists."),
-        "backfill": ("backfill", "Give the documents of an attached index their tokens."),
-        "check": ("attach", "Find documents of an index without tokens."),
-        "switch": ("backfill", "Change the scheme or text field of an index in use."),
-        "template": ("attach", "Show or install the template for the next indices of a name."),
-        "query": ("similar", "Print the search for a text's candidates as JSON."),
-        "proxy": ("proxy", "Pass requests on, and add tokens to their documents."),
+        "attach": Entry("attach", "Add the token fields to an index that exists."),
+        "backfill": Entry("backfill", "Give the documents of an attached index their tokens."),
+        "check": Entry("attach", "Find documents of an index without tokens."),
+        "switch": Entry("backfill", "Change the scheme or text field of an index in use."),
+        "template": Entry("attach", "Show or install the template for the next indices of a name."),
+        "query": Entry("similar", "Print the search for a text's candidates as JSON."),
+        "proxy": Entry(
+            "proxy",
+            "Pass requests on, and add tokens to their documents.",
+            variables="ESDEDUP_PROXY",
+        ),
     },
 }
 """The modules and summaries of the commands: their help is shown without importing them."""

@@ -1,41 +1,122 @@
-"""Commands of functions: parameters, and dataclasses of options, become a command's options."""
+"""Commands of functions: a parameter is an option, or a dataclass whose fields are options.
+
+    def pairs_command(
+        target: Target,                      # a dataclass: each of its settings is an option
+        limits: Annotated[Limits, "pairs"],  # only its settings for this use
+        files: list[str] | None = argument(None, "Read these.", metavar="[FILES]..."),
+        k: int = setting(100, "Maximum number of pairs in a table.", "-k"),
+    ) -> None:
+        '''The help of the command.'''
+
+`command_of` declares all these settings to typer, which parses the command line. `Command.invoke`
+makes the dataclasses of the parsed values, and calls the function.
+"""
 
 import difflib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import MISSING, Field, is_dataclass, replace
+from dataclasses import MISSING, dataclass, is_dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from types import EllipsisType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from esdedup import UsageError
-from esdedup.arguments import Setting, from_settings, settings_of
+from esdedup.arguments import (
+    Bounds,
+    Setting,
+    from_settings,
+    setting_of,
+    settings_of,
+    show_parameters,
+)
+from esdedup.arguments import Shown as Shown
+from esdedup.arguments import converted_by as converted_by
+from esdedup.arguments import declared as declared
+from esdedup.arguments import of_file as of_file
+from esdedup.arguments import setting as setting
 from esdedup.exceptions import PermissionDenied
+
+_Value = TypeVar("_Value")
 
 CONTEXT: ContextVar[typer.Context] = ContextVar("context")
 """The command that runs."""
 PANELS = "esdedup.panels"
 """The entry of a context that holds the panels of options to list."""
 _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connection"
-_OTHER_NAMES = {
-    "add": ["index"],
-    "delete": ["dedup", "drop"],
-    "find": ["similar"],
-    "import": ["index"],
-    "remove": ["dedup", "drop"],
-    "restore": ["undo"],
-    "search": ["similar"],
-}
+_QUIET = setting_of("quiet", bool, setting(False, "Show no progress.", rare=True))
+"""The option of each command that connects to an index."""
 
 
-class _Params:
+def argument(default: _Value | EllipsisType, help: str, metavar: str) -> _Value:
+    """Return a setting that is an argument of the command line, and not an option."""
+    return declared(default, Shown(help, metavar=metavar, argument=True))
+
+
+def connection_setting(
+    default: _Value | EllipsisType,
+    help: str,
+    *names: str,
+    metavar: str | None = None,
+    show_default: str | None = None,
+    bounds: Bounds = (None, None),
+) -> _Value:
+    """Return a setting of a connection, which an environment variable can set too."""
+    shown = Shown(help, names, metavar, show_default, bounds)
+    return declared(default, replace(shown, variable=True, panel="connection"))
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter of a function that is a command.
+
+    name: of the parameter.
+    settings: those that are options, by name: its own, or those of its dataclass.
+    kind: its dataclass; None if the parameter is a setting itself.
+    use: the use of the dataclass's settings.
+    """
+
+    name: str
+    settings: Mapping[str, Setting]
+    kind: type[Any] | None = None
+    use: str | None = None
+
+    @staticmethod
+    def of(parameter: inspect.Parameter) -> "_Parameter":
+        """Return a parameter of a function's signature."""
+        name, annotation, use = parameter.name, parameter.annotation, None
+        if get_origin(annotation) is Annotated:
+            annotation, use = get_args(annotation)
+        if not is_dataclass(annotation):
+            return _Parameter(name, {name: setting_of(name, annotation, parameter.default)})
+        kind: Any = annotation
+        settings = settings_of(kind, use)
+        if use == "rare":
+            settings = {
+                option: replace(setting, shown=replace(setting.shown, rare=True))
+                for option, setting in settings.items()
+            }
+        return _Parameter(name, settings, kind, use)
+
+    def value(self, values: Mapping[str, Any], explicit: Mapping[str, Any]) -> Any:
+        """Return the argument of the function.
+
+        values: of all options. explicit: those that are not defaults.
+        """
+        if self.kind is None:
+            return values[self.name]
+        settings = {name: explicit[name] for name in self.settings if name in explicit}
+        return from_settings(self.kind, settings, use=self.use)
+
+
+class _LazyParsing:
     """Lets typer parse only the options that need it.
 
     To parse one it imports pydantic, which takes a quarter of the time of a search.
@@ -61,8 +142,31 @@ def _processed(option: Any, context: Any, value: Any) -> Any:
     return type(option).process_value(option, context, value)
 
 
-class Command(_Params, TyperCommand):
-    """A command whose `--help` lists its usual options, with one line on connections."""
+class Command(_LazyParsing, TyperCommand):
+    """A command that calls a function.
+
+    Its `--help` lists its usual options, with one line on connections.
+    """
+
+    function: Callable[..., None]
+    """The function to call."""
+    parameters: Sequence[_Parameter]
+    """The parameters of the function."""
+
+    def invoke(self, ctx: Any) -> None:
+        """Call the function with the values of the command line."""
+        CONTEXT.set(ctx)
+        values = {option.name: _value(option, ctx.params[option.name]) for option in self.params}
+        explicit = {name: value for name, value in values.items() if source_of(name) != "DEFAULT"}
+        _check_values(explicit, self.params)
+        for parameter in self.parameters:
+            _check_combinations(explicit, parameter.settings.values())
+        if values.get("as_json", False) is None:
+            values["as_json"] = not sys.stdout.isatty()
+        arguments = {
+            parameter.name: parameter.value(values, explicit) for parameter in self.parameters
+        }
+        self.function(**arguments)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what follows the command's name in its usage."""
@@ -89,6 +193,13 @@ class Command(_Params, TyperCommand):
             formatter.write_text("\n\n".join(lines))
 
 
+def _value(option: Any, value: Any) -> Any:
+    """Return the value of an option as its function expects it: several ones as a list."""
+    if not isinstance(value, tuple):
+        return value
+    return [*value] if value or option.default is not None else None
+
+
 def _record(option: TyperOption) -> tuple[str, str]:
     """Return the names and the help of an option."""
     names = ", ".join(sorted(option.opts, key=len))
@@ -109,43 +220,63 @@ def _record(option: TyperOption) -> tuple[str, str]:
     return "/".join([names, *option.secondary_opts]), f"{option.help}{note}"
 
 
-class Commands(_Params, TyperGroup):
+@dataclass(frozen=True)
+class Entry:
+    """A command in the list of commands.
+
+    module: the module of `commands` that has its function, which is imported when it is run.
+    summary: what it does.
+    other_names: what people look for who mean it; an error suggests the command.
+    variables: the prefix of environment variables that set its options, for services.
+    """
+
+    module: str
+    summary: str
+    other_names: tuple[str, ...] = ()
+    variables: str | None = None
+
+
+class Commands(_LazyParsing, TyperGroup):
     """The commands, each in a module that is imported when it is run."""
 
-    listed: Mapping[str, Mapping[str, tuple[str, str]]]
-    """Modules by command, with a summary, under the headings of the help."""
+    listed: Mapping[str, Mapping[str, Entry]]
+    """The commands by name, under the headings of the help."""
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """The commands by name."""
+        return {name: entry for entries in self.listed.values() for name, entry in entries.items()}
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return [name for commands in self.listed.values() for name in commands]
+        return [*self.entries]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import and return a command; None if there is none of the name."""
-        for modules in self.listed.values():
-            if cmd_name in modules and cmd_name not in self.commands:
-                module_name, _ = modules[cmd_name]
-                module = import_module(f"esdedup.cli.commands.{module_name}")
-                command = command_of(cmd_name, getattr(module, f"{cmd_name}_command"))
-                self.commands[cmd_name] = command
+        entry = self.entries.get(cmd_name)
+        if entry is not None and cmd_name not in self.commands:
+            module = import_module(f"esdedup.cli.commands.{entry.module}")
+            function = getattr(module, f"{cmd_name}_command")
+            self.commands[cmd_name] = command_of(cmd_name, function, entry.variables)
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing them."""
-        for heading, commands in self.listed.items():
+        for heading, entries in self.listed.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that arguments name. Raise UsageError with a suggestion."""
-        names = self.list_commands(ctx)
-        if (name := args[0]).startswith("-") or name in names:
+        entries = self.entries
+        if (name := args[0]).startswith("-") or name in entries:
             return super().resolve_command(ctx, args)
-        close_names = _OTHER_NAMES.get(name) or difflib.get_close_matches(name, names, 2)
-        if close_names:
-            advice = f"Did you mean {' or '.join(close_names)}?"
-        else:
-            advice = "See: esdedup --help"
-        raise UsageError(f"there is no command {name!r}. {advice}")
+        suggested = [command for command, entry in entries.items() if name in entry.other_names]
+        suggested = suggested or difflib.get_close_matches(name, entries, 2)
+        mistaken = f"there is no command {name!r}."
+        if suggested:
+            raise UsageError(f"{mistaken} Did you mean {' or '.join(suggested)}?")
+        raise UsageError(f"{mistaken} See: esdedup --help")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and name the role for it if the server denies a permission."""
@@ -160,56 +291,63 @@ class Commands(_Params, TyperGroup):
             raise PermissionDenied(f"{error}\n{needed}") from error
 
 
-def command_of(name: str, call: Callable[..., Any]) -> Any:
-    """Return the command that calls a function.
+def command_of(name: str, function: Callable[..., None], variables: str | None = None) -> Command:
+    """Return the command that calls a function, with its docstring as help.
 
-    A parameter is an option if its default is a `setting`. If its type is a dataclass, or that
-    annotated with a use, the settings of this are options, and the function gets the dataclass. All
-    of them are rare for the use "rare". The docstring is the help.
+    variables: the prefix of environment variables that set its options.
     """
-    kinds: dict[str, Any] = {}
-    declared: list[inspect.Parameter] = []
-    for parameter in inspect.signature(call, eval_str=True).parameters.values():
-        kind = get_args(parameter.annotation) or (parameter.annotation,)
-        if is_dataclass(kind[0]):
-            kinds[parameter.name] = kind
-            rare = {"rare": True} if kind[1:] == ("rare",) else {}
-            for setting in settings_of(*kind).values():
-                declared.append(_declared(replace(setting, shown={**setting.shown, **rare})))
-        else:
-            option: Field[Any] = parameter.default
-            annotation, shown = parameter.annotation, option.metadata
-            setting = Setting(parameter.name, annotation, option.default, shown)
-            declared.append(_declared(setting))
-    if any(parameter.default.rich_help_panel == "connection" for parameter in declared):
-        quiet = Setting("quiet", bool, False, {"help": "Show no progress.", "rare": True})
-        declared.append(_declared(quiet))
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [_Parameter.of(parameter) for parameter in signature.parameters.values()]
+    settings = [setting for parameter in parameters for setting in parameter.settings.values()]
+    if any(setting.shown.panel == "connection" for setting in settings):
+        settings.append(_QUIET)
 
-    def run(context: typer.Context, **values: Any) -> None:
-        CONTEXT.set(context)
-        values.pop("quiet", None)
-        if values.get("as_json", False) is None:
-            values["as_json"] = not sys.stdout.isatty()
-        explicit = {
-            option: value for option, value in values.items() if source_of(option) != "DEFAULT"
-        }
-        _check_explicit(explicit, context.command.params)
-        arguments: dict[str, Any] = {}
-        for name, kind in kinds.items():
-            settings = settings_of(*kind)
-            of_kind = {option: explicit[option] for option in settings if option in explicit}
-            arguments[name] = from_settings(kind[0], of_kind, use=[*kind, None][1])
-            values = {option: value for option, value in values.items() if option not in settings}
-        call(**arguments, **values)
+    def declaration() -> None:
+        """Has the parameters that typer reads, and is never called."""
 
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    vars(run)["__signature__"] = inspect.Signature([context, *declared])
+    show_parameters(declaration, [_typer_parameter(setting) for setting in settings])
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    # Services are often set up by their environment.
-    settings = {"auto_envvar_prefix": "ESDEDUP_PROXY"} if name == "proxy" else {}
-    help = inspect.cleandoc(call.__doc__ or "")
-    app.command(name, cls=Command, help=help, context_settings=settings)(run)
-    return typer.main.get_command(app)
+    context_settings = {} if variables is None else {"auto_envvar_prefix": variables}
+    help = inspect.cleandoc(function.__doc__ or "")
+    app.command(name, cls=Command, help=help, context_settings=context_settings)(declaration)
+    command = typer.main.get_command(app)
+    assert isinstance(command, Command)
+    command.function, command.parameters = function, parameters
+    return command
+
+
+def _typer_parameter(setting: Setting) -> inspect.Parameter:
+    """Return a setting as a parameter for typer."""
+    shown, kind, default = setting.shown, setting.kind, setting.default
+    if shown.parse is not None:
+        # The command line has the text that is parsed.
+        kind, default = str, str(default)
+    least, most = shown.bounds
+    declare = partial(
+        typer.Argument if shown.argument else typer.Option,
+        ... if default is MISSING else default,
+        help=shown.help,
+        metavar=shown.metavar,
+        show_default=True if shown.show_default is None else shown.show_default,
+        min=least,
+        max=most,
+        parser=shown.convert,
+        dir_okay=shown.folder,
+        envvar=variable_of(setting.name) if shown.variable else None,
+        rich_help_panel=shown.panel or ("rare" if shown.rare else None),
+    )
+    names = () if shown.argument else _names(setting)
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(setting.name, keyword_only, default=declare(*names), annotation=kind)
+
+
+def _names(setting: Setting) -> Sequence[str]:
+    """Return the names of an option: a long one at least, if that of the setting is not short."""
+    names = setting.shown.names
+    if len(setting.name) == 1 or any(name.startswith("--") for name in names):
+        return names
+    long = option_of(setting.name)
+    return (*names, f"{long}/--no{long[1:]}" if setting.default is True else long)
 
 
 def source_of(name: str) -> str:
@@ -228,45 +366,29 @@ def variable_of(name: str) -> str:
     return f"ESDEDUP_{name.upper()}"
 
 
-def _check_explicit(values: Mapping[str, Any], options: Iterable[Any]) -> None:
-    """Raise UsageError for an empty value, as scripts may expand, and for --exact with limits.
+def _check_values(explicit: Mapping[str, Any], options: Iterable[Any]) -> None:
+    """Raise UsageError for an empty value, as scripts may expand.
 
-    values: those that are not defaults, by option.
+    explicit: the values that are not defaults, by option.
     """
     for option in options:
         # typer treats empty variables as unset.
         if option.envvar and not os.environ.get(option.envvar, "unset").strip():
             raise UsageError(f"{option.envvar} is set, but empty: unset it, or set a value")
-        value = values.get(option.name)
+        value = explicit.get(option.name)
         # An empty path is the current folder by the time it comes here.
         empty = ("", ".") if isinstance(value, Path) else ("",)
         if isinstance(value, str | Path) and str(value).strip() in empty:
             raise UsageError(f"{option_of(option.name)} is empty: leave it out, or name it")
-    limits = values.keys() & {"sketch", "threshold", "distance"}
-    if values.get("exact") and limits:
-        raise UsageError(f"--exact can't be combined with {option_of(min(limits))}")
 
 
-def _declared(setting: Setting) -> inspect.Parameter:
-    """Return a setting as a parameter for typer."""
-    shown = {**setting.shown}
-    names, parse = [*shown.pop("names", ())], shown.pop("parse", None)
-    shown.pop("use", None)
-    kind, default = setting.kind, setting.default
-    if parse is not None:
-        # The command line has the text that is parsed.
-        kind, default = str, str(default)
-    default = ... if default is MISSING else default
-    if shown.get("envvar") is True:
-        shown["envvar"] = variable_of(setting.name)
-    panel = shown.pop("panel", None) or ("rare" if shown.pop("rare", False) else None)
-    if shown.pop("argument", False):
-        info = typer.Argument(default, **shown)
-    else:
-        has_long_name = any(name.startswith("--") for name in names)
-        if not has_long_name and len(setting.name) > 1:
-            long = option_of(setting.name)
-            names.append(f"{long}/--no{long[1:]}" if default is True else long)
-        info = typer.Option(default, *names, rich_help_panel=panel, **shown)
-    keyword_only = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(setting.name, keyword_only, default=info, annotation=kind)
+def _check_combinations(explicit: Mapping[str, Any], settings: Iterable[Setting]) -> None:
+    """Raise UsageError for a setting that is set beside one which excludes it.
+
+    explicit: as of `_check_values`.
+    """
+    for excluding in settings:
+        excluded = explicit.keys() & excluding.shown.excludes
+        if excluded and explicit.get(excluding.name):
+            option, other = option_of(excluding.name), option_of(min(excluded))
+            raise UsageError(f"{option} can't be combined with {other}")

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from esdedup import UsageError
-from esdedup.arguments import setting
 from esdedup.cli import options
+from esdedup.cli.command import setting
 from esdedup.cli.output import count, message
 from esdedup.cli.setting_names import with_options
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
@@ -57,7 +57,7 @@ class FileOptions(options.SchemeOptions):
     workers: int | None = setting(
         None,
         "Processes on this machine.",
-        min=1,
+        bounds=(1, None),
         show_default=f"one a core for large files, at most {_MOST_PROCESSES}",
     )
 

@@ -6,11 +6,18 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, Server, UsageError, open
-from esdedup.arguments import setting
-from esdedup.cli.command import option_of, source_of, variable_of
+from esdedup.cli.command import (
+    Shown,
+    connection_setting,
+    declared,
+    of_file,
+    option_of,
+    setting,
+    source_of,
+    variable_of,
+)
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.stores import Cluster, reached
@@ -29,11 +36,11 @@ bits = partial(
 passages = partial(setting, False, "Passages too: the parts that texts share (--sketch passages).")
 server = partial(setting, False, "Let the index compute the tokens, whoever writes documents.")
 distance = partial(
-    setting, None, "With --bits: distance up to which queries are complete.", "-d", min=0
+    setting, None, "With --bits: distance up to which queries are complete.", "-d", bounds=(0, None)
 )
 yes = partial(setting, False, "Confirm without asking.", "-y")
 dry_run = partial(setting, False, "Show the changes without making them.")
-workers = partial(setting, 1, "Processes on this machine.", min=1)
+workers = partial(setting, 1, "Processes on this machine.", bounds=(1, None))
 max_rate = partial(setting, None, "Maximum documents a second, to spare the cluster.")
 work = partial(
     setting, None, "Folder to resume from.", rare=True, show_default="FILE.INDEX.COMMAND"
@@ -46,31 +53,30 @@ as_json = partial(
 )
 
 
-def _connection(default: Any, help: str, *names: str, **shown: Any) -> Any:
-    """Return a setting of a place, which an environment variable can set too."""
-    return setting(default, help, *names, envvar=True, panel="connection", **shown)
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Cluster:
     """The options of a connection to a cluster."""
 
-    url: str | None = _connection(
+    url: str | None = connection_setting(
         None, "A cluster, http(s)://host:port; several nodes with commas."
     )
-    timeout: float = _connection(60.0, "Seconds to wait for an answer.", min=0.1)
-    retry_for: str = _connection(
+    timeout: float = connection_setting(60.0, "Seconds to wait for an answer.", bounds=(0.1, None))
+    retry_for: str = connection_setting(
         "5m", "Retry failed requests for this time: 30s, 5m, 1h, 0.", metavar="TIME"
     )
-    requests: int = _connection(8, "Maximum number of requests in flight.", min=1)
-    compress: bool = _connection(False, "Compress requests and answers, for a slow network.")
-    username: str | None = _connection(None, "User name.")
-    password: str | None = _connection(None, "Password; the environment variable keeps it private.")
-    api_key: str | None = _connection(None, "API key, encoded or id:key.")
-    bearer_token: str | None = _connection(None, "Bearer token.")
-    ca_certs: str | None = _connection(None, "File of authorities to trust.")
-    cert_fingerprint: str | None = _connection(None, "SHA-256 of the certificate to trust instead.")
-    cloud_id: str | None = _connection(None, "Elastic Cloud id.")
+    requests: int = connection_setting(8, "Maximum number of requests in flight.", bounds=(1, None))
+    compress: bool = connection_setting(False, "Compress requests and answers, for a slow network.")
+    username: str | None = connection_setting(None, "User name.")
+    password: str | None = connection_setting(
+        None, "Password; the environment variable keeps it private."
+    )
+    api_key: str | None = connection_setting(None, "API key, encoded or id:key.")
+    bearer_token: str | None = connection_setting(None, "Bearer token.")
+    ca_certs: str | None = connection_setting(None, "File of authorities to trust.")
+    cert_fingerprint: str | None = connection_setting(
+        None, "SHA-256 of the certificate to trust instead."
+    )
+    cloud_id: str | None = connection_setting(None, "Elastic Cloud id.")
 
     def connection(self) -> Connection:
         """Return the connection to the cluster. Raises UsageError without an address."""
@@ -88,7 +94,9 @@ class _Cluster:
 class ClusterTarget(_Cluster):
     """The options of a command on an index that other programs write to."""
 
-    index: str = setting(..., "An index, an alias, or a data stream.", "--index", "-i", envvar=True)
+    index: str = declared(
+        ..., Shown("An index, an alias, or a data stream.", ("--index", "-i"), variable=True)
+    )
 
     @property
     def address(self) -> str:
@@ -104,8 +112,8 @@ class ClusterTarget(_Cluster):
 class Target(_Cluster):
     """The options of a command on an index in a cluster or a file."""
 
-    index: str = _connection(DEFAULT_INDEX, "Name of the index there.", "--index", "-i")
-    db: Path | None = _connection(None, "A local file.", dir_okay=False, show_default=DEFAULT_FILE)
+    index: str = connection_setting(DEFAULT_INDEX, "Name of the index there.", "--index", "-i")
+    db: Path | None = of_file(connection_setting(None, "A local file.", show_default=DEFAULT_FILE))
 
     @property
     def where(self) -> Connection | Path:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from esdedup.arguments import setting
+from esdedup.cli.command import setting
 from esdedup.cli.output import check_folder, json_line
 from esdedup.records.locations import is_address, written
 from esdedup.records.rewrite import packed

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from esdedup.arguments import check_fields, setting
+from esdedup.arguments import check_fields, excluding, for_use, parsed_by, setting
 from esdedup.compare.candidates import CandidatePairs, candidates_of
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
@@ -70,22 +70,29 @@ class Grouping:
     Raises UsageError for an unknown method, and if templates are to be split without similarities.
     """
 
-    limits: Limits = setting(Limits(threshold=ACTING), "Which documents are similar.", use="pairs")
+    limits: Limits = for_use(
+        "pairs", setting(Limits(threshold=ACTING), "Which documents are similar.")
+    )
     method: Method = setting(
         "leader",
         "leader: duplicates are within the threshold of their representative; components: a chain"
         " of similar documents forms one group, but by passages as leader.",
         rare=True,
     )
-    keep: KeepRule = setting(
-        KeepRule("auto"),
-        "The representative: first or last (by id), oldest:FIELD, newest:FIELD, lowest:FIELD,"
-        " highest:FIELD, first:FIELD, last:FIELD, longest, shortest, most-words.",
-        metavar="RULE",
-        parse=KeepRule.parse,
-        show_default="first; by passages most-words",
+    keep: KeepRule = parsed_by(
+        KeepRule.parse,
+        setting(
+            KeepRule("auto"),
+            "The representative: first or last (by id), oldest:FIELD, newest:FIELD, lowest:FIELD,"
+            " highest:FIELD, first:FIELD, last:FIELD, longest, shortest, most-words.",
+            metavar="RULE",
+            show_default="first; by passages most-words",
+        ),
     )
-    exact: bool = setting(False, "Group only equal texts, after normalisation.")
+    exact: bool = excluding(
+        ("sketch", "threshold", "distance"),
+        setting(False, "Group only equal texts, after normalisation."),
+    )
     split_templates: bool = setting(False, "Separate documents that fill one template differently.")
 
     def __post_init__(self) -> None:

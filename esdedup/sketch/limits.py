@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from esdedup.arguments import check_fields, setting
+from esdedup.arguments import check_fields, for_use, setting
 from esdedup.exceptions import UsageError
 
 LOOKING = 0.5
@@ -68,9 +68,9 @@ class Limits:
         "-d",
         show_default="what the segments guarantee",
     )
-    k: int = setting(10, "Maximum number of matches.", "-k", use="query")
-    candidates: int = setting(
-        1_000, "Maximum number of documents to verify.", use="query", rare=True
+    k: int = for_use("query", setting(10, "Maximum number of matches.", "-k"))
+    candidates: int = for_use(
+        "query", setting(1_000, "Maximum number of documents to verify.", rare=True)
     )
     recall: float | None = setting(
         None,
@@ -78,8 +78,9 @@ class Limits:
         show_default="0.999, or what the scheme reaches",
         rare=True,
     )
-    max_per_bucket: int = setting(
-        MAX_PER_BUCKET, "Maximum comparisons of a document in a bucket.", use="pairs", rare=True
+    max_per_bucket: int = for_use(
+        "pairs",
+        setting(MAX_PER_BUCKET, "Maximum comparisons of a document in a bucket.", rare=True),
     )
     cover: float | None = setting(
         None,

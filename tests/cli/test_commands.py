@@ -86,7 +86,7 @@ def test_help_lists_at_most_twelve_own_options_and_names_the_rest() -> None:
         assert ("esdedup help connection" in shown) == (name != "proxy")
         assert max(map(len, shown.splitlines())) <= 80
         assert "Example: esdedup " in shown
-        (summary,) = (some[name][1] for some in COMMANDS.values() if name in some)
+        (summary,) = (some[name].summary for some in COMMANDS.values() if name in some)
         assert summary == shown.splitlines()[2].strip()
     connection = run("help", "connection").out.split()
     assert {"--url", "--index", "--api-key", "--ca-certs"} <= {*connection}

@@ -13,8 +13,8 @@ from esdedup.admin.attach import plan_next
 from esdedup.admin.preflight import obstacles
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
-from esdedup.arguments import setting
 from esdedup.cli import options, output
+from esdedup.cli.command import setting
 from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
 from esdedup.cli.setting_names import with_options

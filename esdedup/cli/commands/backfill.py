@@ -8,8 +8,8 @@ from typer import Exit
 
 from esdedup import StoreError, admin
 from esdedup.admin.switch import plan_switch
-from esdedup.arguments import setting
 from esdedup.cli import options, output
+from esdedup.cli.command import setting
 from esdedup.cli.files import dead_letters
 from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message

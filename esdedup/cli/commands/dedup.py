@@ -12,9 +12,10 @@ from typer import Exit
 
 from esdedup import Grouping, Groups, Index, UsageError
 from esdedup.analysis.templates import template_warnings
-from esdedup.arguments import setting, settings_of
+from esdedup.arguments import settings_of
 from esdedup.cleaning.items_in_index import Items, find_in_index
 from esdedup.cli import output
+from esdedup.cli.command import argument, setting
 from esdedup.cli.commands.dedup_files import CorpusOptions, dedup_files, show_report
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters
 from esdedup.cli.options import Target, as_json, refuse, typed, yes
@@ -41,8 +42,8 @@ def dedup_command(
     grouping: Grouping,
     of_files: Annotated[FileOptions, "rare"],
     corpus: CorpusOptions,
-    files: list[str] | None = setting(
-        None, f"Clean these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
+    files: list[str] | None = argument(
+        None, f"Clean these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
     apply: bool = setting(False, "Apply --action to the duplicates, and do not only show them."),
     action: Action | None = setting(
@@ -54,7 +55,7 @@ def dedup_command(
     log: Path | None = setting(
         None, "New log for esdedup undo.", rare=True, show_default="INDEX.dedup-TIME.jsonl.zst"
     ),
-    k: int = setting(20, "Maximum number of groups to show.", "-k", min=1),
+    k: int = setting(20, "Maximum number of groups to show.", "-k", bounds=(1, None)),
     yes: bool = yes(),
     as_json: bool = as_json(),
 ) -> None:
@@ -207,7 +208,7 @@ def _find_containing(
 
 def undo_command(
     target: Target,
-    log: Path = setting(..., "The log of a run of esdedup dedup.", argument=True, metavar="LOG"),
+    log: Path = argument(..., "The log of a run of esdedup dedup.", metavar="LOG"),
     force: bool = setting(False, "Also if the address or the scheme is not that of the log."),
     into: str | None = setting(
         None, "Index to restore into, in place of the log's.", metavar="INDEX"

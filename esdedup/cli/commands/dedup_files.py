@@ -12,7 +12,7 @@ from typing import Any, Literal
 from typer import Exit
 
 from esdedup import Grouping, Index, Scheme, UsageError, open
-from esdedup.arguments import setting, settings_of, size
+from esdedup.arguments import settings_of, size
 from esdedup.cleaning.contained import Containment
 from esdedup.cleaning.kept_sketches import SKETCHES, KeptSketches
 from esdedup.cleaning.near_duplicates import (
@@ -38,6 +38,7 @@ from esdedup.cleaning.report import CleanReport, report_from_json
 from esdedup.cleaning.tasks import Stage, Task
 from esdedup.cleaning.units import RepeatedUnits, Unit, UnitReport, retained_without_repeated
 from esdedup.cli import options, output
+from esdedup.cli.command import converted_by, setting
 from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
@@ -72,7 +73,7 @@ class CorpusOptions:
         metavar="FILES",
     )
     contained: float | None = setting(
-        None, "Remove what holds this share of one of --against.", min=0.01, max=1.0, rare=True
+        None, "Remove what holds this share of one of --against.", bounds=(0.01, 1.0), rare=True
     )
     mask: bool = setting(
         False, "With --contained, cut the items from the texts, and keep the records.", rare=True
@@ -88,7 +89,7 @@ class CorpusOptions:
     )
     work: str | None = options.work(show_default="OUTPUT.work")
     unit: Unit | None = setting(None, "Remove repeated paragraphs or lines instead.", rare=True)
-    min_words: int = setting(1, "With --unit, keep shorter units.", min=1, rare=True)
+    min_words: int = setting(1, "With --unit, keep shorter units.", bounds=(1, None), rare=True)
     engine: Literal["local", "spark"] = setting(
         "local", "spark: a cluster does the work.", rare=True
     )
@@ -99,13 +100,15 @@ class CorpusOptions:
         None, "Do only this stage of --task.", rare=True, show_default="all, waiting for others"
     )
     dry_run: bool = options.dry_run()
-    max_memory: int | None = setting(
-        None,
-        "Memory to use, besides pages of mapped files; more is faster.",
-        parser=size,
-        metavar="SIZE",
-        rare=True,
-        show_default="2GB, and 60 bytes a document",
+    max_memory: int | None = converted_by(
+        size,
+        setting(
+            None,
+            "Memory to use, besides pages of mapped files; more is faster.",
+            metavar="SIZE",
+            rare=True,
+            show_default="2GB, and 60 bytes a document",
+        ),
     )
 
     def check_removed(self, is_new: bool) -> None:

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from esdedup.analysis.explain import CONTEXT, Explanation
-from esdedup.arguments import setting
 from esdedup.cli import output
+from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json
 from esdedup.text.characters import visible
 from esdedup.text.highlight import MarkedText
@@ -19,8 +19,8 @@ _MOST = 20_000
 
 def explain_command(
     target: Target,
-    left: str = setting(..., "The id of a document.", argument=True, metavar="ID1"),
-    right: str = setting(..., "The id of another.", argument=True, metavar="ID2"),
+    left: str = argument(..., "The id of a document.", metavar="ID1"),
+    right: str = argument(..., "The id of another.", metavar="ID2"),
     sketch: str | None = setting(
         None, "Sketch whose fields to compare.", show_default="the scheme's first"
     ),

@@ -5,8 +5,8 @@ from pathlib import Path
 from typer import Exit
 
 from esdedup import Grouping
-from esdedup.arguments import setting
 from esdedup.cli import options, output
+from esdedup.cli.command import setting
 from esdedup.cli.files import dead_letters
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message

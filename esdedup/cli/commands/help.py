@@ -5,8 +5,7 @@ from typing import Any
 import typer
 
 from esdedup import UsageError
-from esdedup.arguments import setting
-from esdedup.cli.command import CONTEXT, PANELS
+from esdedup.cli.command import CONTEXT, PANELS, argument
 
 _CONNECTION = (
     "Every command reads these options. An option counts before an environment variable, such as"
@@ -15,9 +14,7 @@ _CONNECTION = (
 
 
 def help_command(
-    topic: str | None = setting(
-        None, "A command, or connection.", argument=True, metavar="[TOPIC]"
-    ),
+    topic: str | None = argument(None, "A command, or connection.", metavar="[TOPIC]"),
 ) -> None:
     """Show all options of a command, or those of connections.
 

@@ -6,8 +6,8 @@ from typer import Exit
 
 from esdedup import DuplicatePolicy, IngestReport, Scheme, StoreError, UsageError
 from esdedup.admin.preflight import PIPELINE, obstacles_of
-from esdedup.arguments import setting
 from esdedup.cli import options, output
+from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse, sketch_of
 from esdedup.cli.output import count, message
@@ -26,7 +26,7 @@ _BY_PIPELINES = ("dropped", "moved", "renamed")
 def index_command(
     target: Target,
     plan: FileOptions,
-    files: list[str] = setting(..., FORMATS, argument=True, metavar="FILES..."),
+    files: list[str] = argument(..., FORMATS, metavar="FILES..."),
     on_duplicate: PolicyAction = setting(
         "keep", "Near-duplicates of earlier documents: keep, mark, skip, fail, or group them."
     ),

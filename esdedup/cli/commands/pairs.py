@@ -8,8 +8,8 @@ from typing import Annotated
 from typer import Exit
 
 from esdedup import Limits, Pair, Scheme, SimilarPairs
-from esdedup.arguments import setting
 from esdedup.cli import output
+from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
@@ -28,10 +28,10 @@ def pairs_command(
     limits: Annotated[Limits, "pairs"],
     of_files: FileOptions,
     results: ResultFile,
-    files: list[str] | None = setting(
-        None, f"Read these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
+    files: list[str] | None = argument(
+        None, f"Read these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
-    k: int = setting(100, "Maximum number of pairs in a table.", "-k", min=1, rare=True),
+    k: int = setting(100, "Maximum number of pairs in a table.", "-k", bounds=(1, None), rare=True),
     as_json: bool = as_json(),
 ) -> None:
     """Find all pairs of similar documents, each once.

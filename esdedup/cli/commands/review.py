@@ -5,7 +5,7 @@ import sys
 import typer
 
 from esdedup import Grouping
-from esdedup.arguments import setting
+from esdedup.cli.command import setting
 from esdedup.cli.options import Target
 from esdedup.cli.output import message
 from esdedup.cli.setting_names import with_options
@@ -15,7 +15,7 @@ from esdedup.exceptions import MissingExtra
 def review_command(
     target: Target,
     grouping: Grouping,
-    port: int = setting(9281, "Port on this machine; 0 for a free one.", min=0, max=65535),
+    port: int = setting(9281, "Port on this machine; 0 for a free one.", bounds=(0, 65535)),
     write: bool = setting(False, "Let the page judge, mark, delete and undo."),
     show: list[str] | None = setting(
         None, "Field to show beside each text; may be repeated.", metavar="FIELD"

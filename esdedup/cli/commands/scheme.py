@@ -14,8 +14,8 @@ from esdedup.analysis.plain_json import to_json
 from esdedup.analysis.sampling import Sample, draw, meeting
 from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, unrelated
 from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
-from esdedup.arguments import setting
 from esdedup.cli import options
+from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, checked, total_bytes
 from esdedup.cli.options import Target, as_json, refuse, scheme_in, with_sketches
 from esdedup.cli.output import (
@@ -56,13 +56,12 @@ def scheme_command(
     # With one swap, the bands of the default scheme find this share.
     recall: float = setting(0.94, "... with this probability."),
     sample: int | None = setting(
-        None, "Measure the cost on this many documents of the index.", min=2, max=MOST_SAMPLED
+        None, "Measure the cost on this many documents of the index.", bounds=(2, MOST_SAMPLED)
     ),
     documents: float | None = setting(
         None,
         "Show the cost at this many documents.",
-        min=1,
-        max=1e15,
+        bounds=(1, 1e15),
         show_default="the index's, or 1e6",
     ),
     scheme: Path | None = setting(
@@ -267,8 +266,8 @@ def _cells(choice: Choice) -> list[str]:
 def weights_command(
     target: Target,
     weighing: Weighing,
-    files: list[str] | None = setting(
-        None, f"Read these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
+    files: list[str] | None = argument(
+        None, f"Read these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
     output: Path = setting(..., "New file to write the weights to.", "-o"),
     scheme: Path | None = setting(

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from typer import Exit
 
 from esdedup import Index, Limits, Match, Query, RecordError, Result, Scheme, UsageError
-from esdedup.arguments import setting
 from esdedup.cli import output
+from esdedup.cli.command import setting
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, sketch_of, typed
 from esdedup.cli.output import count, message, print_json

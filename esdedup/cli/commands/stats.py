@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from esdedup import UsageError
-from esdedup.arguments import setting
 from esdedup.cli import output
+from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.index import indices
@@ -17,7 +17,7 @@ from esdedup.stores.stop_list import stop_entries, stopped_tokens
 def stats_command(
     target: Target,
     hot: int | None = setting(
-        None, "Also the N largest buckets.", metavar="N", min=1, max=MOST_COUNTED
+        None, "Also the N largest buckets.", metavar="N", bounds=(1, MOST_COUNTED)
     ),
     as_json: bool = as_json(),
 ) -> None:
@@ -77,11 +77,11 @@ def _show_buckets(largest: HotBuckets, title: str, *, as_json: bool) -> None:
 
 def stop_command(
     target: Target,
-    tokens: list[str] | None = setting(
-        None, "Tokens to add, as stats --hot shows them.", argument=True, metavar="[TOKEN]..."
+    tokens: list[str] | None = argument(
+        None, "Tokens to add, as stats --hot shows them.", metavar="[TOKEN]..."
     ),
     over: int | None = setting(
-        None, "Add buckets of more than N documents, after asking.", metavar="N", min=1
+        None, "Add buckets of more than N documents, after asking.", metavar="N", bounds=(1, None)
     ),
     sketch: str | None = setting(
         None, "With --over: whose tokens.", show_default="the scheme's first"

@@ -1,5 +1,6 @@
 """Messages of the library show settings as options of the command line."""
 
+from esdedup.cli.command import command_of, setting
 from esdedup.cli.setting_names import with_options
 
 
@@ -16,3 +17,18 @@ def test_command_in_backticks_stays() -> None:
 def test_connection_setting_with_another_name() -> None:
     """The fingerprint of a certificate has an option of another name."""
     assert with_options("set `fingerprint`") == "set --cert-fingerprint"
+
+
+def test_option_of_the_running_command_with_another_name() -> None:
+    """A setting that an option of another name sets is shown by that name."""
+
+    def show(
+        as_json: bool | None = setting(None, "JSON lines.", "--json/--table"),
+        k: int = setting(10, "Maximum number of rows.", "-k"),
+    ) -> None:
+        """Show rows."""
+        shown.append(with_options("set `as_json`, raise `k`, or set `retry_for`"))
+
+    shown: list[str] = []
+    command_of("show", show).main([], standalone_mode=False)
+    assert shown == ["set --json, raise -k, or set --retry-for"]
