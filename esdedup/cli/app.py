@@ -14,55 +14,61 @@ import typer
 from typer.main import get_group
 
 from esdedup import EsdedupError, UsageError
-from esdedup.cli.command import Commands, Entry
+from esdedup.cli.command import Commands, CommandEntry
 
 COMMANDS = {
     "Commands": {
-        "index": Entry(
+        "index": CommandEntry(
             "index",
             "Index documents with their near-duplicate tokens.",
             other_names=("add", "import"),
         ),
-        "similar": Entry(
+        "similar": CommandEntry(
             "similar", "Find the documents most similar to a text.", other_names=("find", "search")
         ),
-        "pairs": Entry("pairs", "Find all pairs of similar documents, each once."),
-        "group": Entry("group", "Group similar documents, and write the groups."),
-        "explain": Entry("explain", "Show why two documents are similar, or not."),
-        "report": Entry("report", "Write a page on the duplicates of an index."),
-        "review": Entry("review", "Open a page to look at duplicates, judge them, and undo."),
-        "dedup": Entry(
+        "pairs": CommandEntry("pairs", "Find all pairs of similar documents, each once."),
+        "group": CommandEntry("group", "Group similar documents, and write the groups."),
+        "explain": CommandEntry("explain", "Show why two documents are similar, or not."),
+        "report": CommandEntry("report", "Write a page on the duplicates of an index."),
+        "review": CommandEntry(
+            "review", "Open a page to look at duplicates, judge them, and undo."
+        ),
+        "dedup": CommandEntry(
             "dedup",
             "Show the duplicates of an index or of files, or remove them.",
             other_names=("delete", "remove"),
         ),
-        "undo": Entry(
+        "undo": CommandEntry(
             "dedup", "Restore what a run of esdedup dedup removed.", other_names=("restore",)
         ),
-        "list": Entry("stats", "List the indices of a file or a cluster."),
-        "stats": Entry("stats", "Show the documents, scheme and size of an index."),
-        "stop": Entry("stats", "Show or change the stop list of an index."),
-        "drop": Entry(
+        "list": CommandEntry("stats", "List the indices of a file or a cluster."),
+        "stats": CommandEntry("stats", "Show the documents, scheme and size of an index."),
+        "stop": CommandEntry("stats", "Show or change the stop list of an index."),
+        "drop": CommandEntry(
             "stats",
             "Delete an index with its documents, after asking.",
             other_names=("delete", "remove"),
         ),
-        "scheme": Entry(
+        "scheme": CommandEntry(
             "scheme", "Choose the parameters of an index, and show their recall and cost."
         ),
-        "weights": Entry(
+        "weights": CommandEntry(
             "scheme", "Weigh words by how many documents have them, for fingerprints."
         ),
-        "help": Entry("help", "Show all options of a command, or those of connections."),
+        "help": CommandEntry("help", "Show all options of a command, or those of connections."),
     },
     "For an index that other programs write to": {
-        "attach": Entry("attach", "Add the token fields to an index that exists."),
-        "backfill": Entry("backfill", "Give the documents of an attached index their tokens."),
-        "check": Entry("attach", "Find documents of an index without tokens."),
-        "switch": Entry("backfill", "Change the scheme or text field of an index in use."),
-        "template": Entry("attach", "Show or install the template for the next indices of a name."),
-        "query": Entry("similar", "Print the search for a text's candidates as JSON."),
-        "proxy": Entry(
+        "attach": CommandEntry("attach", "Add the token fields to an index that exists."),
+        "backfill": CommandEntry(
+            "backfill", "Give the documents of an attached index their tokens."
+        ),
+        "check": CommandEntry("attach", "Find documents of an index without tokens."),
+        "switch": CommandEntry("backfill", "Change the scheme or text field of an index in use."),
+        "template": CommandEntry(
+            "attach", "Show or install the template for the next indices of a name."
+        ),
+        "query": CommandEntry("similar", "Print the search for a text's candidates as JSON."),
+        "proxy": CommandEntry(
             "proxy",
             "Pass requests on, and add tokens to their documents.",
             variables="ESDEDUP_PROXY",

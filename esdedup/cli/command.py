@@ -221,7 +221,7 @@ def _record(option: TyperOption) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """A command in the list of commands.
 
     module: the module of `commands` that has its function, which is imported when it is run.
@@ -239,11 +239,11 @@ class Entry:
 class Commands(_LazyParsing, TyperGroup):
     """The commands, each in a module that is imported when it is run."""
 
-    listed: Mapping[str, Mapping[str, Entry]]
+    listed: Mapping[str, Mapping[str, CommandEntry]]
     """The commands by name, under the headings of the help."""
 
     @property
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, CommandEntry]:
         """The commands by name."""
         return {name: entry for entries in self.listed.values() for name, entry in entries.items()}
 
