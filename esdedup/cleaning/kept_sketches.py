@@ -170,7 +170,7 @@ class KeptSketches:
         corpus, retained, numbers = removals.corpus, removals.retained, count(1)
         start = int(corpus.counts[: len(self.names)].sum())
         number = 0
-        for share in corpus.shares.own():
+        for share in corpus.shares.written():
             part = share.part()
             rows = np.flatnonzero(retained[start : start + len(part.ids)])
             start += len(part.ids)

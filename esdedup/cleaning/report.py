@@ -102,9 +102,10 @@ def _sizes(removals: Removals) -> I64:
     """Return the bytes, and the words, of what stays and of what is removed: shape (2, 2)."""
     retained, removed = removals.retained, removals.removed
     sizes, start = np.zeros((2, 2), np.int64), 0
-    for of_share in removals.corpus.shares.text_sizes():
-        share = slice(start, start + of_share.shape[1])
-        sizes += of_share @ np.stack([retained[share], removed[share]]).T
+    for text_sizes in removals.corpus.shares.text_sizes():
+        share = slice(start, start + text_sizes.bytes.size)
+        in_share = np.stack([text_sizes.bytes, text_sizes.words])
+        sizes += in_share @ np.stack([retained[share], removed[share]]).T
         start = share.stop
     return sizes
 

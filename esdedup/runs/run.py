@@ -281,23 +281,23 @@ class Run:
     @contextmanager
     def reporting_errors(self) -> Iterator[None]:
         """Raise errors of reading and writing as StoreError that names the folder."""
-        mend = "a file is damaged: remove the folder"
-        with reported(f"work folder {self.place}", mend):
+        advice = "a file is damaged: remove the folder"
+        with reported(f"work folder {self.place}", advice):
             yield
 
 
 @contextmanager
-def reported(name: str, mend: str) -> Iterator[None]:
+def reported(name: str, advice: str) -> Iterator[None]:
     """Raise errors of reading and writing files as StoreError.
 
-    name: of the file or folder. mend: what to do if the content is damaged.
+    name: of the file or folder. advice: what to do if the content is damaged.
     """
     try:
         yield
     except EsdedupError:
         raise
     except (zipfile.BadZipFile, KeyError, EOFError, ValueError, RuntimeError) as error:
-        raise StoreError(f"{name}: {mend} ({error})") from error
+        raise StoreError(f"{name}: {advice} ({error})") from error
     except OSError as error:
         raise StoreError(f"{name}: {error.strerror or error}") from error
 

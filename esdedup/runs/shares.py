@@ -23,8 +23,13 @@ from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Strings
 
 TextsOf = Callable[[I64], Callable[[], list[str]]]
-"""Return a function that reads the texts of rows, shape (m,), or waits for them; one that reads
-texts of a folder may be sent to another process."""
+"""Called with rows, shape (m,). Returns a function without arguments that returns their texts.
+
+In between, texts of a server are being fetched, and texts of a folder are not read yet, so that
+another process may call the function."""
+
+_SHARE, _TEXTS = "share-", "texts-"
+"""Beginnings of the names of files. The number of the share follows."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +93,20 @@ class StoredShare:
     file: its arrays, on this machine.
     texts: the path or address of its texts.
     name: of the folder or file, in errors.
-    mend: what to do if it is damaged.
+    advice: what to do if it is damaged.
     sizes: of what is fetched at once.
     """
 
     file: Path
     texts: str
     name: str
-    mend: str
+    advice: str
     sizes: ShareSizes
 
     @staticmethod
     def of_earlier_run(file: Path, origin: str) -> StoredShare:
         """Return a share of an earlier run. origin: where it is stored, beside its texts."""
-        texts = f"{folder_of(origin)}/{_texts_name(file)}"
+        texts = f"{folder_of(origin)}/{texts_name(number_of(file))}"
         return StoredShare(file, texts, origin, "it is damaged: restore a copy", SIZES)
 
     def arrays(self, *names: str) -> Arrays:
@@ -146,7 +151,19 @@ class StoredShare:
         return b"".join(texts)
 
     def _reporting_errors(self) -> AbstractContextManager[None]:
-        return reported(self.name, self.mend)
+        return reported(self.name, self.advice)
+
+
+@dataclass(frozen=True)
+class TextSizes:
+    """The sizes of the texts of a share.
+
+    bytes: of each text, shape (n,).
+    words: of each text, shape (n,).
+    """
+
+    bytes: I64
+    words: I64
 
 
 @dataclass(frozen=True)
@@ -164,20 +181,20 @@ class Shares:
 
     def all(self) -> list[StoredShare]:
         """Return the shares, in the order of their documents."""
-        return [*self.earlier, *self.own()]
+        return [*self.earlier, *self.written()]
 
-    def own(self) -> list[StoredShare]:
+    def written(self) -> list[StoredShare]:
         """Return the shares that the run itself has written."""
-        files = self.run.folder.glob("share-*.npz")
-        name, mend = f"work folder {self.run.place}", "a file is damaged: remove the folder"
-        return [
-            StoredShare(file, str(file.with_name(_texts_name(file))), name, mend, self.sizes)
-            for file in sorted(files, key=lambda file: int(file.stem[6:]))
-        ]
+        name, advice = f"work folder {self.run.place}", "a file is damaged: remove the folder"
+        shares: list[StoredShare] = []
+        for file in sorted(self.run.folder.glob(f"{_SHARE}*.npz"), key=number_of):
+            texts = file.with_name(texts_name(number_of(file)))
+            shares.append(StoredShare(file, str(texts), name, advice, self.sizes))
+        return shares
 
     def files(self) -> list[Path]:
-        """Return the files of the run's own shares, arrays and texts."""
-        return [file for share in self.own() for file in (share.file, Path(share.texts))]
+        """Return the files of the shares that the run has written, arrays and texts."""
+        return [file for share in self.written() for file in (share.file, Path(share.texts))]
 
     def has(self, number: int) -> bool:
         """Return whether a share of this number, from 1, is written."""
@@ -185,17 +202,20 @@ class Shares:
 
     def write_all(self, parts: Iterable[Part]) -> None:
         """Write documents with texts, at least one part of them, to as many shares as needed."""
-        number, waiting, documents, size = 0, list[Part](), 0, 0
+        number, unwritten = 1, list[Part]()
+        number_of_documents, bytes_of_texts = 0, 0
         for part in parts:
-            waiting.append(part)
-            documents += part.filled.size
-            size += 0 if part.texts is None else part.texts.raw.size
-            if documents >= self.sizes.documents or size >= self.sizes.bytes:
-                number += 1
-                self.write(number, waiting)
-                waiting, documents, size = [], 0, 0
-        if waiting:
-            self.write(number + 1, waiting)
+            unwritten.append(part)
+            number_of_documents += part.filled.size
+            if part.texts is not None:
+                bytes_of_texts += part.texts.raw.size
+            is_full = number_of_documents >= self.sizes.documents
+            if is_full or bytes_of_texts >= self.sizes.bytes:
+                self.write(number, unwritten)
+                number, unwritten = number + 1, []
+                number_of_documents, bytes_of_texts = 0, 0
+        if unwritten:
+            self.write(number, unwritten)
 
     def write(self, number: int, parts: Iterable[Part]) -> None:
         """Write the documents of a share, from 1, whole or not at all; at least one part."""
@@ -224,24 +244,24 @@ class Shares:
         }
         self.run.save(share_name(number), arrays)
 
-    def ids_of(self, documents: I64) -> list[str]:
+    def ids_of(self, numbers: I64) -> list[str]:
         """Return the ids of documents by their numbers in the order read, shape (m,)."""
-        ids, start = [""] * documents.size, 0
+        ids, start = [""] * numbers.size, 0
         for share in self.all():
             share_ids = share.ids()
             end = start + len(share_ids)
-            positions = np.flatnonzero((documents >= start) & (documents < end))
-            rows = documents[positions] - start
+            positions = np.flatnonzero((numbers >= start) & (numbers < end))
+            rows = numbers[positions] - start
             for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
                 ids[position] = share_ids[row]
             start = end
         return ids
 
-    def text_sizes(self) -> Iterator[I64]:
-        """Yield the bytes and the words of the texts of each share, shape (2, n)."""
+    def text_sizes(self) -> Iterator[TextSizes]:
+        """Yield the sizes of the texts of each share."""
         for share in self.all():
             arrays = share.arrays("text_offsets", "words")
-            yield np.stack([np.diff(arrays["text_offsets"]), arrays["words"]])
+            yield TextSizes(np.diff(arrays["text_offsets"]), arrays["words"])
 
 
 @dataclass(frozen=True)
@@ -249,9 +269,10 @@ class StoredTexts:
     """The texts of rows, which are read in the order in which shares store them.
 
     shares: that have them.
-    order: for each row its document, in the order read, shape (n,).
-    ends: of the documents of all shares, shape (shares + 1,).
-    offsets: of the texts of each share, one share after another.
+    order: for each row the number of its document, in the order read, shape (n,).
+    ends: number of the first document of each share, and of all documents, shape (shares + 1,).
+    offsets: where each text starts in the file of its share, and where the last one of the share
+        ends, one share after another, shape (documents + shares,).
     """
 
     shares: Shares
@@ -265,43 +286,51 @@ class StoredTexts:
 
     def sizes(self, rows: I64) -> I64:
         """Return the bytes of the texts of rows, shape (m,)."""
-        places = self._places(rows)
-        return self.offsets[places + 1] - self.offsets[places]
+        positions = self._positions(rows)
+        return self.offsets[positions + 1] - self.offsets[positions]
 
     def in_memory(self, rows: I64) -> TextsOf:
-        """Read texts into memory. The function has them by position among the rows."""
-        places = self._places(rows)
-        order = np.argsort(places)
-        places = places[order]
-        starts, sizes = self.offsets[places], self.sizes(rows[order])
+        """Read the texts of rows; return a function of positions among the rows, not of rows."""
+        positions = self._positions(rows)
+        # Each file is read from its beginning to its end.
+        reading_order = np.argsort(positions)
+        texts = self._read(positions[reading_order])
+        read_at = np.empty_like(reading_order)
+        read_at[reading_order] = np.arange(reading_order.size)
+        return lambda chosen: partial(list, texts.picked(read_at[chosen]))
+
+    def _read(self, positions: I64) -> Strings:
+        """Return texts by their positions in `offsets`, ascending, shape (m,)."""
+        starts = self.offsets[positions]
+        sizes = self.offsets[positions + 1] - starts
         texts = Strings(np.empty(int(sizes.sum()), np.uint8), offsets_of(sizes))
-        bounds = np.searchsorted(places, self.ends + np.arange(self.ends.size))
-        rows_of_shares = itertools.pairwise(bounds.tolist())
-        for share, (first, end) in zip(self.shares.all(), rows_of_shares, strict=True):
+        first_positions = self.ends + np.arange(self.ends.size)
+        bounds = np.searchsorted(positions, first_positions).tolist()
+        for share, (first, end) in zip(self.shares.all(), itertools.pairwise(bounds), strict=True):
             if first < end:
                 ranges = zip(starts[first:end].tolist(), sizes[first:end].tolist(), strict=True)
                 raw = np.frombuffer(share.read_texts(ranges), np.uint8)
-                texts.raw[slice(*texts.offsets[[first, end]])] = raw
-        position = np.empty_like(order)
-        position[order] = np.arange(order.size)
-        return lambda chosen: partial(list, texts.picked(position[chosen]))
+                texts.raw[texts.offsets[first] : texts.offsets[end]] = raw
+        return texts
 
-    def _places(self, rows: I64) -> I64:
-        """Return the positions of the texts in `offsets`."""
-        documents = self.order[rows]
-        return documents + np.searchsorted(self.ends, documents, "right") - 1
+    def _positions(self, rows: I64) -> I64:
+        """Return the positions of the texts of rows in `offsets`, shape (m,)."""
+        numbers = self.order[rows]
+        # Each share before a document's own has one offset more than documents.
+        shares_before = np.searchsorted(self.ends, numbers, "right") - 1
+        return numbers + shares_before
 
 
 def share_name(number: int) -> str:
     """Return the name of the arrays of a share, from 1."""
-    return f"share-{number:04d}.npz"
+    return f"{_SHARE}{number:04d}.npz"
 
 
 def texts_name(number: int) -> str:
-    """Return the name of the texts of a share."""
-    return f"texts-{number:04d}"
+    """Return the name of the texts of a share, from 1."""
+    return f"{_TEXTS}{number:04d}"
 
 
-def _texts_name(share: Path) -> str:
-    """Return the name of the texts beside the arrays of a share."""
-    return f"texts-{share.stem[6:]}"
+def number_of(file: Path) -> int:
+    """Return the number of a share by the file of its arrays."""
+    return int(file.stem.removeprefix(_SHARE))
