@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack, overload
@@ -12,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack, ove
 import numpy as np
 
 from esdedup.arguments import accepts, check_list, check_type, from_settings
-from esdedup.cleaning.near_duplicates import plan_of
-from esdedup.compare.columns import Columns, columns_of
-from esdedup.compare.keep_rule import KeepRule
+from esdedup.compare.columns import Columns, columns_by_id, columns_by_number
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
-from esdedup.compare.source import Records, RecordSource, sketched
+from esdedup.compare.resources import Resources
+from esdedup.compare.source import Records, RecordSource, columns_of_records
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, groups_among
 from esdedup.models import Document
@@ -31,7 +31,6 @@ from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
-from esdedup.text.strings import Numbers, Strings, natural_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +133,7 @@ class Deduplicated(Generic[_Table]):
                 f"threshold {threshold}: {compared}; for a lower one, call dedup again"
             )
         higher = replace(grouping, limits=grouping.limits.at(threshold))
-        groups = _groups(self._columns, self._plan, higher)
+        groups = _groups(self._columns, self._plan.at(threshold), higher)
         return replace(self, groups=groups, _least=least)
 
     def __repr__(self) -> str:
@@ -216,9 +215,12 @@ def dedup(
     of another type.
     """
     grouping = from_settings(Grouping, settings, grouping)
-    plan = plan_of(grouping, scheme, names_of(text))
-    table, parsed = _parsed(records, text, None, plan)
-    columns = _columns(parsed, plan)
+    plan = Plan.of_texts(
+        scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact
+    )
+    grouping = grouping.by(plan)
+    table, parsed = _parsed(records, None, plan)
+    columns = columns_of_records(parsed, plan)
     return Deduplicated(table, _groups(columns, plan, grouping), columns, plan)
 
 
@@ -249,11 +251,9 @@ def pairs(
     Raises the errors of `dedup`, and RecordError for an id that an index rejects.
     """
     limits = from_settings(Limits, settings, limits, "pairs")
-    grouping = Grouping(limits=limits)
-    plan = replace(plan_of(grouping, scheme, names_of(text)), keep=KeepRule())
-    with Run.temporary() as run:
-        columns = _scanned(records, text, id, plan, run)
-        return pairs_among(columns, plan, limits, run.folder, lambda *_: None)
+    plan = Plan.of_texts(scheme, limits, text_fields=names_of(text))
+    with _read(records, id, plan) as (columns, resources):
+        return pairs_among(columns, plan, resources)
 
 
 @accepts(Grouping)
@@ -284,28 +284,36 @@ def group(
     split_templates: separate documents that fill one template differently.
     """
     grouping = from_settings(Grouping, settings, grouping)
-    plan = plan_of(grouping, scheme, names_of(text))
+    plan = Plan.of_texts(
+        scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact
+    )
+    grouping = grouping.by(plan)
+    with _read(records, id, plan) as (columns, resources):
+        return groups_among(columns, plan, grouping, resources)
+
+
+@contextmanager
+def _read(records: Any, id: str | None, plan: Plan) -> Iterator[tuple[Columns, Resources]]:
+    """Read the texts and tokens of records. Those of a stream are in files until the end."""
     with Run.temporary() as run:
-        columns = _scanned(records, text, id, plan, run)
-        return groups_among(columns, plan, grouping, run.folder, lambda *_: None)
+        if _is_stream(records):
+            shares = Shares(run)
+            shares.write_all(RecordSource(plan, _batches(records, id, plan)).parts())
+            columns = columns_by_number(shares, plan) if id is None else columns_by_id(shares, plan)
+        else:
+            _, parsed = _parsed(records, id, plan)
+            columns = columns_of_records(parsed, plan)
+        yield columns, Resources(run.folder)
 
 
-def _scanned(records: Any, text: TextFields, id: str | None, plan: Plan, run: Run) -> Columns:
-    """Return the texts and tokens of records. Those of a stream are kept in the folder."""
-    if not _is_stream(records):
-        return _columns(_parsed(records, text, id, plan)[1], plan)
+def _batches(records: Any, id: str | None, plan: Plan) -> Iterator[Records]:
+    """Yield the records of a stream, at least one batch."""
     reader = require_pyarrow().RecordBatchReader.from_stream(records)
-
-    def batches() -> Iterator[Records]:
-        start = 0
-        for batch in itertools.chain([reader.schema.empty_table()], reader):
-            _, parsed = _parsed(batch, text, id, plan, start)
-            yield parsed
-            start += len(parsed.texts)
-
-    shares = Shares(run)
-    shares.write_all(RecordSource(plan, batches()).parts())
-    return columns_of(shares, replace(plan, numbered=id is None))
+    start = 0
+    for batch in itertools.chain([reader.schema.empty_table()], reader):
+        _, parsed = _parsed(batch, id, plan, start)
+        yield parsed
+        start += len(parsed.texts)
 
 
 def _is_stream(records: Any) -> bool:
@@ -313,22 +321,22 @@ def _is_stream(records: Any) -> bool:
     return hasattr(records, "__arrow_c_stream__") and not is_in_memory
 
 
-def _parsed(
-    records: Any, text: TextFields, id: str | None, plan: Plan, start: int = 0
-) -> tuple[Any, Records]:
+def _parsed(records: Any, id: str | None, plan: Plan, start: int = 0) -> tuple[Any, Records]:
     """Return the records as something that `_picked` accepts, and their texts, ids and keys.
 
     start: the position of the first one.
     """
-    names, of_id = names_of(text), [] if id is None else [id]
-    records, sources = _sources(records, [*names, *of_id, *plan.keep.paths([])], names[0])
-    fields, rows = plan.meta.text_fields, [*enumerate(sources, start)]
-    texts = [_text(source, fields, row) for row, source in rows]
-    if sources and not any(has_field(source, name) for source in sources for name in names):
-        raise UsageError(f"no record has {quoted(names)}: name the field of the text by text=")
+    text_fields, id_fields = plan.meta.text_fields, [] if id is None else [id]
+    names = [*text_fields, *id_fields, *plan.keep.paths([])]
+    records, sources = _sources(records, names, text_fields[0])
+    rows = [*enumerate(sources, start)]
+    texts = [_text(source, text_fields, row) for row, source in rows]
+    if sources and not any(has_field(source, name) for source in sources for name in text_fields):
+        listed = quoted(text_fields)
+        raise UsageError(f"no record has {listed}: name the field of the text by text=")
     documents = (Document(str(row), source) for row, source in rows)
     ids = None if id is None else [_id(source, id, row) for row, source in rows]
-    return records, Records(texts, ids, plan.keep.keys(documents, fields))
+    return records, Records(texts, ids, plan.keep.keys(documents, text_fields))
 
 
 def _sources(
@@ -400,28 +408,6 @@ def _id(source: Mapping[str, Any], field: str, row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
-def _columns(parsed: Records, plan: Plan) -> Columns:
-    """Return the documents in their order of precedence; of those of one id the last one stays."""
-    texts, ids, keys = parsed
-    rows = np.arange(len(texts))
-    if ids is not None:
-        by_id, first = natural_order(Strings.of(ids))
-        rows = by_id[np.append(first[1:], True)[: first.size]]
-    part = sketched(Strings.of([""] * len(texts)), texts, plan, keys)
-    order = plan.keep.order(rows, part.keys)
-    unordered = plan.keep.unordered(part.keys, lambda rows: _names(ids, rows))
-    part, texts = part.picked(order), [texts[row] for row in order.tolist()]
-    ordered: Sequence[str] = Numbers(order)
-    if ids is not None:
-        ordered = [ids[row] for row in order.tolist()]
-    return replace(Columns.of(part, texts), ids=ordered, unordered=unordered)
-
-
-def _names(ids: Sequence[str] | None, rows: I64) -> list[str]:
-    """Return the ids of records, which are their positions if they have no others."""
-    return [str(row) if ids is None else ids[row] for row in rows.tolist()]
-
-
 def _groups(columns: Columns, plan: Plan, grouping: Grouping) -> Groups:
     with Run.temporary() as run:
-        return groups_among(columns, plan, grouping, run.folder, lambda *_: None)
+        return groups_among(columns, plan, grouping, Resources(run.folder))

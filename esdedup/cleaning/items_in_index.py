@@ -14,7 +14,7 @@ from esdedup.cleaning.contained import Containment
 from esdedup.cleaning.near_duplicates import CleanJob, decide, sketch_into
 from esdedup.cleaning.removals import Removals
 from esdedup.cleaning.report import CleanReport
-from esdedup.compare.columns import columns_of
+from esdedup.compare.columns import columns_by_number
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.exceptions import UsageError
@@ -31,7 +31,6 @@ from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import read_judgements
-from esdedup.stores.mapping import IndexMeta
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,12 @@ def find_in_index(
     grouping = Grouping(Limits(sketch.name, cover=fraction, words=1))
     documents = store.statistics(index.meta).sketched
     scheme = index.meta_of(grouping.limits).scheme.only(sketch)
-    meta = IndexMeta(scheme, tuple(items.text_fields))
-    plan = Plan(meta, sketch, sketching=scheme, numbered=True)
+    plan = Plan.of_texts(scheme, grouping.limits, text_fields=items.text_fields)
     candidates = _Candidates(index, grouping.limits, plan, items)
     names = [*items.names, store.where]
-    source = FileSource(plan, candidates.chunks(), items.dead_letter, items.id_field)
+    source = FileSource(
+        plan, candidates.chunks(), items.dead_letter, items.id_field, is_numbered=True
+    )
     sketch_into(shares, source, names, lambda _: None)
     containment = Containment(scheme, fraction, among=documents)
     job = CleanJob(plan, names, len(items.names), grouping, containment)
@@ -155,7 +155,7 @@ def _groups_of(removals: Removals, index: Index, grouping: Grouping, plan: Plan)
     originals[closest.document] = closest.original
     values = np.full(numbers.size, np.nan)
     values[closest.document] = closest.value
-    digests = columns_of(shares, plan).digests
+    digests = columns_by_number(shares, plan).digests
     judgements = read_judgements(index.store, index.meta_of(grouping.limits))
     return Groups(
         grouping,

@@ -14,8 +14,9 @@ import numpy as np
 from esdedup.cleaning.contained import Containment, find_contained, without_contained
 from esdedup.cleaning.removals import Corpus, MaskedTexts, Removals
 from esdedup.cleaning.report import CleanReport, report_from_json, report_of, report_to_json
-from esdedup.compare.columns import Columns, columns_of
+from esdedup.compare.columns import Columns, columns_by_number
 from esdedup.compare.plan import Plan
+from esdedup.compare.resources import DEFAULT_MEMORY, Resources
 from esdedup.compare.source import FileSource, ReadChunk
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, groups_among
@@ -24,9 +25,7 @@ from esdedup.records.files import Chunk, Record
 from esdedup.runs.run import OnStep
 from esdedup.runs.shares import Shares, StoredTexts
 from esdedup.sketch.measures import COVER
-from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores.fields import text_at
-from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
 from esdedup.text.strings import Numbers, Strings
 
@@ -73,18 +72,18 @@ class CleanJob:
     workers: int = 1
     max_memory: int | None = None
 
-    def plan_within_memory(self, documents: int) -> Plan:
-        """Return the plan with the memory that is left to compare a number of documents.
+    def memory_of(self, documents: int) -> int:
+        """Return the bytes of memory that are left to compare a number of documents.
 
         Raises UsageError if the memory is too small.
         """
         if self.max_memory is None:
-            return self.plan
+            return DEFAULT_MEMORY
         needed = MEMORY.base + MEMORY.document * documents
         if self.max_memory <= needed:
             least = f"{(needed >> 20) + 1}MB"
             raise UsageError(f"`max_memory`: {documents:,} documents require {least}")
-        return replace(self.plan, memory=self.max_memory - needed)
+        return self.max_memory - needed
 
 
 @dataclass(frozen=True)
@@ -97,21 +96,6 @@ class StoredRecords:
 
     lines: Iterable[bytes] = ()
     counts: Sequence[int] = ()
-
-
-def plan_of(grouping: Grouping, scheme: Scheme | None, text_fields: Sequence[str]) -> Plan:
-    """Return what to read of each record: its text, and what the keep rule needs.
-
-    scheme: of the tokens; None for one whose bands reach the recall at the threshold. Raises
-    UsageError for another type, and for limits that its sketch can't hold.
-    """
-    require_scheme(scheme)
-    scheme = scheme or Scheme.of_texts(grouping.limits)
-    sketch = scheme.for_pairs(grouping.limits)
-    meta = IndexMeta(scheme.only(sketch), tuple(text_fields))
-    compared = None if grouping.exact else sketch
-    keep = grouping.of(compared).keep
-    return Plan(meta, compared, keep, sketching=meta.scheme, numbered=True)
 
 
 def chunks_of(index: Index, text_field: str) -> Iterator[Chunk]:
@@ -169,12 +153,13 @@ def decide(shares: Shares, job: CleanJob, step: OnStep) -> tuple[Removals, Clean
     run, corpus = shares.run, _corpus_of(shares, job)
     if run.has(REPORT):
         return _saved_removals(corpus, job), report_from_json(run.value_of(REPORT))
-    plan = replace(job.plan_within_memory(corpus.rows.size), earlier=corpus.first)
-    columns = columns_of(shares, plan)
+    memory = job.memory_of(corpus.rows.size)
+    columns = columns_by_number(shares, job.plan, corpus.first, memory)
     assert isinstance(columns.ids, Numbers)
     order = columns.ids.values
     if job.containment is None:
-        groups = groups_among(columns, plan, job.grouping, run.folder, step, leaders=corpus.first)
+        resources = Resources(run.folder, step, memory)
+        groups = groups_among(columns, job.plan, job.grouping, resources)
         removals = _duplicates(corpus, order, groups)
         report = report_of(removals, columns, order, groups)
     else:

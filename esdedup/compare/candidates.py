@@ -10,10 +10,9 @@ import numpy as np
 
 from esdedup.compare.columns import Columns
 from esdedup.compare.plan import Plan
+from esdedup.compare.resources import Resources
 from esdedup.search import buckets
 from esdedup.search.buckets import Capped
-from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.sketch.sketch import sketch as sketched
@@ -53,8 +52,8 @@ class Classes(NamedTuple):
     @property
     def firsts(self) -> I64:
         """The first row of each row's class, its own without a class: shape (n,)."""
-        own = np.arange(self.of.size)
-        return np.where(self.of < 0, own, self.rows[self.of]) if self.rows.size else own
+        rows = np.arange(self.of.size)
+        return np.where(self.of < 0, rows, self.rows[self.of]) if self.rows.size else rows
 
 
 def classes_of(
@@ -71,12 +70,12 @@ def classes_of(
     """
     first, kind = np.empty(len(digests), np.int64), np.zeros(len(digests), np.uint32)
     kind[list(kinds)] = list(kinds.values())
-    for some in buckets.passes(digests[:, 0], most):
-        keys = [*digests[some].T, kind[some]]
+    for rows_of_pass in buckets.passes(digests[:, 0], most):
+        keys = [*digests[rows_of_pass].T, kind[rows_of_pass]]
         # The sort is stable: the first row of a class stays its first.
         order = np.lexsort(keys)
         fresh = np.logical_or.reduce([run_starts(key[order]) for key in keys])
-        rows = some[order]
+        rows = rows_of_pass[order]
         first[rows] = rows[fresh][np.cumsum(fresh) - 1]
     first[(digests == digest_words([NO_TEXT])).all(axis=1)] = -1
     rows = np.flatnonzero(first == np.arange(first.size))
@@ -100,32 +99,52 @@ class CandidatePairs(NamedTuple):
 
 
 def candidates_of(
-    plan: Plan, columns: Columns, compared: I64, limits: Limits, folder: Path
+    plan: Plan, columns: Columns, compared: I64, resources: Resources
 ) -> CandidatePairs:
     """Return the candidates among some rows.
 
-    columns: of all documents. compared: the rows, shape (m,). folder: for buckets, which are mapped
-    from files.
+    columns: of all documents. compared: the rows, shape (m,).
     """
+    sketch = plan.sketch
+    assert sketch is not None
+    find = _near_fingerprints if sketch.measure.by_values else _sharing_bands
+    candidates = find(plan, columns, compared, resources)
+    if not columns.earlier:
+        return candidates
+    first_later = int(np.searchsorted(compared, columns.earlier))
+    return candidates._replace(blocks=_with_later(candidates.blocks, first_later))
+
+
+def _with_later(blocks: Iterable[Block], first_later: int) -> Iterator[Block]:
+    """Yield the pairs whose right row is at least `first_later`."""
+    for rows_done, left, right in blocks:
+        is_later = right >= first_later
+        yield rows_done, left[is_later], right[is_later]
+
+
+def _sharing_bands(
+    plan: Plan, columns: Columns, compared: I64, resources: Resources
+) -> CandidatePairs:
+    """Return the pairs of rows that share enough bands, or tokens if their number varies."""
     sketch, values = plan.sketch, columns.values
     assert sketch is not None
-    stop = stopped_buckets(plan.compared.stop, sketch)
-    if sketch.measure.by_values:
-        return _near_fingerprints(sketch, prints_of(values, compared), limits, stop)
-    at, stopped = stop
-    limits = replace(limits, swaps=0)
-    most = max(1, plan.memory // _BYTES_A_ROW)
-    # Bands are mapped from a file too: one at a time is in memory.
-    found = [
-        buckets.bucket_column(band[compared], stopped[at == position], most, folder)
-        for position, band in enumerate(values)
-    ]
+    positions, stopped = stopped_buckets(plan.meta.stop, sketch)
+    limits = replace(plan.limits, swaps=0)
+    rows_at_once = max(1, resources.memory // _BYTES_A_ROW)
     if sketch.varies:
-        tokens = _tokens_of(columns, compared, plan.compared.scheme)
-        column = buckets.bucket_column(tokens.hashes, stopped, most, folder)
-        owners = np.repeat(np.arange(compared.size, dtype=np.uint32), tokens.counts)
-        found = [buckets.Column(owners[column.rows], column.first)]
-    capped = buckets.capped(found, limits.max_per_bucket)
+        tokens = _tokens_of(columns, compared, plan.scheme)
+        column = buckets.bucket_column(tokens.hashes, stopped, rows_at_once, resources.folder)
+        row_of_token = np.repeat(np.arange(compared.size, dtype=np.uint32), tokens.counts)
+        bucket_columns = [buckets.Column(row_of_token[column.rows], column.first)]
+    else:
+        # Bands are mapped from a file too: one at a time is in memory.
+        bucket_columns = [
+            buckets.bucket_column(
+                band[compared], stopped[positions == position], rows_at_once, resources.folder
+            )
+            for position, band in enumerate(values)
+        ]
+    capped = buckets.capped(bucket_columns, limits.max_per_bucket)
     least = sketch.least(limits, len(values))
     recall = sketch.recall(limits, len(values), least)
     if stopped.size or capped.buckets:
@@ -134,12 +153,13 @@ def candidates_of(
         recall = 1.0
 
     def blocks_of_bands() -> Iterator[Block]:
-        pairs = max(1, plan.memory // _BYTES_A_PAIR)
-        for rows in buckets.blocks_of_rows(found, compared.size, limits.max_per_bucket, pairs):
-            left, right = buckets.earlier_pairs(found, rows, limits.max_per_bucket)
+        cap, pairs_at_once = limits.max_per_bucket, max(1, resources.memory // _BYTES_A_PAIR)
+        for rows in buckets.blocks_of_rows(bucket_columns, compared.size, cap, pairs_at_once):
+            left, right = buckets.earlier_pairs(bucket_columns, rows, cap)
             if least > 1:
-                enough = buckets.shared_bands(values, compared[left], compared[right]) >= least
-                left, right = left[enough], right[enough]
+                shared = buckets.shared_bands(values, compared[left], compared[right])
+                is_candidate = shared >= least
+                left, right = left[is_candidate], right[is_candidate]
             yield rows.stop, left, right
 
     return CandidatePairs(blocks_of_bands(), capped, recall)
@@ -147,38 +167,48 @@ def candidates_of(
 
 def _tokens_of(columns: Columns, rows: I64, scheme: Scheme) -> Ragged:
     """Return the tokens of rows whose number varies, from their texts. scheme: of one sketch."""
-    (own,) = scheme.sketches
+    (sketch,) = scheme.sketches
     starts = range(0, max(1, rows.size), _TEXTS_AT_ONCE)
-    texts = (columns.texts_of(rows[at : at + _TEXTS_AT_ONCE])() for at in starts)
+    pages = (columns.texts_of(rows[start : start + _TEXTS_AT_ONCE])() for start in starts)
     return Ragged.joined(
-        [own.token_values(sketched(some, scheme).values[own.name]) for some in texts]
+        [sketch.token_values(sketched(texts, scheme).values[sketch.name]) for texts in pages]
     )
 
 
 def _near_fingerprints(
-    sketch: Sketch, prints: U64, limits: Limits, stop: tuple[I64, U64]
+    plan: Plan, columns: Columns, compared: I64, resources: Resources
 ) -> CandidatePairs:
-    segments, cap = sketch.token_values(prints), limits.max_per_bucket
-    at, stopped = stop
-    columns = [
-        buckets.bucket_column(segment, stopped[at == position])
+    """Return the pairs of rows within the Hamming distance."""
+    sketch, cap = plan.sketch, plan.limits.max_per_bucket
+    assert sketch is not None
+    prints = prints_of(columns.values, compared)
+    segments, masks = sketch.token_values(prints), sketch.masks(plan.limits)
+    stop = stopped_buckets(plan.meta.stop, sketch)
+    positions, stopped = stop
+    bucket_columns = [
+        buckets.bucket_column(segment, stopped[positions == position])
         for position, segment in enumerate(segments.T)
     ]
-    capped = buckets.capped(columns, cap)
+    capped = buckets.capped(bucket_columns, cap)
     recall = None if stopped.size or capped.buckets else 1.0
 
+    def near_pairs() -> Iterator[I64]:
+        """Yield pairs as numbers, whose high bits are the right row."""
+        farthest = sketch.max_distance(plan.limits)
+        for left, right in buckets.segment_pairs(segments, masks, cap, stop):
+            is_near = hamming(prints[left], prints[right]) <= farthest
+            yield right[is_near] << 32 | left[is_near]
+
     def blocks_of_segments() -> Iterator[Block]:
-        found = [np.empty(0, np.int64)]
-        for left, right in buckets.segment_pairs(segments, sketch.masks(limits), cap, stop):
-            near = hamming(prints[left], prints[right]) <= sketch.max_distance(limits)
-            found.append(right[near] << 32 | left[near])
-        pairs = np.concatenate(found)
+        pairs = np.concatenate([np.empty(0, np.int64), *near_pairs()])
         pairs.sort()
         pairs = pairs[run_starts(pairs)]
-        for rows in blocks(np.bincount(pairs >> 32, minlength=len(prints)), buckets.PAIRS_A_BLOCK):
-            some = pairs[slice(*np.searchsorted(pairs, [rows.start << 32, rows.stop << 32]))]
-            if some.size:
-                yield rows.stop, some & 0xFFFFFFFF, some >> 32
+        pairs_of_row = np.bincount(pairs >> 32, minlength=len(prints))
+        for rows in blocks(pairs_of_row, buckets.PAIRS_A_BLOCK):
+            bounds = np.searchsorted(pairs, [rows.start << 32, rows.stop << 32])
+            pairs_of_block = pairs[slice(*bounds)]
+            if pairs_of_block.size:
+                yield rows.stop, pairs_of_block & 0xFFFFFFFF, pairs_of_block >> 32
 
     return CandidatePairs(blocks_of_segments(), capped, recall)
 

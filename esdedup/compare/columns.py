@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from esdedup.compare.keep_rule import Unordered, before_others
 from esdedup.compare.plan import Plan
+from esdedup.compare.resources import DEFAULT_MEMORY
 from esdedup.runs.shares import Part, Shares, StoredTexts, TextsOf
 from esdedup.stores.memory_mapped import mapped, mapped_zeros
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
@@ -29,6 +30,7 @@ class Columns:
     texts_of: returns the texts of rows.
     unordered: documents that the keep rule can't compare.
     unreadable: number of documents that were left out, as their digest or tokens can't be read.
+    earlier: number of the first rows, which are not compared with each other.
     """
 
     ids: Sequence[str]
@@ -38,6 +40,7 @@ class Columns:
     texts_of: TextsOf
     unordered: Unordered = Unordered()  # noqa: RUF009
     unreadable: int = 0
+    earlier: int = 0
 
     @staticmethod
     def of(part: Part, texts: Sequence[str]) -> Columns:
@@ -49,49 +52,99 @@ class Columns:
         return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of)
 
 
-def columns_of(shares: Shares, plan: Plan) -> Columns:
-    """Return the columns of all shares; of several documents of one id the last one stays.
+def last_of_each_id(ids: Strings) -> I64:
+    """Return the row of the last document of each id, in the natural order of ids."""
+    by_id, is_first = natural_order(ids)
+    is_last = np.append(is_first[1:], True)[: is_first.size]
+    rows: I64 = by_id[is_last]
+    return rows
 
-    Numbered documents all stay. The columns are mapped from temporary files. Raises UsageError if
-    the keep rule names a field that no document has.
+
+def columns_of_part(part: Part, texts: Sequence[str], plan: Plan, *, is_numbered: bool) -> Columns:
+    """Return the documents of one part by precedence; of several of one id the last one stays.
+
+    texts: of all of them. is_numbered: their ids are their numbers, from 0, and all of them stay.
+    Raises UsageError as `columns_by_id` does.
     """
-    folder, stored = shares.run.folder, shares.all()
-    keys = Strings.joined([share.strings("keys", "key_offsets") for share in stored])
-    ends = offsets_of(np.array([share.arrays("filled")["filled"].size for share in stored]))
+
+    def ids_of(rows: I64) -> Sequence[str]:
+        return Numbers(rows) if is_numbered else part.ids.picked(rows)
+
+    def texts_of(rows: I64) -> Callable[[], list[str]]:
+        return lambda: [texts[row] for row in order[rows].tolist()]
+
+    unordered = plan.keep.unordered(part.keys, ids_of)
+    rows = np.arange(part.filled.size) if is_numbered else last_of_each_id(part.ids)
+    order = plan.keep.order(rows, part.keys)
+    values = part.values[order].T
+    return Columns(
+        ids_of(order), part.digests[order], part.filled[order], values, texts_of, unordered
+    )
+
+
+def columns_by_id(
+    shares: Shares, plan: Plan, first: Sequence[str] = (), memory: int = DEFAULT_MEMORY
+) -> Columns:
+    """Return the documents of all shares; of several of one id the last one stays.
+
+    first: ids that precede all others. memory: as in `Resources`. The columns are mapped from
+    temporary files. Raises UsageError if the keep rule names a field that no document has, or
+    times of two kinds.
+    """
+    ids = Strings.joined([share.ids() for share in shares.all()])
+    keys = _keys(shares)
     unordered = plan.keep.unordered(keys, shares.ids_of)
-    ids: Sequence[str]
-    if plan.numbered:
-        order = plan.keep.order(np.arange(ends[-1]), keys)
-        is_earlier = order < plan.earlier
-        order = mapped(folder, [order[is_earlier], order[~is_earlier]])
-        ids = Numbers(order)
-    else:
-        all_ids = Strings.joined([share.ids() for share in stored])
-        by_id, first = natural_order(all_ids)
-        last = np.append(first[1:], True)[: first.size]
-        order = plan.keep.order(by_id[last], keys)
-        order = before_others(order, all_ids, plan.first)
-        ids = all_ids.picked(order)
-    offsets = mapped(folder, (share.arrays("text_offsets")["text_offsets"] for share in stored))
-    texts = StoredTexts(shares, order, ends, offsets)
-    columns = Columns(ids, *_ordered(shares, order, ends, plan), texts)
+    order = plan.keep.order(last_of_each_id(ids), keys)
+    order = before_others(order, ids, first)
+    columns = _in_order(shares, plan, order, ids.picked(order), _ends(shares), memory)
     return replace(columns, unordered=unordered)
 
 
-def _ordered(shares: Shares, order: I64, ends: I64, plan: Plan) -> tuple[U64, Mask, NDArray[Any]]:
-    """Return the digests, `filled` and values of rows in an order. ends: of all shares.
+def columns_by_number(
+    shares: Shares, plan: Plan, earlier: int = 0, memory: int = DEFAULT_MEMORY
+) -> Columns:
+    """Return all documents of all shares, whose ids are their numbers, from 0.
+
+    earlier: number of the first documents that precede all others, and are not compared with each
+    other. memory, and what is raised: as of `columns_by_id`.
+    """
+    keys = _keys(shares)
+    unordered = plan.keep.unordered(keys, shares.ids_of)
+    ends = _ends(shares)
+    order = plan.keep.order(np.arange(ends[-1]), keys)
+    is_earlier = order < earlier
+    order = mapped(shares.run.folder, [order[is_earlier], order[~is_earlier]])
+    columns = _in_order(shares, plan, order, Numbers(order), ends, memory)
+    return replace(columns, unordered=unordered, earlier=earlier)
+
+
+def _keys(shares: Shares) -> Strings:
+    """Return the keys of the keep rule of all documents."""
+    return Strings.joined([share.strings("keys", "key_offsets") for share in shares.all()])
+
+
+def _ends(shares: Shares) -> I64:
+    """Return the number of documents before each share, and of all: shape (shares + 1,)."""
+    sizes = [share.arrays("filled")["filled"].size for share in shares.all()]
+    return offsets_of(np.array(sizes, np.int64))
+
+
+def _in_order(
+    shares: Shares, plan: Plan, order: I64, ids: Sequence[str], ends: I64, memory: int
+) -> Columns:
+    """Return the columns of documents in an order. ends: of all shares.
 
     Rows are in several ranges, so that one fits into memory where a file is written at random.
     """
-    folder, count = shares.run.folder, order.size
+    folder, stored, count = shares.run.folder, shares.all(), order.size
     digests: U64 = mapped_zeros(folder, (count, 2), np.uint64)
     filled = np.empty(count, np.bool_)
     values = mapped_zeros(folder, (plan.width, count), plan.dtype)
     row_of = np.full(ends[-1], -1, np.int64)
     row_of[order] = np.arange(count)
-    rows_at_once = max(1, plan.memory // (32 + 2 * values.itemsize * plan.width))
+    rows_at_once = max(1, memory // (32 + 2 * values.itemsize * plan.width))
     for low in range(0, count, rows_at_once):
-        for share, (start, end) in zip(shares.all(), itertools.pairwise(ends), strict=True):
+        for share, (start, end) in zip(stored, itertools.pairwise(ends), strict=True):
             rows = row_of[start:end]
             in_range = (rows >= low) & (rows < low + rows_at_once)
             if in_range.any():
@@ -100,4 +153,5 @@ def _ordered(shares: Shares, order: I64, ends: I64, plan: Plan) -> tuple[U64, Ma
                 digests[rows] = arrays["digests"][in_range]
                 filled[rows] = arrays["filled"][in_range]
                 values[:, rows] = arrays["values"][:, in_range]
-    return digests, filled, values
+    offsets = mapped(folder, (share.arrays("text_offsets")["text_offsets"] for share in stored))
+    return Columns(ids, digests, filled, values, StoredTexts(shares, order, ends, offsets))

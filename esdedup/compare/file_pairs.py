@@ -5,21 +5,18 @@ Texts and tokens are kept in the files of a work folder, and not in memory.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.compare.columns import Columns, columns_of
+from esdedup.compare.columns import Columns, columns_by_id
 from esdedup.compare.pairs import SimilarPairs, pairs_among
-from esdedup.compare.plan import Plan
+from esdedup.compare.resources import Resources, no_step
 from esdedup.compare.source import FileSource, ReadChunk
 from esdedup.models import natural
 from esdedup.records.documents import RepeatedIds
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Shares
-from esdedup.sketch.limits import Limits
-from esdedup.stores.mapping import IndexMeta
 
 
 class FileDocuments(NamedTuple):
@@ -43,27 +40,16 @@ class FileDocuments(NamedTuple):
         return self.columns.texts_of(np.array(rows, np.int64))()
 
 
-def plan_of_pairs(meta: IndexMeta, limits: Limits) -> Plan:
-    """Return how the texts of files are compared to find pairs.
-
-    meta: the scheme, and the field of the text. Raises UsageError if the scheme lacks the tokens.
-    """
-    sketch = meta.scheme.for_pairs(limits)
-    scheme = meta.scheme.only(sketch)
-    return Plan(replace(meta, scheme=scheme), sketch, sketching=scheme)
-
-
 def pairs_in_files(
     run: Run,
     source: FileSource,
-    limits: Limits,
     on_read: Callable[[int], None] = lambda _: None,
-    on_step: OnStep = lambda *_: None,
+    on_step: OnStep = no_step,
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Return the pairs that an index of the same files has, and the documents.
 
-    run: a new one; texts are read from it afterwards. source: by the plan of `plan_of_pairs`.
-    on_read: called with the number of records so far.
+    run: a new one; texts are read from it afterwards. on_read: called with the number of records
+    so far.
     """
     read, failed, repeated = 0, 0, RepeatedIds()
 
@@ -75,6 +61,7 @@ def pairs_in_files(
 
     shares = Shares(run)
     shares.write_all(source.parts(on_chunk))
-    columns = columns_of(shares, source.plan)
-    pairs = pairs_among(columns, source.plan, limits, run.folder, on_step, source.workers)
+    columns = columns_by_id(shares, source.plan)
+    resources = Resources(run.folder, on_step, workers=source.workers)
+    pairs = pairs_among(columns, source.plan, resources)
     return pairs, FileDocuments(columns, read, failed, repeated)

@@ -67,7 +67,7 @@ class KeepRule:
     """The order of precedence of documents: the first document of a group represents it.
 
     by: the id, a field, the length of the text, or its number of different words and then of all
-    words. auto: chosen by the measure (`Grouping.of`). last: the greatest comes first.
+    words. auto: chosen by the measure (`Plan`). last: the greatest comes first.
     compared: values of the field as times (`instants`), as numbers, or as they are: numbers, which
     precede texts.
 

@@ -5,15 +5,15 @@ The cost grows with documents plus candidate pairs.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from esdedup.compare.candidates import candidates_of, classes_of
 from esdedup.compare.columns import Columns
-from esdedup.compare.plan import Basis, Plan, plan_for
-from esdedup.compare.source import read_store
+from esdedup.compare.plan import Basis, Plan
+from esdedup.compare.resources import Resources, no_step
+from esdedup.compare.source import StoreSource, read_store
 from esdedup.compare.verify import nearness_of
 from esdedup.models import Pair
 from esdedup.runs.run import OnStep, Run
@@ -92,8 +92,8 @@ class SimilarPairs(Tabular):
             rows = order[start : start + _AT_ONCE]
             columns = [column[rows].tolist() for column in (lower, upper, self.value, equal)]
             of_both = shares[:, rows].tolist() or [[None] * rows.size] * 2
-            for left, right, value, same, *both in zip(*columns, *of_both, strict=True):
-                yield Pair(self.ids[left], self.ids[right], value, self.measure, same, *both)
+            for left, right, value, is_equal, *both in zip(*columns, *of_both, strict=True):
+                yield Pair(self.ids[left], self.ids[right], value, self.measure, is_equal, *both)
 
     @property
     def copies(self) -> int:
@@ -110,49 +110,42 @@ def similar_pairs(
     without shingles is only paired with equal texts. Raises UsageError if the scheme lacks the
     tokens of the metric.
     """
-    step = on_step or (lambda *_: None)
-    plan = plan_for(meta, limits)
+    plan = Plan.of_index(meta, limits)
     with Run.temporary() as run:
-        columns = read_store(store, plan, run, {}, step)
-        return pairs_among(columns, plan, limits, run.folder, step)
+        resources = Resources(run.folder, on_step or no_step)
+        columns = read_store(StoreSource(store, plan), run, {}, resources.on_step)
+        return pairs_among(columns, plan, resources)
 
 
-def pairs_among(
-    columns: Columns,
-    plan: Plan,
-    limits: Limits,
-    folder: Path,
-    step: OnStep,
-    workers: int = 1,
-) -> SimilarPairs:
-    """Return all similar pairs of documents.
-
-    workers: number of processes that verify; more than one requires texts that were read.
-    """
-    texts = classes_of(columns.digests, columns.filled)
-    candidates = candidates_of(plan, columns, texts.compared, limits, folder)
-    nearness = nearness_of(plan, columns, texts.compared, limits)
-    nothing = np.empty(0, np.int64)
+def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPairs:
+    """Return all similar pairs of documents."""
+    on_step = resources.on_step
+    classes = classes_of(columns.digests, columns.filled)
+    candidates = candidates_of(plan, columns, classes.compared, resources)
+    comparison = nearness_of(plan, columns, classes.compared, resources.memory)
     sides = 2 if plan.measure.directed else 1
-    parts = [(nothing, nothing, np.empty((sides, 0)))]
-    for done, left, right, value in nearness.of_blocks(candidates.blocks, workers):
-        near = value.max(axis=0) >= plan.least(limits)
-        parts.append((left[near], right[near], value[:, near]))
-        step("Comparing", done, texts.filled)
-    step("Comparing", texts.filled, texts.filled)
-    left, right, value = (np.concatenate(column, -1) for column in zip(*parts, strict=True))
-    first = texts.firsts
+    no_rows = np.empty(0, np.int64)
+    similar = [(no_rows, no_rows, np.empty((sides, 0)))]
+    verified = comparison.of_blocks(candidates.blocks, resources.workers)
+    for rows_done, left, right, nearness in verified:
+        is_near = nearness.max(axis=0) >= plan.least
+        similar.append((left[is_near], right[is_near], nearness[:, is_near]))
+        on_step("Comparing", rows_done, classes.filled)
+    on_step("Comparing", classes.filled, classes.filled)
+    left, right, nearness = (np.concatenate(arrays, -1) for arrays in zip(*similar, strict=True))
+    first = classes.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
-    value = np.concatenate([value, np.full((sides, copies.size), plan.nearest)], axis=1)
+    of_copies = np.full((sides, copies.size), plan.nearest)
+    nearness = np.concatenate([nearness, of_copies], axis=1)
     return SimilarPairs(
         columns.ids,
-        np.concatenate([texts.rows[left], first[copies]]),
-        np.concatenate([texts.rows[right], copies]),
-        np.abs(value.max(axis=0)),
+        np.concatenate([classes.rows[left], first[copies]]),
+        np.concatenate([classes.rows[right], copies]),
+        np.abs(nearness.max(axis=0)),
         first,
         plan.measure,
         candidates.capped,
         candidates.recall,
         plan.basis,
-        value if sides == 2 else np.empty((0, value.shape[1])),
+        nearness if plan.measure.directed else np.empty((0, nearness.shape[1])),
     )

@@ -1,4 +1,4 @@
-"""Chooses how documents are compared: by their stored tokens, or by their texts.
+"""What a comparison reads of documents, and how it decides which are similar.
 
 Stored bands are made for queries. They may be too few to find all pairs at a threshold. Texts are
 then sketched again, with as many bands as that takes.
@@ -6,6 +6,7 @@ then sketched again, with as many bands as that takes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,64 +17,132 @@ from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import JACCARD, Measure
-from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
+
+_FIRST_BY_ID = KeepRule()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to read of each document.
+    """What a comparison reads of documents, and how it decides.
 
-    sketch: whose tokens are read; None for digests alone. sketching: the scheme of this sketch
-    alone, to read and sketch texts; None to read tokens. first: ids that precede all others.
-    numbered: documents keep their order and have numbers as ids, from 0. earlier: number of
-    first ones that precede all others. memory: bytes to sort, or to compare, at once.
+    `of_index` and `of_texts` make it.
+
+    meta: the fields of the text, and where an index stores its tokens.
+    sketch: whose tokens are read; None for digests alone, so that only equal texts are similar.
+    limits: which documents are similar, with the distance that follows from the sketch.
+    keep: the order of precedence; never "auto".
+    sketching: the scheme of this sketch alone, to read and sketch texts; None to read tokens.
     """
 
     meta: IndexMeta
     sketch: Sketch | None
-    keep: KeepRule = KeepRule()  # noqa: RUF009
-    sketching: Scheme | None = None
-    first: tuple[str, ...] = ()
-    numbered: bool = False
-    earlier: int = 0
-    memory: int = 2 << 30
+    limits: Limits
+    keep: KeepRule
+    sketching: Scheme | None
+
+    @staticmethod
+    def of_index(
+        meta: IndexMeta, limits: Limits, keep: KeepRule = _FIRST_BY_ID, *, exact: bool = False
+    ) -> Plan:
+        """Return the plan to compare the documents of an index.
+
+        They are compared by their stored tokens if these reach the recall at the threshold, else by
+        their texts. A stop list names stored tokens. With one, tokens are read in any case.
+
+        exact: only equal texts are similar. Raises UsageError for limits that the sketch can't
+        hold.
+        """
+        scheme = meta.scheme
+        if exact and not scheme.by_server:
+            return _planned(meta, None, limits, keep, None)
+        sketch = scheme.for_pairs(limits)
+        if sketch.varies or scheme.by_server:
+            compared = None if exact else sketch
+            return _planned(meta, compared, limits, keep, scheme.only(sketch))
+        recall = _recall_of_pairs(sketch, limits)
+        if recall >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):
+            return _planned(meta, sketch, limits, keep, None)
+        # Processor time a document of 150 bytes: 25 microseconds for tokens and 47 for texts with
+        # 52 bands in a local file, 36 and 34 on Elasticsearch. So tokens are read if they are
+        # enough.
+        wider = sketch.for_texts(limits)
+        if _recall_of_pairs(wider, limits) <= recall:
+            return _planned(meta, sketch, limits, keep, None)
+        return _planned(meta, wider, limits, keep, scheme.only(wider))
+
+    @staticmethod
+    def of_texts(
+        scheme: Scheme | None,
+        limits: Limits,
+        keep: KeepRule = _FIRST_BY_ID,
+        text_fields: Sequence[str] = ("text",),
+        *,
+        exact: bool = False,
+    ) -> Plan:
+        """Return the plan to compare texts that have no tokens yet.
+
+        scheme: None for one whose bands reach the recall at the threshold. exact: as of `of_index`.
+        Raises UsageError for another type of scheme, for one without the sketch, and for limits
+        that the sketch can't hold.
+        """
+        require_scheme(scheme)
+        scheme = scheme or Scheme.of_texts(limits)
+        sketch = scheme.for_pairs(limits)
+        sketching = scheme.only(sketch)
+        meta = IndexMeta(sketching, tuple(text_fields))
+        return _planned(meta, None if exact else sketch, limits, keep, sketching)
+
+    def at(self, threshold: float) -> Plan:
+        """Return the plan with another threshold."""
+        return replace(self, limits=self.limits.at(threshold))
+
+    def of_columns(self, text_fields: Sequence[str], keep_field: str | None) -> Plan:
+        """Return the plan for documents whose fields have other names.
+
+        keep_field: the name of the field of the keep rule, if it has one.
+        """
+        meta = replace(self.meta, text_fields=tuple(text_fields))
+        return replace(self, meta=meta, keep=replace(self.keep, field=keep_field))
 
     @property
     def paths(self) -> list[str]:
         """The dotted names of the fields to read: digest and tokens first, if they are read."""
-        field, own = self.meta.field, self.keep.paths(self.meta.text_fields)
+        text_fields = self.meta.text_fields
+        keep_paths = self.keep.paths(text_fields)
         if self.sketching is not None:
-            return [*dict.fromkeys([*self.meta.text_fields, *own])]
+            return [*dict.fromkeys([*text_fields, *keep_paths])]
+        field = self.meta.field
         tokens = "wordless" if self.sketch is None else self.sketch.key
-        return [f"{field}.digest", f"{field}.{tokens}", *own]
+        return [f"{field}.digest", f"{field}.{tokens}", *keep_paths]
 
     @property
-    def compared(self) -> IndexMeta:
-        """The index's meta with the scheme whose tokens are compared."""
-        return self.meta if self.sketching is None else replace(self.meta, scheme=self.sketching)
+    def scheme(self) -> Scheme:
+        """The scheme whose tokens are compared."""
+        return self.meta.scheme if self.sketching is None else self.sketching
 
     @property
     def measure(self) -> Measure:
         """The measure of the comparison; equal texts are at Jaccard 1."""
         return JACCARD if self.sketch is None else self.sketch.measure
 
-    def least(self, limits: Limits) -> float:
-        """Return the least nearness of similar documents: a similarity, or a negative distance."""
-        if self.sketch is not None:
-            limits = self.sketch.settled(limits)
-        return self.measure.nearness(self.measure.limit_of(limits))
-
-    def passage(self, limits: Limits) -> int:
-        """Return the minimum words of a passage to compare by; 0 if passages are not compared."""
-        shortest = 0 if self.sketch is None else self.sketch.passage
-        return shortest and (limits.words or shortest)
+    @property
+    def least(self) -> float:
+        """The least nearness of similar documents: a similarity, or a negative distance."""
+        return self.measure.nearness(self.measure.limit_of(self.limits))
 
     @property
     def nearest(self) -> float:
         """The nearness of equal texts."""
         return self.measure.nearness(self.measure.equal)
+
+    @property
+    def passage(self) -> int:
+        """The minimum words of a passage to compare by; 0 if passages are not compared."""
+        shortest = 0 if self.sketch is None else self.sketch.passage
+        return shortest and (self.limits.words or shortest)
 
     @property
     def width(self) -> int:
@@ -111,28 +180,24 @@ class Basis:
         return f"{self.read}{by}"
 
 
-def plan_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) -> Plan:  # noqa: B008
-    """Read stored tokens if they reach the recall at the threshold, else texts.
-
-    A stop list names stored tokens. With one, tokens are read in any case. Raises UsageError for
-    limits that the sketch can't hold.
-    """
-    sketch = meta.scheme.for_pairs(limits)
-    tokens = Plan(meta, sketch, keep)
-    if sketch.varies or meta.scheme.by_server:
-        return replace(tokens, sketching=meta.scheme.only(sketch))
-    stored = recall_of_pairs(sketch, limits)
-    if stored >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):
-        return tokens
-    # Processor time a document of 150 bytes: 25 microseconds for tokens and 47 for texts with 52
-    # bands in a local file, 36 and 34 on Elasticsearch. So tokens are read if they are enough.
-    wider = sketch.for_texts(limits)
-    if recall_of_pairs(wider, limits) <= stored:
-        return tokens
-    return replace(tokens, sketch=wider, sketching=meta.scheme.only(wider))
+def _planned(
+    meta: IndexMeta,
+    sketch: Sketch | None,
+    limits: Limits,
+    keep: KeepRule,
+    sketching: Scheme | None,
+) -> Plan:
+    """Return a plan whose limits and keep rule follow from the sketch where they are open."""
+    if sketch is not None:
+        limits = sketch.settled(limits)
+    if keep.by == "auto":
+        # A document that holds another one has its words, and perhaps more.
+        is_directed = sketch is not None and sketch.measure.directed
+        keep = KeepRule("words", last=True) if is_directed else _FIRST_BY_ID
+    return Plan(meta, sketch, limits, keep, sketching)
 
 
-def recall_of_pairs(sketch: Sketch, limits: Limits) -> float:
+def _recall_of_pairs(sketch: Sketch, limits: Limits) -> float:
     """Return the expected recall at the threshold if one shared token is enough, without probes."""
     recall = sketch.recall(replace(limits, swaps=0), sketch.tokens, 1)
     return 1.0 if recall is None else recall

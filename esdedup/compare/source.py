@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esdedup.compare.columns import Columns, columns_of
+from esdedup.compare.columns import Columns, columns_by_id, columns_of_part
 from esdedup.compare.plan import Plan
 from esdedup.ingest.parallel import in_order
 from esdedup.models import Document, Share, value_in
@@ -49,7 +49,7 @@ def sketched(
 ) -> Part:
     """Return documents with the tokens of their texts. keys: of the keep rule, unless by words."""
     by_words = plan.keep.by == "words"
-    sketches = sketch(texts, plan.compared.scheme, with_vocabulary=by_words)
+    sketches = sketch(texts, plan.scheme, with_vocabulary=by_words)
     if sketches.vocabulary is not None and sketches.words is not None:
         keys = plan.keep.keys_by_words(sketches.vocabulary, sketches.words)
     values = np.zeros((len(texts), 0), np.uint64)
@@ -81,11 +81,16 @@ class ReadChunk(NamedTuple):
     files: list[tuple[str, int]]
 
 
-def read_chunk(plan: Plan, id_field: str | None, chunk: Chunk) -> ReadChunk:
-    """Return the documents of a chunk with their tokens."""
+def read_chunk(
+    plan: Plan, id_field: str | None, chunk: Chunk, *, is_numbered: bool = False
+) -> ReadChunk:
+    """Return the documents of a chunk with their tokens.
+
+    is_numbered: as in `FileSource`.
+    """
     fields = plan.meta.text_fields
     records = [*chunk.records()]
-    items, bad = items_of(records, plan.meta, id_field, stored=not plan.numbered)
+    items, bad = items_of(records, plan.meta, id_field, stored=not is_numbered)
     documents = (Document(item.id, item.record.source) for item in items)
     keys = plan.keep.keys(documents, fields)
     part = sketched(
@@ -105,10 +110,12 @@ def read_chunk(plan: Plan, id_field: str | None, chunk: Chunk) -> ReadChunk:
 class FileSource:
     """Documents of files, in the order of their records.
 
+    plan: what is read of them.
     chunks: their records.
     dead_letter: called with each record that is no document.
     id_field: of the records; None for `id`, or a number.
     workers: number of processes.
+    is_numbered: documents are numbered, so that any id is accepted.
     """
 
     plan: Plan
@@ -116,11 +123,12 @@ class FileSource:
     dead_letter: DeadLetter
     id_field: str | None = None
     workers: int = 1
+    is_numbered: bool = False
 
     def parts(self, on_chunk: Callable[[ReadChunk], object]) -> Iterator[Part]:
         """Yield the documents, at least one part. on_chunk: called after each chunk."""
         yield sketched(Strings.of([]), [], self.plan)
-        read = partial(read_chunk, self.plan, self.id_field)
+        read = partial(read_chunk, self.plan, self.id_field, is_numbered=self.is_numbered)
         with closing(in_order(self.workers, read, self.chunks)) as chunks:
             for chunk in chunks:
                 for record in chunk.bad:
@@ -146,6 +154,7 @@ class Records(NamedTuple):
 class RecordSource:
     """Documents that a program has in memory, batch by batch.
 
+    plan: what is read of them.
     batches: their records, at least one batch.
     """
 
@@ -158,15 +167,28 @@ class RecordSource:
             yield sketched(Strings.of(records.ids or []), records.texts, self.plan, records.keys)
 
 
+def columns_of_records(records: Records, plan: Plan) -> Columns:
+    """Return the columns of records that are all in memory.
+
+    Raises UsageError if the keep rule names a field that no record has.
+    """
+    (part,) = RecordSource(plan, [records]).parts()
+    return columns_of_part(part, records.texts, plan, is_numbered=records.ids is None)
+
+
 @dataclass(frozen=True)
 class StoreSource:
     """Documents of a store, whose texts or stored tokens are read.
 
+    store: that has them.
+    plan: what is read of them.
+    first: ids of documents that precede all others.
     unreadable: ids of the documents that are left out, as their digest or tokens can't be read.
     """
 
     store: Store
     plan: Plan
+    first: Sequence[str] = ()
     unreadable: dict[str, None] = field(default_factory=dict)
 
     def parts(self, share: Share, on_read: Callable[[int], None]) -> Iterator[Part]:
@@ -243,19 +265,21 @@ class StoreSource:
         )
 
 
-def read_store(store: Store, plan: Plan, run: Run, job: Mapping[str, Any], step: OnStep) -> Columns:
+def read_store(
+    source: StoreSource, run: Run, parameters: Mapping[str, Any], on_step: OnStep
+) -> Columns:
     """Return the columns of all documents of a store, reading the shares that are missing.
 
-    job: parameters of the run; only a run with the same ones resumes.
+    parameters: of the job; only a run of a job with the same ones resumes.
 
     Documents whose tokens can't be read are left out, with a warning that names them. Raises
     UsageError if the run's folder belongs to another run, or if the keep rule names a field that no
     document has.
     """
-    shares, source = Shares(run), StoreSource(store, plan)
+    store, plan, shares = source.store, source.plan, Shares(run)
     documents = store.statistics(plan.meta).sketched
     is_resumed = run.has(_SHARES)
-    run.claim({**_described(store, plan), **job})
+    run.claim({**_described(store, plan), **parameters})
     needed = max(1, min(shares.sizes.shares, -(-documents // shares.sizes.documents)))
     number_of_shares = int(run.once(_SHARES, lambda: needed))
     documents_read = 0
@@ -263,7 +287,7 @@ def read_store(store: Store, plan: Plan, run: Run, job: Mapping[str, Any], step:
     def on_read(number: int) -> None:
         nonlocal documents_read
         documents_read += number
-        step(f"Reading {plan.basis.read}", min(documents_read, documents), documents)
+        on_step(f"Reading {plan.basis.read}", min(documents_read, documents), documents)
 
     for number in range(1, number_of_shares + 1):
         if not shares.has(number):
@@ -271,7 +295,8 @@ def read_store(store: Store, plan: Plan, run: Run, job: Mapping[str, Any], step:
     if is_resumed:
         _add_arrivals(shares, source)
     source.warn()
-    columns = replace(columns_of(shares, plan), unreadable=len(source.unreadable))
+    columns = columns_by_id(shares, plan, source.first)
+    columns = replace(columns, unreadable=len(source.unreadable))
     if plan.sketching is not None:
         return columns
     texts_by_id = texts_in(store, plan.meta.text_fields)

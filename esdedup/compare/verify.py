@@ -13,7 +13,6 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.union_find import join, singletons
 from esdedup.ingest.parallel import in_order
 from esdedup.runs.shares import StoredTexts, TextsOf
-from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words, shingle_sets
 from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, run_starts
@@ -65,15 +64,15 @@ class ByFingerprints:
 class ByTexts:
     """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone.
 
-    passage: minimum words of a passage, to compare by the share of each text in passages.
+    memory: bytes of texts at once, about.
     """
 
-    def __init__(self, plan: Plan, texts_of: TextsOf, compared: I64, passage: int) -> None:
+    def __init__(self, plan: Plan, texts_of: TextsOf, compared: I64, memory: int) -> None:
         self._texts_of = texts_of
-        self._scheme = plan.compared.scheme
+        self._scheme = plan.scheme
         self._compared = compared
-        self._memory = plan.memory
-        self._passage = passage
+        self._memory = memory
+        self._passage = plan.passage
         self._shingles = 0
         self._documents = 0
 
@@ -186,9 +185,9 @@ def _fitting(left: I64, right: I64, most: int) -> int:
 
 
 def nearness_of(
-    plan: Plan, columns: Columns, compared: I64, limits: Limits
+    plan: Plan, columns: Columns, compared: I64, memory: int
 ) -> ByFingerprints | ByTexts:
     """Return the nearness of pairs of positions among the compared rows."""
     if plan.measure.by_values:
         return ByFingerprints(prints_of(columns.values, compared))
-    return ByTexts(plan, columns.texts_of, compared, plan.passage(limits))
+    return ByTexts(plan, columns.texts_of, compared, memory)

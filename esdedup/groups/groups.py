@@ -6,34 +6,33 @@ enough of them, `verify` computes exact similarities, and `union_find` joins sim
 Equal texts are one row from the start. Memory grows with the documents, not with their pairs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from esdedup.arguments import check_fields, excluding, for_use, parsed_by, setting
-from esdedup.compare.candidates import CandidatePairs, candidates_of
+from esdedup.compare.candidates import CandidatePairs, Classes, candidates_of
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
-from esdedup.compare.plan import Basis, Plan, plan_for
-from esdedup.compare.source import JUDGEMENTS, read_store, sketched, texts_in
+from esdedup.compare.plan import Basis, Plan
+from esdedup.compare.resources import DEFAULT_MEMORY, Resources, no_step
+from esdedup.compare.source import JUDGEMENTS, StoreSource, read_store, sketched, texts_in
 from esdedup.compare.union_find import follow, singletons
 from esdedup.compare.verify import nearness_of
 from esdedup.exceptions import UsageError
-from esdedup.groups.constraints import JudgedCounts, constrained
+from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
-from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
-from esdedup.stores.judgements import Judgements, judged_elsewhere, read_judgements
+from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
@@ -100,24 +99,21 @@ class Grouping:
         if self.split_templates and self.exact:
             raise UsageError("`split_templates` can't be combined with `exact`")
 
-    def of(self, sketch: Sketch | None) -> "Grouping":
-        """Return how documents are grouped by a sketch; None for equal texts alone.
+    def by(self, plan: Plan) -> "Grouping":
+        """Return the grouping with what a plan decides: its limits and keep rule, and the method.
 
-        Raises UsageError if documents that are compared by the sketch can't be grouped so.
+        Raises UsageError if documents can't be grouped so by the plan.
         """
-        if sketch is not None and sketch.measure.by_values and self.split_templates:
+        if plan.measure.by_values and self.split_templates:
             raise UsageError("`split_templates` can't be combined with a sketch of fingerprints")
-        directed = sketch is not None and sketch.measure.directed
-        keep, method = self.keep, self.method
-        if keep.by == "auto":
-            # A document that holds another one has its words, and perhaps more.
-            keep = KeepRule("words", last=True) if directed else KeepRule()
-        return replace(self, keep=keep, method="leader" if directed else method)
+        method: Method = "leader" if plan.measure.directed else self.method
+        return replace(self, limits=plan.limits, keep=plan.keep, method=method)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of all parameters."""
-        own = asdict(self) | {"keep": str(self.keep)}
-        return {**own.pop("limits"), **own}
+        settings = asdict(self)
+        limits = settings.pop("limits")
+        return {**limits, **settings, "keep": str(self.keep)}
 
 
 @dataclass(frozen=True)
@@ -221,8 +217,8 @@ class Groups(Tabular):
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
         for group in self:
             yield group.representative, group.representative, None, None
-            for each in group.members:
-                yield group.representative, each.id, each.similarity, each.distance
+            for member in group.members:
+                yield group.representative, member.id, member.similarity, member.distance
 
     @cached_property
     def heads(self) -> I64:
@@ -288,48 +284,52 @@ def find_groups(
     Texts without shingles are only equal to others. Judgements about the index are respected
     (`constraints`); documents that were chosen as representatives precede all others.
     """
-    step = on_step or (lambda *_: None)
-    grouping = grouping.of(None if grouping.exact else meta.scheme.for_pairs(grouping.limits))
-    plan = Plan(meta, None, grouping.keep)
-    if not grouping.exact or meta.scheme.by_server:
-        plan = plan_for(meta, grouping.limits, grouping.keep)
-    if grouping.exact:
-        plan = replace(plan, sketch=None)
+    plan = Plan.of_index(meta, grouping.limits, grouping.keep, exact=grouping.exact)
+    grouping = grouping.by(plan)
     judgements = read_judgements(store, meta)
-    plan = replace(plan, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with Run.temporary() if work is None else nullcontext(work) as run:
-        columns = read_store(store, plan, run, parameters, step)
-        found = groups_among(columns, plan, grouping, run.folder, step, judgements)
-        elsewhere = judged_elsewhere(store)
-        return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
+        resources = Resources(run.folder, on_step or no_step)
+        source = StoreSource(store, plan, first=judgements.representatives)
+        columns = read_store(source, run, parameters, resources.on_step)
+        groups = groups_among(columns, plan, grouping, resources, judgements)
+    judged = replace(groups.judged, elsewhere=judged_elsewhere(store))
+    return replace(groups, judged=judged)
 
 
 def groups_among(
     columns: Columns,
     plan: Plan,
     grouping: Grouping,
-    folder: Path,
-    step: OnStep,
+    resources: Resources,
     judgements: Judgements = Judgements(),  # noqa: B008
-    leaders: int = 0,
 ) -> Groups:
-    """Return the groups of documents that were read.
-
-    folder: for buckets, which are mapped from files. leaders: number of first rows that are
-    not compared with each other, so that each may represent later ones.
-    """
-    job = _GroupRun(plan, grouping, columns, judgements, step, folder)
+    """Return the groups of documents that were read. grouping: by the plan (`Grouping.by`)."""
+    classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+    classes = classes.in_files(resources.folder)
     candidates = CandidatePairs([])
     if not grouping.exact:
-        rows, limits = job.classes.compared, grouping.limits
-        candidates = candidates_of(plan, columns, rows, limits, folder)
-    if leaders:
-        first = int(np.searchsorted(job.classes.compared, leaders))
-        later = ((done, left, right, right >= first) for done, left, right in candidates.blocks)
-        some = ((done, left[kept], right[kept]) for done, left, right, kept in later)
-        candidates = candidates._replace(blocks=some)
-    return job.groups(candidates)
+        candidates = candidates_of(plan, columns, classes.compared, resources)
+    forming = _Forming(columns, plan, grouping, classes, constraints, resources.memory)
+    for rows_done, left, right in candidates.blocks:
+        forming.add(left, right)
+        resources.on_step("Comparing", rows_done, classes.filled)
+    formed = forming.groups()
+    return Groups(
+        grouping,
+        columns.ids,
+        columns.digests,
+        formed.representative,
+        formed.value,
+        plan.measure,
+        candidates.capped,
+        candidates.recall,
+        plan.basis,
+        constraints.counts,
+        judgements,
+        unordered=columns.unordered,
+        unreadable=columns.unreadable,
+    )
 
 
 def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
@@ -337,10 +337,11 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
 
     Raises UsageError if templates were split.
     """
-    if groups.grouping.split_templates:
+    grouping = groups.grouping
+    if grouping.split_templates:
         raise UsageError("templates are split among all documents: find all groups again")
-    heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
-    rows = np.flatnonzero(np.isin(groups.representative, heads))
+    representatives = np.unique(groups.representative[rows_of(groups.ids, ids)])
+    rows = np.flatnonzero(np.isin(groups.representative, representatives))
     if rows.size > _MOST_REGROUPED:
         raise UsageError(
             f"these groups have {rows.size:,} documents, and at most {_MOST_REGROUPED:,} are formed"
@@ -348,33 +349,43 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
         )
     judgements = read_judgements(store, meta)
     rows = before_others(rows, groups.ids, judgements.representatives)
-    grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
-    scheme = meta.scheme.for_texts(grouping.limits) if meta.scheme.by_server else meta.scheme
-    chosen = None if grouping.exact else scheme.chosen(grouping.limits)
-    texts = texts_in(store, meta.text_fields)(names)
-    part = sketched(Strings.of(names), texts, Plan(meta, chosen, sketching=scheme))
-    columns = Columns.of(part, texts)
-    job = _GroupRun(Plan(meta, chosen), grouping, columns, judgements, lambda *_: None)
-    right, left = np.tril_indices(job.classes.filled, -1)
-    every = [(job.classes.filled, left, right)] if right.size and not grouping.exact else []
-    found = job.groups(CandidatePairs(every))
+    ids_of_rows = [groups.ids[row] for row in rows.tolist()]
+    plan = Plan.of_texts(
+        meta.scheme, grouping.limits, text_fields=meta.text_fields, exact=grouping.exact
+    )
+    texts = texts_in(store, meta.text_fields)(ids_of_rows)
+    columns = Columns.of(sketched(Strings.of(ids_of_rows), texts, plan), texts)
+    classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+    forming = _Forming(columns, plan, grouping, classes, constraints)
+    if not grouping.exact:
+        right, left = np.tril_indices(classes.filled, -1)
+        forming.add(left, right)
+    formed = forming.groups()
     digests, representative = groups.digests.copy(), groups.representative.copy()
     value = groups.value.copy()
-    digests[rows], value[rows] = found.digests, found.value
-    representative[rows] = rows[found.representative]
-    # The present judgements replace those among these documents.
-    own, then = {*names}, groups.judgements
-    judged = [each for each in then.pairs if not {each.left, each.right} <= own]
-    judged += [each for each in judgements.pairs if {each.left, each.right} <= own]
-    heading = [id for id in then.representatives if id not in own]
-    heading += [id for id in judgements.representatives if id in own]
+    digests[rows] = columns.digests
+    representative[rows] = rows[formed.representative]
+    value[rows] = formed.value
     return replace(
         groups,
         digests=digests,
         representative=representative,
         value=value,
-        judgements=Judgements(tuple(judged), tuple(heading)),
+        judgements=_renewed(groups.judgements, judgements, {*ids_of_rows}),
     )
+
+
+def _renewed(former: Judgements, present: Judgements, ids: Collection[str]) -> Judgements:
+    """Return former judgements, with the present ones among some documents in their place."""
+
+    def is_among(judgement: Judgement) -> bool:
+        return judgement.left in ids and judgement.right in ids
+
+    pairs = [judgement for judgement in former.pairs if not is_among(judgement)]
+    pairs += [judgement for judgement in present.pairs if is_among(judgement)]
+    representatives = [id for id in former.representatives if id not in ids]
+    representatives += [id for id in present.representatives if id in ids]
+    return Judgements(tuple(pairs), tuple(representatives))
 
 
 def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
@@ -387,141 +398,156 @@ def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
     return f"joined by {by}, and {unlike}: `method` leader leaves them out"
 
 
-class _GroupRun:
-    """Group documents that were read.
+class _Formed(NamedTuple):
+    """The groups of n documents, as in `Groups`.
 
-    partner: the first row that was found similar to each, or its own. value: nearness to it.
+    representative: the row of each document's representative, shape (n,).
+    value: similarity or distance to it, nan for a representative itself, shape (n,).
+    """
+
+    representative: I64
+    value: F64
+
+
+class _Forming:
+    """Groups that form while pairs are compared.
+
+    Pairs are of classes of equal texts (`Classes`), of which the first `filled` are compared.
+
+    partition: the first class of the group of each, shape (filled,).
+    partner: the first class that was found similar to each, or itself, shape (filled,).
+    nearness: to the partner, shape (filled,).
     """
 
     def __init__(
         self,
+        columns: Columns,
         plan: Plan,
         grouping: Grouping,
-        columns: Columns,
-        judgements: Judgements,
-        step: OnStep,
-        folder: Path | None = None,
+        classes: Classes,
+        constraints: Constraints,
+        memory: int = DEFAULT_MEMORY,
     ) -> None:
-        self._plan, self._columns = plan, columns
-        self._judgements, self._step = judgements, step
-        if plan.sketch is not None:
-            grouping = replace(grouping, limits=plan.sketch.settled(grouping.limits))
-        self._grouping = grouping = grouping.of(plan.sketch)
-        self._least = plan.least(grouping.limits)
-        self.classes, self._constraints = constrained(
-            judgements, columns.ids, columns.digests, columns.filled
-        )
-        if folder is not None:
-            self.classes = self.classes.in_files(folder)
-        filled = self.classes.filled
-        self._apart = self._constraints.apart(filled)
-        self._partition, self._partner = singletons(filled), singletons(filled)
-        self._value = np.zeros(filled)
-        self._compared = nearness_of(plan, columns, self.classes.compared, grouping.limits)
+        self._columns, self._plan, self._grouping = columns, plan, grouping
+        self._classes, self._constraints = classes, constraints
+        self._comparison = nearness_of(plan, columns, classes.compared, memory)
+        self._least = plan.least
+        self._leads = grouping.method == "leader"
+        self._apart = constraints.apart(classes.filled)
+        self._partition = singletons(classes.filled)
+        self._partner = singletons(classes.filled)
+        self._nearness = np.zeros(classes.filled)
+        constraints.link(self._partition)
 
-    def _nearness(self, left: I64, right: I64) -> F64:
-        """Return how near right rows are to left ones, or how much of them these hold."""
-        nearness: F64 = self._compared(left, right)[-1]
+    def add(self, left: I64, right: I64) -> None:
+        """Compare the pairs of a block (`Block`), and let the similar ones form groups."""
+        if self._leads:
+            self._follow_leaders(left, right)
+        else:
+            self._join_components(left, right)
+
+    def groups(self) -> _Formed:
+        """Return the groups by the pairs so far."""
+        partition = self._partition[self._partition]
+        if self._grouping.split_templates:
+            partition = self._split(partition)
+        # In a component, the class that another was compared with may not be its first one.
+        unknown = np.flatnonzero(self._partner != partition)
+        nearness = self._nearness
+        nearness[unknown] = self._compare(partition[unknown], unknown)
+        return self._of_documents(*self._with_wordless(partition, nearness))
+
+    def _compare(self, left: I64, right: I64) -> F64:
+        """Return how near right classes are to left ones, or how much of them these hold."""
+        nearness: F64 = self._comparison(left, right)[-1]
         return nearness
 
-    def groups(self, candidates: CandidatePairs) -> Groups:
-        """Compare the candidates, and return the groups."""
-        rows, constraints = self.classes.compared, self._constraints
-        constraints.link(self._partition)
-        leading = self._grouping.method == "leader"
-        group = self._follow_leaders if leading else self._join_components
-        for done, left, right in candidates.blocks:
-            group(left, right)
-            self._step("Comparing", done, rows.size)
-        partition = self._partition = self._partition[self._partition]
-        value = self._value
-        if self._grouping.split_templates:
-            texts, scheme = self._columns.texts_of, self._plan.compared.scheme
-            partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
-            if leading:
-                self._lead_again(partition)
-            constraints.link(partition)
-        # In a component, the row that a row was compared with may not be the representative.
-        unknown = np.flatnonzero(self._partner != partition)
-        value[unknown] = self._nearness(partition[unknown], unknown)
-        return self._groups(partition, value, candidates)
-
-    def _lead_again(self, partition: I64) -> None:
-        """Let the first row that is not similar to its leader lead the others, in place."""
-        rows = np.flatnonzero(partition != np.arange(partition.size))
-        while rows.size:
-            rows = rows[self._nearness(partition[rows], rows) < self._least]
-            _, first, group = np.unique(partition[rows], return_index=True, return_inverse=True)
-            partition[rows] = rows[first[group]]
-            rows = rows[partition[rows] != rows]
-
-    def _note(self, left: I64, right: I64, value: F64) -> None:
-        """Keep the values of similar pairs, sorted by right and then left."""
-        first = np.flatnonzero(run_starts(right))
-        fresh = first[left[first] < self._partner[right[first]]]
-        self._partner[right[fresh]] = left[fresh]
-        self._value[right[fresh]] = value[fresh]
+    def _note(self, left: I64, right: I64, nearness: F64) -> None:
+        """Keep the nearness of similar pairs, sorted by right and then left."""
+        first_pairs = np.flatnonzero(run_starts(right))
+        is_earlier = left[first_pairs] < self._partner[right[first_pairs]]
+        noted = first_pairs[is_earlier]
+        self._partner[right[noted]] = left[noted]
+        self._nearness[right[noted]] = nearness[noted]
 
     def _join_components(self, left: I64, right: I64) -> None:
         """Join the groups of the similar pairs of a block."""
-        # The first pair of each row joins most of a group. Pairs within a group need no comparison.
+        # The first pair of each class joins most of a group. Pairs within a group need no
+        # comparison.
         is_first = run_starts(right)
         # Where some can't link, the nearest pairs of all come first.
-        apart = self._constraints.near_cannot(self._partition, left, right)
-        for chosen in (is_first & ~apart, ~is_first & ~apart, apart):
-            compared = chosen & (self._partition[left] != self._partition[right])
-            one, other = left[compared], right[compared]
-            value = self._nearness(one, other)
-            near = value >= self._least
-            self._constraints.join(self._partition, one[near], other[near], value[near])
-            self._note(one[near], other[near], value[near])
+        is_near_cannot = self._constraints.near_cannot(self._partition, left, right)
+        first_pairs, other_pairs = is_first & ~is_near_cannot, ~is_first & ~is_near_cannot
+        for pairs in (first_pairs, other_pairs, is_near_cannot):
+            in_two_groups = pairs & (self._partition[left] != self._partition[right])
+            left_classes, right_classes = left[in_two_groups], right[in_two_groups]
+            nearness = self._compare(left_classes, right_classes)
+            is_similar = nearness >= self._least
+            similar = left_classes[is_similar], right_classes[is_similar], nearness[is_similar]
+            self._constraints.join(self._partition, *similar)
+            self._note(*similar)
 
     def _follow_leaders(self, left: I64, right: I64) -> None:
-        """Let the right rows of a block follow their nearest leaders."""
-        # Earlier followers can't lead. The rows of this block are undecided, and can. Rows that
+        """Let the right classes of a block follow their nearest leaders."""
+        # Earlier followers can't lead. The classes of this block are undecided, and can. Those that
         # must link with an earlier one follow it.
-        undecided = (self._partition[left] == left) & (self._partition[right] == right)
-        left, right = left[undecided], right[undecided]
-        value = self._nearness(left, right)
-        near = value >= self._least
-        left, right, value = left[near], right[near], value[near]
-        follow(self._partition, left, right, value, self._apart)
-        chosen = self._partition[right] == left
-        self._note(left[chosen], right[chosen], value[chosen])
+        is_undecided = (self._partition[left] == left) & (self._partition[right] == right)
+        left, right = left[is_undecided], right[is_undecided]
+        nearness = self._compare(left, right)
+        is_similar = nearness >= self._least
+        left, right, nearness = left[is_similar], right[is_similar], nearness[is_similar]
+        follow(self._partition, left, right, nearness, self._apart)
+        follows = self._partition[right] == left
+        self._note(left[follows], right[follows], nearness[follows])
 
-    def _groups(self, partition: I64, value: F64, candidates: CandidatePairs) -> Groups:
-        """Return the groups. partition, nearness: of the compared classes, shape (filled,)."""
-        classes, columns, constraints = self.classes, self._columns, self._constraints
-        rows = len(columns.ids)
-        alone = np.arange(classes.filled, classes.rows.size)
-        partition = np.concatenate([partition, alone])
-        # Texts without words are not compared, and can be judged: they differ in all bits.
-        measure = self._plan.measure
-        different = measure.no_nearness(len(columns.values))
-        value = np.concatenate([value, np.full(alone.size, different)])
-        without_words = constraints.must[constraints.must[:, 1] >= classes.filled]
-        partition[without_words[:, 1]] = partition[without_words[:, 0]]
-        representative = np.arange(rows)
-        values = np.full(rows, measure.equal)
-        for start in range(0, rows, _ROWS_AT_ONCE):
-            classed = start + np.flatnonzero(classes.of[start : start + _ROWS_AT_ONCE] >= 0)
-            of = classes.of[classed]
-            representative[classed] = classes.rows[partition[of]]
-            joined = partition[of] != of
-            values[classed[joined]] = np.abs(value[of[joined]])
-        values[representative == np.arange(rows)] = np.nan
-        return Groups(
-            self._grouping,
-            columns.ids,
-            columns.digests,
-            representative,
-            values,
-            measure,
-            candidates.capped,
-            candidates.recall,
-            self._plan.basis,
-            constraints.counts,
-            self._judgements,
-            unordered=columns.unordered,
-            unreadable=columns.unreadable,
+    def _split(self, partition: I64) -> I64:
+        """Return the groups without those of one template that differ in its places."""
+        texts_of, compared = self._columns.texts_of, self._classes.compared
+        partition = split_templates(
+            partition, lambda classes: texts_of(compared[classes])(), self._plan.scheme
         )
+        if self._leads:
+            self._lead_again(partition)
+        self._constraints.link(partition)
+        return partition
+
+    def _lead_again(self, partition: I64) -> None:
+        """Let the first class that is not similar to its leader lead the others, in place."""
+        followers = np.flatnonzero(partition != np.arange(partition.size))
+        while followers.size:
+            nearness = self._compare(partition[followers], followers)
+            followers = followers[nearness < self._least]
+            _, first, group = np.unique(
+                partition[followers], return_index=True, return_inverse=True
+            )
+            partition[followers] = followers[first[group]]
+            followers = followers[partition[followers] != followers]
+
+    def _with_wordless(self, partition: I64, nearness: F64) -> tuple[I64, F64]:
+        """Return the partition and the nearness of all classes, shape (classes,).
+
+        Texts without words are not compared, and can be judged: they differ in all bits.
+        """
+        wordless = np.arange(self._classes.filled, self._classes.rows.size)
+        partition = np.concatenate([partition, wordless])
+        no_nearness = self._plan.measure.no_nearness(len(self._columns.values))
+        nearness = np.concatenate([nearness, np.full(wordless.size, no_nearness)])
+        must = self._constraints.must
+        roots, linked = must[must[:, 1] >= self._classes.filled].T
+        partition[linked] = partition[roots]
+        return partition, nearness
+
+    def _of_documents(self, partition: I64, nearness: F64) -> _Formed:
+        """Return the groups of documents. partition, nearness: of all classes."""
+        classes, count = self._classes, len(self._columns.ids)
+        representative = np.arange(count)
+        value = np.full(count, self._plan.measure.equal)
+        for start in range(0, count, _ROWS_AT_ONCE):
+            has_class = classes.of[start : start + _ROWS_AT_ONCE] >= 0
+            rows = start + np.flatnonzero(has_class)
+            class_of_row = classes.of[rows]
+            representative[rows] = classes.rows[partition[class_of_row]]
+            is_joined = partition[class_of_row] != class_of_row
+            value[rows[is_joined]] = np.abs(nearness[class_of_row[is_joined]])
+        value[representative == np.arange(count)] = np.nan
+        return _Formed(representative, value)

@@ -21,7 +21,6 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.verify import PairTask, verify
 from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.kinds.base import Sketch
-from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SparkDocuments
 from esdedup.spark.tables import Batches, JobTables, mapped
@@ -88,16 +87,16 @@ class Buckets:
     passage: int
 
     @staticmethod
-    def of(plan: Plan, limits: Limits) -> Buckets:
+    def of(plan: Plan) -> Buckets:
         """Return the buckets of the documents of a plan."""
         sketch, dtype = plan.sketch, np.dtype(plan.dtype)
         assert sketch is not None
-        bands, values = stopped_buckets(plan.compared.stop, sketch)
+        bands, values = stopped_buckets(plan.meta.stop, sketch)
         masks = [np.zeros(1, np.uint64)] * sketch.tokens
         if sketch.measure.by_values:
-            masks = sketch.masks(limits, sides=2)
-        stopped, passage = _numbers(values.astype(dtype), bands), plan.passage(limits)
-        return Buckets(sketch, dtype, masks, stopped, plan.compared.scheme, passage)
+            masks = sketch.masks(plan.limits, sides=2)
+        stopped = _numbers(values.astype(dtype), bands)
+        return Buckets(sketch, dtype, masks, stopped, plan.scheme, plan.passage)
 
     def values(self, written: Sequence[bytes]) -> Unsigned:
         """Return the values of n documents, shape (n, width)."""

@@ -23,7 +23,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from esdedup import exceptions
 from esdedup.arguments import accepts, from_settings
-from esdedup.cleaning.near_duplicates import plan_of
 from esdedup.cleaning.outputs import CleanFiles, RetainedRecords, digest_of, is_one_file
 from esdedup.cleaning.removals import DuplicatesTable
 from esdedup.cleaning.report import CleanReport
@@ -71,7 +70,7 @@ class _Tasks:
                 first = bytes([number >= len(files.against)])
                 path = files.inputs[number]
                 for chunk in chunks_in(path, files.format, None, files.encoding, columns):
-                    read = read_chunk(self.plan, id_field, chunk)
+                    read = read_chunk(self.plan, id_field, chunk, is_numbered=True)
                     yield from sketched_records(read, self.plan, number, first)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -130,8 +129,8 @@ def dedup_files(
     be read or that change meanwhile, and the errors of Spark.
     """
     grouping, texts = from_settings(Grouping, settings, grouping), names_of(text_field)
-    plan = plan_of(grouping, scheme, texts)
-    grouping = grouping.of(plan.sketch)
+    plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, texts, exact=grouping.exact)
+    grouping = grouping.by(plan)
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()

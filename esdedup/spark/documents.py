@@ -6,7 +6,7 @@ only those of candidate pairs are shuffled.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Literal
@@ -145,9 +145,8 @@ def numbered(
             column = F.unix_micros(column)
         columns.append(column.alias("keep"))
     text_fields = (*(alias for alias in names if alias.startswith("text")),)
-    meta = replace(plan.meta, text_fields=text_fields)
-    named = replace(plan, meta=meta, keep=replace(keep, field=keep.field and "keep"))
-    rows = mapped(df.select(*columns), partial(_sketched, named), from_arrow_schema(SKETCHED))
+    plan = plan.of_columns(text_fields, keep.field and "keep")
+    rows = mapped(df.select(*columns), partial(_sketched, plan), from_arrow_schema(SKETCHED))
     return in_precedence(rows, keep, tables)
 
 
@@ -245,9 +244,10 @@ def sketched_records(
     """Yield records as `SKETCHED`. file: their number. first: begins the sort keys."""
     part, lines = chunk.part, chunk.lines[chunk.lines > 0]
     assert part.texts is not None
-    texts, bands = [*part.texts], [*part.values]
-    if (sketch := plan.sketch) is not None and sketch.varies:
-        values = sketched(texts, plan.compared.scheme).values[sketch.name]
+    texts, bands, sketch = [*part.texts], [*part.values], plan.sketch
+    if sketch is not None and sketch.varies:
+        # A part has no values if their number varies: as bands, Spark needs them.
+        values = sketched(texts, plan.scheme).values[sketch.name]
         tokens = sketch.token_values(values)
         hashes = tokens.hashes.astype(plan.dtype)
         bands = [hashes[start:end] for start, end in pairwise(tokens.offsets)]

@@ -1,7 +1,6 @@
 """Group the similar documents of a DataFrame, as `esdedup group` does, or remove duplicates."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Unpack
@@ -74,7 +73,7 @@ def groups(
     Raises UsageError for wrong arguments.
     """
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
-    plan = _plan(df, names, scheme, grouping)
+    plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
         documents = numbered(df, plan, tables, id, names)
         members, report = members_of(documents, plan, grouping, tables)
@@ -115,7 +114,7 @@ def dedup(
     The table has the rows that stay, in any order, with the columns of `df`.
     """
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
-    plan = _plan(df, names, scheme, grouping)
+    plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:
         rows = tables.once_table("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
         documents = numbered(rows, plan, tables, _ROW, names)
@@ -128,19 +127,15 @@ def dedup(
     return SparkResult(table, report, tables.place)
 
 
-def _plan(
+def _planned(
     df: DataFrame, names: Sequence[str], scheme: Scheme | IndexMeta | None, grouping: Grouping
-) -> Plan:
-    """Return how the documents of a DataFrame are compared to group them."""
+) -> tuple[Plan, Grouping]:
+    """Return how the documents of a DataFrame are compared, and how they are grouped."""
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
     scheme = scheme or index_of(df, names)
-    if grouping.exact:
-        meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
-        cheap = meta.scheme.only(meta.scheme.sketches[0])
-        return Plan(meta, None, grouping.of(None).keep, sketching=cheap)
-    plan = plan_of(scheme, grouping.limits, grouping.keep)
-    return replace(plan, keep=grouping.of(plan.sketch).keep)
+    plan = plan_of(scheme, grouping.limits, grouping.keep, exact=grouping.exact)
+    return plan, grouping.by(plan)
 
 
 def members_of(
@@ -148,16 +143,16 @@ def members_of(
 ) -> tuple[DataFrame, SparkReport]:
     """Return the documents that another one represents, and counts.
 
-    Columns: number, head (bigint), similarity (double). first: documents before this number are not
-    compared with each other, so that each may represent later ones.
+    Columns: number, head (bigint), similarity (double). grouping: by the plan (`Grouping.by`).
+    first: documents before this number are not compared with each other, so that each may represent
+    later ones.
     """
-    grouping = grouping.of(plan.sketch)
     if grouping.exact:
         joined = tables.spark.createDataFrame([], _JOINED)
         counts: Any = {**documents.counts, "capped": Capped(), "recall": 1.0}
         report = SparkReport(**counts, basis=plan.basis, unordered=documents.unordered)
     else:
-        edges, placed, report = compare(documents, plan, grouping.limits, tables)
+        edges, placed, report = compare(documents, plan, tables)
         if grouping.method == "components":
             # No measure that components are found by is directed.
             similar = edges("all", "true", f"number >= {first}")
@@ -166,7 +161,7 @@ def members_of(
             chained = pairs.join(similar, ["left", "right"], "left_anti")
             chained = chained.withColumn("home", F.lit(None).cast("bigint"))
             chained = tables.once_table("chained", chained)
-            buckets = Buckets.of(plan, grouping.limits)
+            buckets = Buckets.of(plan)
             chained = verified(chained, documents, buckets, float("-inf"))
             joined = pairs.join(similar, ["left", "right"]).unionByName(chained)
             joined = joined.withColumnsRenamed({"right": "number", "left": "head"})

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from esdedup.arguments import accepts, from_settings
 from esdedup.compare.keep_rule import KeepRule, Unordered
-from esdedup.compare.plan import Basis, Plan, plan_for
+from esdedup.compare.plan import Basis, Plan
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import missing_pairs
@@ -123,10 +123,10 @@ def similar_pairs(
     """
     limits = from_settings(Limits, settings, limits, "pairs")
     names = names_of(text)
-    plan = plan_of(scheme or index_of(df, names), limits, KeepRule())
+    plan = plan_of(scheme or index_of(df, names), limits)
     with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents = numbered(df, plan, tables, id, names)
-        edges, placed, report = compare(documents, plan, limits, tables, either=True)
+        edges, placed, report = compare(documents, plan, tables, either=True)
         if placed.meetings > placed.meetings_of_block:
             sample = SIZES.sample
             sampled = edges("sample", "true", f"pmod(xxhash64(number), {sample}) = 0").count()
@@ -168,25 +168,32 @@ def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
     return IndexMeta.from_json(json.loads(meta)) if meta else None
 
 
-def plan_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Plan:
-    """Return how documents are compared. Raises UsageError for another type of scheme."""
+def plan_of(
+    scheme: Scheme | IndexMeta | None,
+    limits: Limits,
+    keep: KeepRule = KeepRule(),  # noqa: B008
+    *,
+    exact: bool = False,
+) -> Plan:
+    """Return how documents are compared; those of an index as the index compares them.
+
+    exact: as of `Plan.of_index`. Raises UsageError for another type of scheme.
+    """
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
-    of_documents = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
-    sketch = of_documents.for_pairs(limits)
     if isinstance(scheme, IndexMeta):
-        return plan_for(scheme, limits, keep)
-    if scheme is None:
-        sketch = sketch.for_texts(limits)
-    sketch = replace(sketch, fields=())
-    sketching = of_documents.only(sketch)
-    return Plan(IndexMeta(sketching), sketch, keep, sketching=sketching)
+        if not exact:
+            return Plan.of_index(scheme, limits, keep)
+        scheme = scheme.scheme
+    if scheme is not None:
+        # The texts are columns, whatever fields the sketch is of.
+        scheme = scheme.only(replace(scheme.for_pairs(limits), fields=()))
+    return Plan.of_texts(scheme, limits, keep, exact=exact)
 
 
 def compare(
     documents: SparkDocuments,
     plan: Plan,
-    limits: Limits,
     tables: JobTables,
     *,
     either: bool = False,
@@ -199,16 +206,16 @@ def compare(
     """
     sketch = plan.sketch
     assert sketch is not None
-    unswapped = replace(limits, swaps=0)
+    unswapped = replace(plan.limits, swaps=0)
     least = sketch.least(unswapped, sketch.tokens)
-    buckets = Buckets.of(plan, limits)
-    placed = placed_in(documents.compared(), buckets, limits.max_per_bucket, tables)
+    buckets = Buckets.of(plan)
+    placed = placed_in(documents.compared(), buckets, plan.limits.max_per_bucket, tables)
 
     def edges(name: str, *conditions: Any) -> DataFrame:
         pairs = tables.once_table(f"candidates-{name}", candidate_pairs(placed, *conditions))
         if least > 1:
             pairs = tables.once_table(f"sharing-{name}", sharing(pairs, documents, buckets, least))
-        similar = verified(pairs, documents, buckets, plan.least(limits), either=either)
+        similar = verified(pairs, documents, buckets, plan.least, either=either)
         return tables.once_table(f"edges-{name}", similar)
 
     recall = sketch.recall(unswapped, sketch.tokens, least)

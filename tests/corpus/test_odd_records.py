@@ -16,11 +16,11 @@ import pytest
 import zstandard
 
 import esdedup
-from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
+from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_in
 from esdedup.runs.run import Run
-from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import run_command
 
 TEXTS = [
@@ -71,10 +71,10 @@ def of_index(path: str) -> Found:
 
 def of_pairs(path: str) -> Found:
     limits = esdedup.Limits(threshold=0.8)
-    meta = IndexMeta(esdedup.Scheme().for_texts(limits))
+    plan = Plan.of_texts(esdedup.Scheme().for_texts(limits), limits)
     with Run.temporary() as work:
-        source = FileSource(plan_of_pairs(meta, limits), chunks_in(path), lambda _: None)
-        return ids_of(pairs_in_files(work, source, limits)[0])
+        source = FileSource(plan, chunks_in(path), lambda _: None)
+        return ids_of(pairs_in_files(work, source)[0])
 
 
 def written(kind: str, rows: list[Row]) -> str:

@@ -12,7 +12,7 @@ import xxhash
 
 import esdedup
 from esdedup.compare import candidates
-from esdedup.compare.plan import Plan
+from esdedup.compare.resources import DEFAULT_MEMORY
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
@@ -111,7 +111,7 @@ def test_groups_are_those_of_all_pairs(
     block: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Plan.memory // block)
+    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", DEFAULT_MEMORY // block)
     with esdedup.open(stored) as index:
         found = index.groups(method=method)
     assert partition_of(found) == groups_of_edges(texts, pairs, method)
@@ -324,7 +324,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", Plan.memory // 100)
+    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", DEFAULT_MEMORY // 100)
     monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)

@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
-from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
+from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.models import Pair
 from esdedup.records.files import chunks_in
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
-from esdedup.stores.mapping import IndexMeta
 
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
@@ -48,14 +48,14 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
     """The pairs that `esdedup pairs FILE` finds."""
     file = path / "documents.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    meta = IndexMeta(Scheme().for_texts(limits))
+    plan = Plan.of_texts(Scheme().for_texts(limits), limits)
 
     def refuse(bad: object) -> None:
         raise AssertionError(bad)
 
     with Run.temporary() as folder:
-        source = FileSource(plan_of_pairs(meta, limits), chunks_in(str(file)), refuse)
-        return pairs_in_files(folder, source, limits)[0]
+        source = FileSource(plan, chunks_in(str(file)), refuse)
+        return pairs_in_files(folder, source)[0]
 
 
 def columns_of(pair: Pair) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from esdedup.cleaning.near_duplicates import (
     StoredRecords,
     chunks_of,
     decide,
-    plan_of,
     sketch_into,
 )
 from esdedup.cleaning.outputs import (
@@ -206,9 +205,12 @@ def dedup_files(
                 scheme = scheme.only(scheme.banded.wide(1))
             elif corpus.mask:
                 raise UsageError("--mask requires --contained")
-            plan, shards = plan_of(grouping, scheme, text_fields), files_of(against=against)
+            plan = Plan.of_texts(
+                scheme, grouping.limits, grouping.keep, text_fields, exact=grouping.exact
+            )
+            shards = files_of(against=against)
             # By their names, kept sketches and unfinished runs are those of this rule.
-            grouping = grouping.of(plan.sketch)
+            grouping = grouping.by(plan)
             written: dict[str, Sequence[str | None]] = {"--output": shards.targets}
             written |= {"--removed": [corpus.removed], "--dead-letter": [str(letters.path)]}
             check_targets(written, against)
@@ -309,7 +311,12 @@ class _Job:
             names, before = self.names[len(self.former.names) :], self.former.records
         documents = chain.from_iterable(chunks)
         source = FileSource(
-            self.plan, documents, self.letters, self.of_files.id_field, self.workers
+            self.plan,
+            documents,
+            self.letters,
+            self.of_files.id_field,
+            self.workers,
+            is_numbered=True,
         )
         sketch_into(shares, source, names, progress.show, before)
 

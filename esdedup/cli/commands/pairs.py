@@ -14,7 +14,8 @@ from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, w
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.compare.file_pairs import pairs_in_files, plan_of_pairs
+from esdedup.compare.file_pairs import pairs_in_files
+from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource, texts_in
 from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.runs.run import Run
@@ -93,9 +94,10 @@ def _in_files(
     with dead_letter as letters, Run.temporary() as run:
         with output.Progress("Sketching", total_bytes(files)) as progress:
             chunks = of_files.chunks(files, meta.text_fields, progress.advance, columns=())
-            plan, workers = plan_of_pairs(meta, limits), of_files.processes(files)
+            plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
+            workers = of_files.processes(files)
             source = FileSource(plan, chunks, letters, of_files.id_field, workers)
-            pairs, read = pairs_in_files(run, source, limits, progress.show, progress.step)
+            pairs, read = pairs_in_files(run, source, progress.show, progress.step)
         warn_of_records(read.repeated, int((~read.columns.filled).sum()))
         show(pairs, read.texts_of)
         if read.failed:
