@@ -14,7 +14,7 @@ import typer
 from typer.main import get_group
 
 from esdedup import EsdedupError, UsageError
-from esdedup.cli.command import Commands, CommandEntry
+from esdedup.cli.command import CommandEntry, Commands
 
 COMMANDS = {
     "Commands": {
