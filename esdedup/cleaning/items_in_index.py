@@ -67,7 +67,7 @@ def find_in_index(
     documents = store.statistics(index.meta).sketched
     scheme = index.meta_of(grouping.limits).scheme.only(sketch)
     plan = Plan.of_texts(scheme, grouping.limits, text_fields=items.text_fields)
-    candidates = _Candidates(index, grouping.limits, plan, items)
+    candidates = _Candidates(index, plan, items)
     names = [*items.names, store.where]
     source = FileSource(
         plan, candidates.chunks(), items.dead_letter, items.id_field, is_numbered=True
@@ -114,8 +114,8 @@ class _Candidates:
     losses: numbers of items of which tokens were stopped, or candidates truncated.
     """
 
-    def __init__(self, index: Index, limits: Limits, plan: Plan, items: Items) -> None:
-        self._index, self._limits, self._plan, self._items = index, limits, plan, items
+    def __init__(self, index: Index, plan: Plan, items: Items) -> None:
+        self._index, self._plan, self._items = index, plan, items
         self.ids = set[str]()
         self.losses = Counter(stopped=0, truncated=0)
 
@@ -127,8 +127,8 @@ class _Candidates:
             items, _ = items_of(records, self._plan.meta, self._items.id_field, stored=False)
             texts.extend(item.text for item in items)
             yield Chunk(partial(list, records))
-        store, meta = self._index.store, self._index.meta_of(self._limits)
-        for queries, answers in sharing(store, meta, texts, self._limits):
+        store, meta = self._index.store, self._index.meta_of(self._plan.limits)
+        for queries, answers in sharing(store, meta, texts, self._plan.limits):
             self.losses["stopped"] += sum(query.stopped > 0 for query in queries)
             self.losses["truncated"] += sum(answer.truncated for answer in answers)
             sources = {

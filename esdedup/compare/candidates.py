@@ -15,7 +15,7 @@ from esdedup.search import buckets
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, digest_words
-from esdedup.sketch.sketch import sketch as sketched
+from esdedup.sketch.sketch import sketch as sketch_texts
 from esdedup.stores.memory_mapped import mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Mask, Ragged, Unsigned, blocks, run_starts
@@ -171,7 +171,7 @@ def _tokens_of(columns: Columns, rows: I64, scheme: Scheme) -> Ragged:
     starts = range(0, max(1, rows.size), _TEXTS_AT_ONCE)
     pages = (columns.texts_of(rows[start : start + _TEXTS_AT_ONCE])() for start in starts)
     return Ragged.joined(
-        [sketch.token_values(sketched(texts, scheme).values[sketch.name]) for texts in pages]
+        [sketch.token_values(sketch_texts(texts, scheme).values[sketch.name]) for texts in pages]
     )
 
 

@@ -200,13 +200,13 @@ def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64
     return np.concatenate([order[chosen], order[~chosen]])
 
 
-def rows_of(ids: Sequence[str], wanted: Collection[str]) -> I64:
-    """Return the rows of the ids that exist, ascending."""
-    names = set(wanted)
-    if isinstance(ids, Strings) and len(names) <= _FEW:
-        found = [row for name in names if (row := ids.row_of(name)) is not None]
-        return np.array(sorted(found), np.int64)
-    return np.array([row for row, id in enumerate(ids) if id in names], np.int64)
+def rows_of(ids: Sequence[str], chosen: Collection[str]) -> I64:
+    """Return the rows of those of the chosen ids that exist, ascending."""
+    chosen_ids = set(chosen)
+    if isinstance(ids, Strings) and len(chosen_ids) <= _FEW:
+        rows = [row for id in chosen_ids if (row := ids.row_of(id)) is not None]
+        return np.array(sorted(rows), np.int64)
+    return np.array([row for row, id in enumerate(ids) if id in chosen_ids], np.int64)
 
 
 def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[bytes]) -> list[bytes]:

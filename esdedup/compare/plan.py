@@ -49,29 +49,16 @@ class Plan:
     ) -> Plan:
         """Return the plan to compare the documents of an index.
 
-        They are compared by their stored tokens if these reach the recall at the threshold, else by
-        their texts. A stop list names stored tokens. With one, tokens are read in any case.
+        Stored tokens are read if they reach the recall at the threshold, else texts. A stop list
+        names stored tokens. With one, tokens are read in any case.
 
         exact: only equal texts are similar. Raises UsageError for limits that the sketch can't
         hold.
         """
-        scheme = meta.scheme
-        if exact and not scheme.by_server:
-            return _planned(meta, None, limits, keep, None)
-        sketch = scheme.for_pairs(limits)
-        if sketch.varies or scheme.by_server:
-            compared = None if exact else sketch
-            return _planned(meta, compared, limits, keep, scheme.only(sketch))
-        recall = _recall_of_pairs(sketch, limits)
-        if recall >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):
-            return _planned(meta, sketch, limits, keep, None)
-        # Processor time a document of 150 bytes: 25 microseconds for tokens and 47 for texts with
-        # 52 bands in a local file, 36 and 34 on Elasticsearch. So tokens are read if they are
-        # enough.
-        wider = sketch.for_texts(limits)
-        if _recall_of_pairs(wider, limits) <= recall:
-            return _planned(meta, sketch, limits, keep, None)
-        return _planned(meta, wider, limits, keep, scheme.only(wider))
+        sketch, sketching = None, None
+        if not exact or meta.scheme.by_server:
+            sketch, sketching = _sketch_of_index(meta, limits)
+        return _planned(meta, None if exact else sketch, limits, keep, sketching)
 
     @staticmethod
     def of_texts(
@@ -178,6 +165,25 @@ class Basis:
     def __str__(self) -> str:
         by = "" if self.bands is None else f", {self.bands} bands of {self.rows} rows"
         return f"{self.read}{by}"
+
+
+def _sketch_of_index(meta: IndexMeta, limits: Limits) -> tuple[Sketch, Scheme | None]:
+    """Return the sketch to compare documents by, and the scheme to sketch their texts with.
+
+    The scheme is None to read the stored tokens.
+    """
+    sketch = meta.scheme.for_pairs(limits)
+    if sketch.varies or meta.scheme.by_server:
+        return sketch, meta.scheme.only(sketch)
+    recall = _recall_of_pairs(sketch, limits)
+    if recall >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):
+        return sketch, None
+    # Processor time a document of 150 bytes: 25 microseconds for tokens and 47 for texts with 52
+    # bands in a local file, 36 and 34 on Elasticsearch. So tokens are read if they are enough.
+    wider = sketch.for_texts(limits)
+    if _recall_of_pairs(wider, limits) <= recall:
+        return sketch, None
+    return wider, meta.scheme.only(wider)
 
 
 def _planned(

@@ -9,7 +9,7 @@ DEFAULT_MEMORY = 2 << 30
 """Bytes to sort, or to compare, at once."""
 
 
-def no_step(name: str, done: int, total: int) -> None:
+def no_step(name: str, amount: int, total: int) -> None:
     """Ignore progress."""
 
 

@@ -41,7 +41,7 @@ _EXAMPLES = 5
 log = logging.getLogger("esdedup")
 
 
-def sketched(
+def part_of_texts(
     ids: Strings,
     texts: Sequence[str],
     plan: Plan,
@@ -93,7 +93,7 @@ def read_chunk(
     items, bad = items_of(records, plan.meta, id_field, stored=not is_numbered)
     documents = (Document(item.id, item.record.source) for item in items)
     keys = plan.keep.keys(documents, fields)
-    part = sketched(
+    part = part_of_texts(
         Strings.of(item.id for item in items), [item.text for item in items], plan, keys
     )
     rejected = {(record.file, record.line) for record in bad}
@@ -127,7 +127,7 @@ class FileSource:
 
     def parts(self, on_chunk: Callable[[ReadChunk], object]) -> Iterator[Part]:
         """Yield the documents, at least one part. on_chunk: called after each chunk."""
-        yield sketched(Strings.of([]), [], self.plan)
+        yield part_of_texts(Strings.of([]), [], self.plan)
         read = partial(read_chunk, self.plan, self.id_field, is_numbered=self.is_numbered)
         with closing(in_order(self.workers, read, self.chunks)) as chunks:
             for chunk in chunks:
@@ -142,12 +142,12 @@ class Records(NamedTuple):
 
     texts: of n records.
     ids: their ids, or None for their positions.
-    keys: of the keep rule.
+    keys: of the keep rule; none to order by ids alone.
     """
 
     texts: Sequence[str]
     ids: Sequence[str] | None
-    keys: Strings
+    keys: Strings = Strings.of_bytes(())
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,8 @@ class RecordSource:
     def parts(self) -> Iterator[Part]:
         """Yield the documents."""
         for records in self.batches:
-            yield sketched(Strings.of(records.ids or []), records.texts, self.plan, records.keys)
+            ids = Strings.of(records.ids or [])
+            yield part_of_texts(ids, records.texts, self.plan, records.keys)
 
 
 def columns_of_records(records: Records, plan: Plan) -> Columns:
@@ -215,7 +216,7 @@ class StoreSource:
         fields = self.plan.meta.text_fields
         # The text of a document with tokens can have been removed since.
         texts = [text_at(document.source, fields) or "" for document in batch]
-        return sketched(_ids(batch), texts, self.plan, self.plan.keep.keys(batch, fields))
+        return part_of_texts(_ids(batch), texts, self.plan, self.plan.keep.keys(batch, fields))
 
     def _with_stored_tokens(self, documents: Sequence[Document]) -> Part:
         """Return documents with their stored tokens, without those that can't be read."""
@@ -265,12 +266,10 @@ class StoreSource:
         )
 
 
-def read_store(
-    source: StoreSource, run: Run, parameters: Mapping[str, Any], on_step: OnStep
-) -> Columns:
+def read_store(source: StoreSource, run: Run, job: Mapping[str, Any], on_step: OnStep) -> Columns:
     """Return the columns of all documents of a store, reading the shares that are missing.
 
-    parameters: of the job; only a run of a job with the same ones resumes.
+    job: its parameters; only a run of a job with the same ones resumes.
 
     Documents whose tokens can't be read are left out, with a warning that names them. Raises
     UsageError if the run's folder belongs to another run, or if the keep rule names a field that no
@@ -279,7 +278,7 @@ def read_store(
     store, plan, shares = source.store, source.plan, Shares(run)
     documents = store.statistics(plan.meta).sketched
     is_resumed = run.has(_SHARES)
-    run.claim({**_described(store, plan), **parameters})
+    run.claim({**_described(store, plan), **job})
     needed = max(1, min(shares.sizes.shares, -(-documents // shares.sizes.documents)))
     number_of_shares = int(run.once(_SHARES, lambda: needed))
     documents_read = 0

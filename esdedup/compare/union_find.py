@@ -24,10 +24,12 @@ def join(partition: I64, left: I64, right: I64) -> None:
     algorithm", Journal of Algorithms 3, 1982.
     """
     while left.size:
-        one, other = partition[left], partition[right]
-        apart = one != other
-        left, right, one, other = left[apart], right[apart], one[apart], other[apart]
-        np.minimum.at(partition, np.maximum(one, other), np.minimum(one, other))
+        left_root, right_root = partition[left], partition[right]
+        is_apart = left_root != right_root
+        left, right = left[is_apart], right[is_apart]
+        left_root, right_root = left_root[is_apart], right_root[is_apart]
+        first, second = np.minimum(left_root, right_root), np.maximum(left_root, right_root)
+        np.minimum.at(partition, second, first)
         # Until each row holds the first row of its group.
         while ((above := partition[partition]) != partition).any():
             partition[:] = above
@@ -51,13 +53,15 @@ def follow(
     The leader algorithm: Hartigan, "Clustering Algorithms", 1975, chapter 3, except that a row
     joins the nearest leader and not the first.
     """
-    best: dict[int, float] = {}
-    for one, other, near in zip(left.tolist(), right.tolist(), nearness.tolist(), strict=True):
-        if partition[one] != one:
+    nearest: dict[int, float] = {}
+    pairs = zip(left.tolist(), right.tolist(), nearness.tolist(), strict=True)
+    for leader, row, value in pairs:
+        # Pairs ascend by right, so every pair that may make the left row a follower has been seen.
+        if partition[leader] != leader:
             continue
-        # Pairs ascend by right, so every pair that may make `one` a follower has been seen.
-        if near > best.get(other, -np.inf) or (near == best[other] and one < partition[other]):
-            if any(partition[each] == one for each in apart.get(other, ())):
+        is_nearer = value > nearest.get(row, -np.inf)
+        if is_nearer or (value == nearest[row] and leader < partition[row]):
+            if any(partition[earlier] == leader for earlier in apart.get(row, ())):
                 continue
-            best[other] = near
-            partition[other] = one
+            nearest[row] = value
+            partition[row] = leader

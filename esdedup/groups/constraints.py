@@ -45,11 +45,11 @@ class JudgedCounts:
             "not joined, since other texts were judged different": self.contradictory,
             "without effect, because a text is gone or has changed": self.stale,
         }
-        parts = [f"{number:,} {effect}" for effect, number in counts.items() if number]
+        effects = [f"{number:,} {effect}" for effect, number in counts.items() if number]
         if self.elsewhere:
             names = ", ".join(map(repr, self.elsewhere))
-            parts.append(f"those made for {names}, another name of the index, without effect")
-        return ", ".join(parts)
+            effects.append(f"those made for {names}, another name of the index, without effect")
+        return ", ".join(effects)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,14 @@ from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
 from esdedup.compare.plan import Basis, Plan
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources, no_step
-from esdedup.compare.source import JUDGEMENTS, StoreSource, read_store, sketched, texts_in
+from esdedup.compare.source import (
+    JUDGEMENTS,
+    Records,
+    RecordSource,
+    StoreSource,
+    read_store,
+    texts_in,
+)
 from esdedup.compare.union_find import follow, singletons
 from esdedup.compare.verify import nearness_of
 from esdedup.exceptions import UsageError
@@ -36,7 +43,6 @@ from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, r
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
-from esdedup.text.strings import Strings
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
@@ -287,11 +293,11 @@ def find_groups(
     plan = Plan.of_index(meta, grouping.limits, grouping.keep, exact=grouping.exact)
     grouping = grouping.by(plan)
     judgements = read_judgements(store, meta)
-    parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
+    job = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with Run.temporary() if work is None else nullcontext(work) as run:
         resources = Resources(run.folder, on_step or no_step)
         source = StoreSource(store, plan, first=judgements.representatives)
-        columns = read_store(source, run, parameters, resources.on_step)
+        columns = read_store(source, run, job, resources.on_step)
         groups = groups_among(columns, plan, grouping, resources, judgements)
     judged = replace(groups.judged, elsewhere=judged_elsewhere(store))
     return replace(groups, judged=judged)
@@ -354,7 +360,8 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
         meta.scheme, grouping.limits, text_fields=meta.text_fields, exact=grouping.exact
     )
     texts = texts_in(store, meta.text_fields)(ids_of_rows)
-    columns = Columns.of(sketched(Strings.of(ids_of_rows), texts, plan), texts)
+    (part,) = RecordSource(plan, [Records(texts, ids_of_rows)]).parts()
+    columns = Columns.of(part, texts)
     classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
     forming = _Forming(columns, plan, grouping, classes, constraints)
     if not grouping.exact:

@@ -34,7 +34,7 @@ from esdedup.exceptions import UsageError
 from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.sketch.sketch import NO_TEXT, written_digests
-from esdedup.sketch.sketch import sketch as sketched
+from esdedup.sketch.sketch import sketch as sketch_texts
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.text.strings import Strings
 
@@ -246,8 +246,8 @@ def sketched_records(
     assert part.texts is not None
     texts, bands, sketch = [*part.texts], [*part.values], plan.sketch
     if sketch is not None and sketch.varies:
-        # A part has no values if their number varies: as bands, Spark needs them.
-        values = sketched(texts, plan.scheme).values[sketch.name]
+        # A part has no values of such a sketch, whose candidates are found by the texts.
+        values = sketch_texts(texts, plan.scheme).values[sketch.name]
         tokens = sketch.token_values(values)
         hashes = tokens.hashes.astype(plan.dtype)
         bands = [hashes[start:end] for start, end in pairwise(tokens.offsets)]

@@ -78,7 +78,7 @@ def groups(
         documents = numbered(df, plan, tables, id, names)
         members, report = members_of(documents, plan, grouping, tables)
         table = _groups(documents, members, plan, tables)
-    warn(report, grouping.limits, plan.keep)
+    warn(report, plan)
     return SparkResult(table, report, tables.place)
 
 
@@ -123,7 +123,7 @@ def dedup(
         duplicates = members.join(row_of, "number")
         retained = chosen(rows, duplicates, _ROW, "left_anti").drop(_ROW)
         table = tables.once_table("kept", retained)
-    warn(report, grouping.limits, plan.keep, of_rows=False)
+    warn(report, plan, of_rows=False)
     return SparkResult(table, report, tables.place)
 
 

@@ -151,7 +151,7 @@ def similar_pairs(
             pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
         pairs = pairs.select("left", "right", *measured(plan), "equal", *sides)
         pairs = tables.once_table("pairs", pairs)
-    warn(report, limits)
+    warn(report, plan)
     return SparkResult(pairs, report, tables.place)
 
 
@@ -237,16 +237,15 @@ def measured(plan: Plan) -> list[Column]:
 
 def warn(
     report: SparkReport,
-    limits: Limits,
-    keep: KeepRule | None = None,
+    plan: Plan,
     *,
     of_rows: bool = True,
 ) -> None:
     """Warn of what a job has lost. of_rows: the rows that are left out, too."""
     left_out, repeated = report.left_out * of_rows, report.repeated
     for loss in (
-        *missing_pairs(report.recall, report.capped, limits),
-        "" if keep is None else report.unordered.warning(keep) or "",
+        *missing_pairs(report.recall, report.capped, plan.limits),
+        report.unordered.warning(plan.keep),
         left_out and f"{left_out:,} rows without an id or a text are left out",
         repeated
         and f"{repeated:,} rows have an id that another row has, which stays: use unique ids",
