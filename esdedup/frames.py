@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack, ove
 import numpy as np
 
 from esdedup.arguments import accepts, check_list, check_type, from_settings
-from esdedup.compare.columns import Columns, columns_by_id, columns_by_number
+from esdedup.compare.columns import Columns
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import Resources
-from esdedup.compare.source import Records, RecordSource, columns_of_records
+from esdedup.compare.source import Records, RecordSource, columns_of_records, read_source
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, groups_among
 from esdedup.models import Document
 from esdedup.records.documents import id_at
 from esdedup.runs.run import Run
-from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.scheme import Scheme
@@ -297,9 +296,8 @@ def _read(records: Any, id: str | None, plan: Plan) -> Iterator[tuple[Columns, R
     """Read the texts and tokens of records. Those of a stream are in files until the end."""
     with Run.temporary() as run:
         if _is_stream(records):
-            shares = Shares(run)
-            shares.write_all(RecordSource(plan, _batches(records, id, plan)).parts())
-            columns = columns_by_number(shares, plan) if id is None else columns_by_id(shares, plan)
+            source = RecordSource(plan, _batches(records, id, plan))
+            columns = read_source(source, run, is_numbered=id is None)
         else:
             _, parsed = _parsed(records, id, plan)
             columns = columns_of_records(parsed, plan)

@@ -141,7 +141,7 @@ def sketch_into(
                 counts[name] += number
             on_read(records.tell() // chunk.lines.itemsize)
 
-        shares.write_all(source.parts(on_chunk))
+        shares.write_all(replace(source, on_chunk=on_chunk).parts())
     run.save_value(SKETCHED, {"counts": [*before.counts, *counts.values()]})
 
 

@@ -5,18 +5,18 @@ Texts and tokens are kept in the files of a work folder, and not in memory.
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.compare.columns import Columns, columns_by_id
+from esdedup.compare.columns import Columns
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.resources import Resources, no_step
-from esdedup.compare.source import FileSource, ReadChunk
+from esdedup.compare.source import FileSource, ReadChunk, read_source
 from esdedup.models import natural
 from esdedup.records.documents import RepeatedIds
 from esdedup.runs.run import OnStep, Run
-from esdedup.runs.shares import Shares
 
 
 class FileDocuments(NamedTuple):
@@ -59,9 +59,7 @@ def pairs_in_files(
         repeated.add([*chunk.part.ids])
         on_read(read)
 
-    shares = Shares(run)
-    shares.write_all(source.parts(on_chunk))
-    columns = columns_by_id(shares, source.plan)
+    columns = read_source(replace(source, on_chunk=on_chunk), run)
     resources = Resources(run.folder, on_step, workers=source.workers)
     pairs = pairs_among(columns, source.plan, resources)
     return pairs, FileDocuments(columns, read, failed, repeated)

@@ -9,19 +9,19 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from esdedup.compare.columns import Columns, columns_by_id, columns_of_part
+from esdedup.compare.columns import Columns, columns_by_id, columns_by_number, columns_of_part
 from esdedup.compare.plan import Plan
 from esdedup.ingest.parallel import in_order
-from esdedup.models import Document, Share, value_in
+from esdedup.models import WHOLE, Document, Share, value_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import items_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.runs.run import OnStep, Run
-from esdedup.runs.shares import Part, Shares
+from esdedup.runs.shares import Part, Shares, TextsOf
 from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
@@ -39,6 +39,26 @@ _EXAMPLES = 5
 """Documents that a message names."""
 
 log = logging.getLogger("esdedup")
+
+
+class Source(Protocol):
+    """Yields the documents of a comparison.
+
+    A new source, such as a topic of messages, needs no more: `read_source` stores its parts in the
+    folder of a run, and `pairs_among` and `groups_among` compare their columns. On Spark, each
+    partition makes its parts by `read_chunk`.
+    """
+
+    @property
+    def plan(self) -> Plan:
+        """What is read of the documents."""
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the documents, at least one part."""
+
+
+def _ignore(_: object) -> None:
+    """Ignore progress."""
 
 
 def part_of_texts(
@@ -116,6 +136,7 @@ class FileSource:
     id_field: of the records; None for `id`, or a number.
     workers: number of processes.
     is_numbered: documents are numbered, so that any id is accepted.
+    on_chunk: called after each chunk.
     """
 
     plan: Plan
@@ -124,9 +145,10 @@ class FileSource:
     id_field: str | None = None
     workers: int = 1
     is_numbered: bool = False
+    on_chunk: Callable[[ReadChunk], object] = _ignore
 
-    def parts(self, on_chunk: Callable[[ReadChunk], object]) -> Iterator[Part]:
-        """Yield the documents, at least one part. on_chunk: called after each chunk."""
+    def parts(self) -> Iterator[Part]:
+        """Yield the documents, at least one part."""
         yield part_of_texts(Strings.of([]), [], self.plan)
         read = partial(read_chunk, self.plan, self.id_field, is_numbered=self.is_numbered)
         with closing(in_order(self.workers, read, self.chunks)) as chunks:
@@ -134,7 +156,7 @@ class FileSource:
                 for record in chunk.bad:
                     self.dead_letter(record)
                 yield chunk.part
-                on_chunk(chunk)
+                self.on_chunk(chunk)
 
 
 class Records(NamedTuple):
@@ -184,19 +206,24 @@ class StoreSource:
     store: that has them.
     plan: what is read of them.
     first: ids of documents that precede all others.
+    share: the part of the documents that is read.
+    on_read: called with the number of documents of each part.
     unreadable: ids of the documents that are left out, as their digest or tokens can't be read.
     """
 
     store: Store
     plan: Plan
     first: Sequence[str] = ()
+    share: Share = WHOLE
+    on_read: Callable[[int], object] = _ignore
     unreadable: dict[str, None] = field(default_factory=dict)
 
-    def parts(self, share: Share, on_read: Callable[[int], None]) -> Iterator[Part]:
-        """Yield the documents of a share. on_read: called with their number in each part."""
-        for batch in itertools.chain([[]], self.store.scan(self.plan.paths, self.plan.meta, share)):
+    def parts(self) -> Iterator[Part]:
+        """Yield the documents of the share, at least one part."""
+        batches = self.store.scan(self.plan.paths, self.plan.meta, self.share)
+        for batch in itertools.chain([[]], batches):
             yield self._part(batch)
-            on_read(len(batch))
+            self.on_read(len(batch))
 
     def parts_of(self, ids: Strings) -> Iterator[Part]:
         """Yield some documents by their ids."""
@@ -266,6 +293,19 @@ class StoreSource:
         )
 
 
+def read_source(source: Source, run: Run, *, is_numbered: bool = False) -> Columns:
+    """Return the columns of all documents of a source, in files of a new run.
+
+    is_numbered: as of `FileSource`. Raises UsageError if the keep rule names a field that no
+    document has.
+    """
+    shares = Shares(run)
+    shares.write_all(source.parts())
+    if is_numbered:
+        return columns_by_number(shares, source.plan)
+    return columns_by_id(shares, source.plan)
+
+
 def read_store(source: StoreSource, run: Run, job: Mapping[str, Any], on_step: OnStep) -> Columns:
     """Return the columns of all documents of a store, reading the shares that are missing.
 
@@ -288,9 +328,11 @@ def read_store(source: StoreSource, run: Run, job: Mapping[str, Any], on_step: O
         documents_read += number
         on_step(f"Reading {plan.basis.read}", min(documents_read, documents), documents)
 
+    source = replace(source, on_read=on_read)
     for number in range(1, number_of_shares + 1):
         if not shares.has(number):
-            shares.write(number, source.parts(Share(number, number_of_shares), on_read))
+            share = Share(number, number_of_shares)
+            shares.write(number, replace(source, share=share).parts())
     if is_resumed:
         _add_arrivals(shares, source)
     source.warn()
@@ -298,13 +340,17 @@ def read_store(source: StoreSource, run: Run, job: Mapping[str, Any], on_step: O
     columns = replace(columns, unreadable=len(source.unreadable))
     if plan.sketching is not None:
         return columns
-    texts_by_id = texts_in(store, plan.meta.text_fields)
-    return replace(
-        columns,
-        texts_of=lambda rows: store.window.begin(
-            texts_by_id, [columns.ids[row] for row in rows.tolist()]
-        ),
-    )
+    return replace(columns, texts_of=_texts_of_rows(store, plan, columns.ids))
+
+
+def _texts_of_rows(store: Store, plan: Plan, ids: Sequence[str]) -> TextsOf:
+    """Return a function that fetches the texts of rows, whose documents have these ids."""
+    texts_of = texts_in(store, plan.meta.text_fields)
+
+    def begin(rows: I64) -> Callable[[], list[str]]:
+        return store.window.begin(texts_of, [ids[row] for row in rows.tolist()])
+
+    return begin
 
 
 def _described(store: Store, plan: Plan) -> dict[str, Any]:
