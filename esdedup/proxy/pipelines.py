@@ -59,7 +59,7 @@ class Pipelines:
             return False
         if pipeline not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned.add(pipeline)
-            warn_of_pipeline(pipeline, "the parameter pipeline", f"index {source.name!r}")
+            warn_of_pipeline(pipeline, "the parameter pipeline", f"index {source.index_name!r}")
         return True
 
 

@@ -41,7 +41,7 @@ _LARGEST_BODY = 512 << 20
 _IN_MEMORY = 1 << 12
 """Bytes of a body up to which no file is needed. A thousand clients may send one each."""
 _PIECE = 1 << 18
-_PROGRAM = 88 << 20
+_PROCESS = 88 << 20
 """Bytes of a process that serves clients and holds no body."""
 
 
@@ -49,26 +49,27 @@ _PROGRAM = 88 << 20
 class Batches:
     """How bodies are rewritten: in batches, so that a long one delays no other for long.
 
-    bytes, actions: the most of a batch.
-    turns: longer bodies of which a batch is rewritten at the same time.
-    without: bytes of a body that gets its tokens without waiting for another thread.
+    bytes: maximum of a batch.
+    actions: maximum of a batch.
+    threads: maximum number of batches that are rewritten at the same time.
+    small_body: bytes of a body that is rewritten without waiting for a thread.
     """
 
     bytes: int = 1 << 19
     actions: int = 1_000
-    turns: int = 3
-    without: int = 1 << 14
+    threads: int = 3
+    small_body: int = 1 << 14
 
 
 class _Target(NamedTuple):
     """Where an action writes a source to.
 
-    name: of the index.
+    index_name: of the index.
     update: whether the action is an update.
     pipeline: the ingest pipeline that the action names, if any.
     """
 
-    name: str | None
+    index_name: str | None
     update: bool
     pipeline: str | None = None
 
@@ -81,40 +82,51 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
 
     Raises Failed for an action that must not be sent.
     """
-    last, target = b"", None
+    last_line, target = b"", None
     number = 0
     while line := body.readline(_LONGEST_ACTION):
         number += 1
-        if len(line) == _LONGEST_ACTION and not line.endswith(b"\n"):
+        if _is_truncated(line, _LONGEST_ACTION):
             raise _too_long("an action line", _LONGEST_ACTION)
-        if line == b"\n" == last:
+        if line == b"\n" == last_line:
             continue  # The servers skip empty lines. There may be millions, which pack well.
         # Many clients send the same line for each document.
-        if line != last:
-            last, target = line, _target(line, index, number)
+        if line != last_line:
+            last_line, target = line, _target(line, index, number)
         if target is None:
             yield Source(b"", line=line)
             continue
         number += 1
-        source = body.readline(longest)
-        goes_on = len(source) == longest and not source.endswith(b"\n")
-        yield Source(source, target.name, target.update, line, goes_on, pipeline=target.pipeline)
-        while goes_on:
-            source = body.readline(longest)
-            goes_on = len(source) == longest and not source.endswith(b"\n")
-            yield Source(source, target.name, target.update, goes_on=goes_on, continues=True)
+        piece = body.readline(longest)
+        has_more = _is_truncated(piece, longest)
+        yield Source(
+            piece, target.index_name, target.update, line, has_more, pipeline=target.pipeline
+        )
+        while has_more:
+            piece = body.readline(longest)
+            has_more = _is_truncated(piece, longest)
+            yield Source(
+                piece, target.index_name, target.update, has_more=has_more, is_continuation=True
+            )
+
+
+def _is_truncated(line: bytes, longest: int) -> bool:
+    """Return whether `readline` with a limit returned only a part of a line."""
+    return len(line) == longest and not line.endswith(b"\n")
 
 
 def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Source]:
     """Yield the document that is a whole body, as `bulk` does."""
-    source, continues = body.read(longest), False
-    while source or not continues:
-        following = body.read(_PIECE)
-        yield Source(source, index, update, goes_on=bool(following), continues=continues)
-        source, continues = following, True
+    piece, is_continuation = body.read(longest), False
+    while piece or not is_continuation:
+        next_piece = body.read(_PIECE)
+        has_more = bool(next_piece)
+        yield Source(piece, index, update, has_more=has_more, is_continuation=is_continuation)
+        piece, is_continuation = next_piece, True
 
 
-async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+async def _in_this_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do what `asyncio.to_thread` does in another thread."""
     return work(*arguments)
 
 
@@ -126,14 +138,16 @@ class Rewriter:
         self._schemes = schemes
         self._batches = batches
         self._pipelines = Pipelines()
-        text = memory >> 8
-        self._splicer = Splicer(text)
-        # A longer source takes more memory than the splicer accepts.
-        self._longest = WORK * text // 3 + 1
-        self._turns = asyncio.Semaphore(batches.turns)
-        needed = WORK * text + batches.turns * self._longest
-        if memory < _PROGRAM + needed:
-            least = 1 + (_PROGRAM * memory // (memory - needed) >> 20)
+        longest_text = memory >> 8
+        self._splicer = Splicer(longest_text)
+        # Three bytes of memory for each of a longer source are more than the splicer accepts.
+        self._longest = WORK * longest_text // 3 + 1
+        self._threads = asyncio.Semaphore(batches.threads)
+        memory_for_bodies = WORK * longest_text + batches.threads * self._longest
+        if memory < _PROCESS + memory_for_bodies:
+            # Bodies need the same fraction of any memory, and the process must fit into the rest.
+            least_memory = _PROCESS * memory // (memory - memory_for_bodies)
+            least = 1 + (least_memory >> 20)
             raise UsageError(
                 f"`max_memory` of {memory >> 20} MB for each process is too small: use {least} MB"
             )
@@ -144,7 +158,7 @@ class Rewriter:
         """Return the unpacked body with tokens, in a file, and the number of each outcome.
 
         kind: "bulk", "document" or "update".
-        files: closes the file.
+        files: closes the returned file.
 
         Raises Failed if the body or the mappings can't be read.
         """
@@ -163,11 +177,11 @@ class Rewriter:
                     actions = bulk(body, index, self._longest)
                 else:
                     actions = document(body, index, self._longest, kind == "update")
-                target = files.enter_context(SpooledTemporaryFile(_IN_MEMORY))
-                written = functools.partial(self._written, actions, target, request)
-                if plain and request.received <= self._batches.without:
-                    return target, await written(nullcontext(), _at_once)
-                return target, await written(self._turns, asyncio.to_thread)
+                output = files.enter_context(SpooledTemporaryFile(_IN_MEMORY))
+                write_all = functools.partial(self._write_all, actions, output, request)
+                if plain and request.received <= self._batches.small_body:
+                    return output, await write_all(nullcontext(), _in_this_thread)
+                return output, await write_all(self._threads, asyncio.to_thread)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             reason = f"the compressed body can't be unpacked: {error}"
             raise Failed.error(400, "parse_exception", reason) from error
@@ -175,32 +189,36 @@ class Rewriter:
             reason = f"no room to store a body in the folder for temporary files: {error.strerror}"
             raise Failed.error(503, "io_exception", reason, retry=1) from error
 
-    async def _written(
+    async def _write_all(
         self,
         actions: Iterator[Source],
-        target: IO[bytes],
+        output: IO[bytes],
         request: Request,
-        turns: AbstractAsyncContextManager[None],
+        turn: AbstractAsyncContextManager[None],
         call: Callable[..., Awaitable[Any]],
     ) -> Counter[str]:
         """Write the actions with tokens, a batch in each turn, and return their outcomes.
 
-        call: runs the work between the look-ups.
+        turn: begins when a batch may be rewritten, and ends with it.
+        call: runs the work between the look-ups, in this thread or in another one.
         """
         outcomes: Counter[str] = Counter()
         long_sources, pipeline = LongSources(), pipeline_of(request.target)
         look_ups: dict[str | None, LookUp] = {}
         while True:
-            async with turns:
+            async with turn:
                 if not (batch := await call(self._next_batch, actions)):
                     return outcomes
-                for name in dict.fromkeys(source.name for source in batch if source.body):
-                    if name not in look_ups:
-                        look_ups[name] = await self._schemes.find(name, request.headers)
-                outcomes += await call(self._write, batch, look_ups, target, pipeline, long_sources)
+                for index in dict.fromkeys(source.index_name for source in batch if source.body):
+                    if index not in look_ups:
+                        look_ups[index] = await self._schemes.find(index, request.headers)
+                outcomes += await call(self._write, batch, look_ups, output, pipeline, long_sources)
 
     def _next_batch(self, actions: Iterator[Source]) -> list[Source]:
-        """Return the next actions, none at the end. One more would be held between two turns."""
+        """Return the next actions, none at the end.
+
+        None is read ahead, as it would be in memory while the body waits for its next turn.
+        """
         batch: list[Source] = []
         size = 0
         for action in actions:
@@ -214,7 +232,7 @@ class Rewriter:
         self,
         batch: list[Source],
         look_ups: Mapping[str | None, LookUp],
-        target: IO[bytes],
+        output: IO[bytes],
         pipeline: str | None,
         long_sources: LongSources,
     ) -> Counter[str]:
@@ -222,23 +240,26 @@ class Rewriter:
 
         pipeline: the ingest pipeline that the request names.
         """
-        metas = {name: look_up.meta for name, look_up in look_ups.items()}
+        metas = {index: look_up.meta for index, look_up in look_ups.items()}
         try:
             bodies, outcomes = self._splicer.with_tokens(batch, metas, long_sources)
         except RecordError as error:
             reason = f"a document of more than {self._longest} bytes is not JSON: {error}"
             raise Refused.error(400, "parsing_exception", reason) from error
         lines = zip((source.line for source in batch), bodies, strict=True)
-        target.write(b"".join(itertools.chain.from_iterable(lines)))
-        if target.tell() > _LARGEST_BODY:
+        output.write(b"".join(itertools.chain.from_iterable(lines)))
+        if output.tell() > _LARGEST_BODY:
             raise _too_long("a body with tokens", _LARGEST_BODY)
-        return Counter(
-            "pipeline"
-            if outcome == "added" and self._pipelines.changes(source, pipeline)
-            else outcome or look_ups[source.name].reason
-            for source, outcome in zip(batch, outcomes, strict=True)
-            if source.body and not source.continues
-        )
+        counts = Counter[str]()
+        for source, outcome in zip(batch, outcomes, strict=True):
+            # Actions without a source do not count, such as a deletion, and a long source once.
+            if not source.body or source.is_continuation:
+                continue
+            if outcome == "added" and self._pipelines.changes(source, pipeline):
+                counts["pipeline"] += 1
+            else:
+                counts[outcome or look_ups[source.index_name].reason] += 1
+        return counts
 
 
 async def pieces(file: IO[bytes]) -> AsyncIterator[bytes]:

@@ -57,21 +57,26 @@ class Source(NamedTuple):
     """The JSON of a document, or of the body of an update.
 
     body: its bytes.
-    name: of its index.
+    index_name: of its index.
     update: whether it is the body of an update.
     line: the bytes before it in a body, such as an action; they stay as they are.
-    goes_on: the next source continues this one, which is too long to be parsed.
-    continues: it continues the source before.
+    has_more: it is a piece of one that is too long to be parsed, and not the last one.
+    is_continuation: it is a piece of such a one, and not the first one.
     pipeline: the ingest pipeline that its action names, if any.
     """
 
     body: bytes
-    name: str | None = None
+    index_name: str | None = None
     update: bool = False
     line: bytes = b""
-    goes_on: bool = False
-    continues: bool = False
+    has_more: bool = False
+    is_continuation: bool = False
     pipeline: str | None = None
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether it is a piece of a source that is too long to be parsed."""
+        return self.has_more or self.is_continuation
 
 
 class _Edit(NamedTuple):
@@ -158,10 +163,10 @@ class LongSources:
 
         Raises RecordError if it is not JSON.
         """
-        if not source.continues:
+        if not source.is_continuation:
             self._source = LongSource(ours.fields, source.update)
         cleared = self._source.cleared(source.body)
-        if not source.goes_on:
+        if not source.has_more:
             self._source.end()
         return cleared
 
@@ -176,7 +181,7 @@ class Splicer:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._large_ones = threading.Lock()
+        self._large_source = threading.Lock()
 
     def with_tokens(
         self,
@@ -192,39 +197,39 @@ class Splicer:
         Sources have no other values in our fields: where they get no tokens, the fields are null.
         Raises RecordError if a source in pieces is not JSON.
         """
-        ours_by_name = {name: Ours.of(meta) for name, meta in metas.items() if meta is not None}
+        ours_by_index = {name: Ours.of(meta) for name, meta in metas.items() if meta is not None}
         outcomes: list[Outcome | None] = [None] * len(sources)
         bodies = [source.body for source in sources]
-        small: list[int] = []
+        small_rows: list[int] = []
         for row, source in enumerate(sources):
-            body, name = source.body, source.name
-            if name not in ours_by_name or not (body or source.continues):
+            body = source.body
+            if source.index_name not in ours_by_index or not (body or source.is_continuation):
                 continue
-            if body.startswith(BOM_UTF8) and not source.continues:
+            if body.startswith(BOM_UTF8) and not source.is_continuation:
                 # The servers return it within their JSON, which clients can't parse then.
                 bodies[row] = body = body.removeprefix(BOM_UTF8)
-            # An estimate of the bytes that it takes to read the source, at first the most.
-            needed = 67 * len(body)
-            if needed > _SMALL:
-                needed = 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
-            if source.goes_on or source.continues:
-                needed = WORK * self._longest + 1
-            if needed <= _SMALL:
-                small.append(row)
-            elif needed <= WORK * self._longest:
-                with self._large_ones:
-                    self._splice(sources, [row], ours_by_name, bodies, outcomes)
+            memory = _memory_to_parse(body)
+            if memory <= _SMALL and not source.is_piece:
+                small_rows.append(row)
+            elif memory <= WORK * self._longest and not source.is_piece:
+                with self._large_source:
+                    self._splice(sources, [row], ours_by_index, bodies, outcomes)
             else:
-                outcomes[row] = None if source.continues else "too_long"
+                outcomes[row] = None if source.is_continuation else "too_long"
                 try:
                     bodies[row] = (long_sources or LongSources()).cleared(
-                        source._replace(body=body), ours_by_name[name]
+                        source._replace(body=body), ours_by_index[source.index_name]
                     )
                 except RecordError as error:
-                    if source.goes_on or source.continues:
+                    if source.is_piece:
                         raise
                     bodies[row], outcomes[row] = _rejected(source, error), "refused"
-        self._splice(sources, small, ours_by_name, bodies, outcomes)
+        self._splice(sources, small_rows, ours_by_index, bodies, outcomes)
+        self._warn(outcomes)
+        return bodies, outcomes
+
+    def _warn(self, outcomes: Sequence[Outcome | None]) -> None:
+        """Log how many documents pass without tokens, and why."""
         warn_of_parts(outcomes.count("part"))
         if count := outcomes.count("too_long"):
             log.warning(
@@ -236,23 +241,22 @@ class Splicer:
             )
         if count := outcomes.count("refused"):
             log.warning("%d documents are not strict JSON: the cluster rejects them", count)
-        return bodies, outcomes
 
     def _splice(
         self,
         sources: Sequence[Source],
         rows: Iterable[int],
-        ours_by_name: Mapping[str | None, Ours],
+        ours_by_index: Mapping[str | None, Ours],
         bodies: list[bytes],
         outcomes: list[Outcome | None],
     ) -> None:
         """Replace the rows that change, and set their outcomes."""
         decoded: dict[int, str] = {}
-        spots: dict[str, list[_Spot]] = {}
+        spots_by_scheme: dict[str, list[_Spot]] = {}
         edits: dict[int, list[_Edit]] = {}
         for row in rows:
             source = sources[row]
-            ours = ours_by_name[source.name]
+            ours = ours_by_index[source.index_name]
             outcomes[row] = "no_text"
             try:
                 # Half a surrogate pair in three bytes is none of UTF-8, but the servers accept it.
@@ -274,9 +278,9 @@ class Splicer:
                     edits.setdefault(row, []).extend(spot.cleared())
                     outcomes[row] = "too_long"
                 else:
-                    spots.setdefault(spot.scheme.id, []).append(spot)
-        for group in spots.values():
-            for spot, tokens in _sketched(group, group[0].scheme):
+                    spots_by_scheme.setdefault(spot.scheme.id, []).append(spot)
+        for spots in spots_by_scheme.values():
+            for spot, tokens in _sketched(spots, spots[0].scheme):
                 outcomes[spot.row] = "failed" if tokens is None else "added"
                 changes = edits.setdefault(spot.row, [])
                 if tokens is None:
@@ -284,12 +288,26 @@ class Splicer:
                 else:
                     changes.append(_Edit(spot.start, spot.end, spot.glue, tokens))
         for row, changes in edits.items():
-            text, pieces, unchanged_from = decoded[row], list[str](), 0
-            for start, end, glue, value in sorted(changes):
-                pieces += [text[unchanged_from:start], glue, value]
-                unchanged_from = end
-            pieces.append(text[unchanged_from:])
-            bodies[row] = "".join(pieces).encode("utf-8", "surrogatepass")
+            bodies[row] = _edited(decoded[row], changes).encode("utf-8", "surrogatepass")
+
+
+def _memory_to_parse(body: bytes) -> int:
+    """Return about the bytes of memory that it takes to parse a source."""
+    most = 67 * len(body)
+    if most <= _SMALL:
+        return most
+    # Values take much more memory than characters, and each follows one of these.
+    return 3 * len(body) + 64 * sum(map(body.count, (b",", b"[", b"{")))
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
+    """Return a text with the replaced characters of edits, which do not overlap."""
+    pieces, unchanged_from = list[str](), 0
+    for edit in sorted(edits):
+        pieces += [text[unchanged_from : edit.start], edit.glue, edit.value]
+        unchanged_from = edit.end
+    pieces.append(text[unchanged_from:])
+    return "".join(pieces)
 
 
 def _rejected(source: Source, error: Exception) -> bytes:

@@ -137,7 +137,7 @@ def test_any_body_is_answered(elasticsearch_url: str, name: str, body: bytes) ->
 def test_a_long_body_does_not_delay_a_shorter_one() -> None:
     """Its turn ends with each batch."""
     schemes = Schemes(Upstream(Settings(upstream="http://127.0.0.1:9")))
-    batches = Batches(actions=2, turns=1, without=0)
+    batches = Batches(actions=2, threads=1, small_body=0)
     rewriter = rewriting.Rewriter(schemes, 256 * MB, batches)
     ended: list[int] = []
 
