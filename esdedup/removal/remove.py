@@ -31,11 +31,14 @@ from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64
 
 _FIRST_PAGE = 100
-_PAGE = 1_000
+"""Documents of the first page, which shows how long documents are."""
+_LARGEST_PAGE = 1_000
+"""Maximum documents of a page."""
 _CHARACTERS = 20_000_000
-"""Number of documents of a page, and about the characters of all pages that are held at once."""
+"""About the characters of all pages that are in memory at the same time."""
 
 _DELETED = "it is not there any more"
+"""The reason of a failure of a document that another client deleted. It is counted as gone."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +68,29 @@ def remove(store: Store, documents: Sequence[Held]) -> list[Failure]:
         return [
             Change(document, None)
             if document.version == version_of[document.id]
-            else _changed(document)
+            else _conflict(document.id, CHANGED)
             for document in current_documents
         ]
 
     return change_held(store, documents, decide, [], _DELETED).failures
 
 
-def _changed(document: Held) -> Failure:
-    return Failure(document.id, CHANGED, conflict=True)
+def _conflict(id: str, reason: str) -> Failure:
+    return Failure(id, reason, conflict=True)
 
 
 def put_back(store: Store, documents: Sequence[Held]) -> Restored:
-    """Create documents as they were read; equal ones are present, and none is overwritten.
+    """Create documents as they were read, and overwrite none.
 
-    An equal one counts as created if an answer was lost before: it is then this request's own.
+    An equal document that is there already is present. It counts as created if the answer to its
+    creation was lost, because it is then the one that was sent.
     """
     ids = [document.id for document in documents]
     stored = {document.id: document for document in store.hold(ids)}
     report = store.restore([document for document in documents if document.id not in stored])
     refusals = {failure.id: failure for failure in report.failures}
     stored |= {document.id: document for document in store.hold(list(refusals))}
-    conflict = f"{store.where} has another document of this id, which is unchanged"
+    other_document = f"{store.where} has another document of this id, which is unchanged"
     restored = Restored(set(), set(), [])
     for document in documents:
         id, current, refusal = document.id, stored.get(document.id), refusals.get(document.id)
@@ -94,7 +98,7 @@ def put_back(store: Store, documents: Sequence[Held]) -> Restored:
             answer_lost = refusal is not None and refusal.unsure
             (restored.created if answer_lost else restored.present).add(id)
         elif current is not None:
-            restored.failures.append(Failure(id, conflict, conflict=True))
+            restored.failures.append(_conflict(id, other_document))
         elif refusal is not None:
             restored.failures.append(refusal)
         else:
@@ -110,11 +114,13 @@ def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Fai
     """Create documents in another index, then delete them here; return the failures."""
     documents = [entry.stored for entry in entries]
     copies = put_back(destination, [replace(document, index=None) for document in documents])
-    # By the log, the others are to be deleted there when the run is undone.
+    # An undo deletes from the destination what the log has not marked as present there. A document
+    # that another client has put there since the log was written must not be deleted, so it is not
+    # moved.
     logged_as_present = {entry.id for entry in entries if entry.present}
     reason = f"it came into {destination.where} just now"
     unlogged = sorted(copies.present - logged_as_present)
-    failures = copies.failures + [Failure(id, reason, conflict=True) for id in unlogged]
+    failures = copies.failures + [_conflict(id, reason) for id in unlogged]
     arrived = copies.created | (copies.present & logged_as_present)
     not_removed = remove(store, [document for document in documents if document.id in arrived])
     # A document that changed here stays here, and its old copy must not stay there.
@@ -144,7 +150,7 @@ def _remove_same(store: Store, documents: Sequence[Held]) -> list[Failure]:
     failures = remove(store, unchanged)
     changed |= {failure.id for failure in failures if failure.reason != _DELETED}
     reason = f"it was restored, and stays in {store.where} too, where it was changed"
-    return [Failure(id, reason, conflict=True) for id in document_of if id in changed]
+    return [_conflict(id, reason) for id in document_of if id in changed]
 
 
 @dataclass(frozen=True)
@@ -170,8 +176,8 @@ class DedupReport(Counts):
 
 
 @dataclass(frozen=True)
-class _Page:
-    """The documents of a page of the run, and what is to be done with them.
+class _PagePlan:
+    """What is to be done with the documents of a page of the run.
 
     entries: the documents to change.
     lines: their lines of the log.
@@ -186,14 +192,14 @@ class _Page:
 
 
 @dataclass(frozen=True)
-class _Changed:
+class _PageResult:
     """What became of the documents of a page that were logged.
 
-    ids: of those that were changed.
+    changed_ids: of the documents that were changed.
     failures: the others, with the reason.
     """
 
-    ids: list[str]
+    changed_ids: list[str]
     failures: list[Failure]
 
 
@@ -235,7 +241,7 @@ class Dedup:
             return replace(self, log=None, report=DedupReport())
         if self.action != "delete":
             require_settled(self.store, self.meta)
-        self._require_judged()
+        self._require_same_judgements()
         destination = self.destination
         stored_meta = None if destination is None else destination.meta()
         if destination is not None and stored_meta is not None:
@@ -261,25 +267,27 @@ class Dedup:
         """Log and change all documents, some pages at the same time, and return their counts."""
         rows = self._rows_to_change()
         indices = {None, self.store.index, *self.store.names()}
-        total, size, window = DedupReport(), _FIRST_PAGE, self.store.window
+        total, page_size, window = DedupReport(), _FIRST_PAGE, self.store.window
 
         def pages() -> Iterator[list[int]]:
+            """Yield the rows of each page, as many as `page_size` is by then."""
             start = 0
-            while page := rows[start : start + size].tolist():
+            while page := rows[start : start + page_size].tolist():
                 start += len(page)
                 yield page
 
         change_page = partial(self._change_page, log=log, indices=indices)
-        # The first page shows how long documents are.
         remaining_pages = pages()
+        # Alone, so that its mean length sets the size of all others.
         first_report = map(change_page, itertools.islice(remaining_pages, 1))
         with closing(window.in_order(change_page, remaining_pages)) as later_reports:
             for report, mean_characters in itertools.chain(first_report, later_reports):
                 total += report
                 if on_report is not None:
                     on_report(report)
-                documents = _CHARACTERS // window.most // max(1, mean_characters)
-                size = max(1, min(_PAGE, documents))
+                characters_of_page = _CHARACTERS // window.most
+                documents_that_fit = characters_of_page // max(1, mean_characters)
+                page_size = max(1, min(_LARGEST_PAGE, documents_that_fit))
         for store in (self.store, self.destination):
             if store is not None:
                 store.refresh()
@@ -292,7 +300,7 @@ class Dedup:
             rows = np.union1d(rows, representative[rows])
         return rows[np.argsort(representative[rows], kind="stable")]
 
-    def _require_judged(self) -> None:
+    def _require_same_judgements(self) -> None:
         if read_judgements(self.store, self.meta).acting != self.groups.judgements.acting:
             raise StoreError(
                 "judgements changed since these groups were found: find the groups again"
@@ -302,7 +310,7 @@ class Dedup:
         self, rows: list[int], log: LogWriter, indices: Set[str | None]
     ) -> tuple[DedupReport, int]:
         """Change the documents of some rows; return the counts, and their mean characters."""
-        self._require_judged()
+        self._require_same_judgements()
         row_of = {self.groups.ids[row]: row for row in rows}
         documents = self.store.hold(list(row_of))
         if other_indices := {document.index for document in documents} - indices:
@@ -310,31 +318,32 @@ class Dedup:
                 f"{self.store.where} means {', '.join(map(str, other_indices))} now, and another"
                 " index when this run began: find the groups again"
             )
-        page = self._plan_page(documents, row_of)
-        changed = _Changed([], [])
-        if page.entries:
-            log.append(page.lines)
-            changed = self._change(page.entries, row_of)
-        failures = page.failures + changed.failures
-        if page.entries or failures:
-            log.settle(changed.ids, failures)
+        plan = self._plan_page(documents, row_of)
+        result = _PageResult([], [])
+        if plan.entries:
+            log.append(plan.lines)
+            result = self._change(plan.entries, row_of)
+        failures = plan.failures + result.failures
+        if plan.entries or failures:
+            log.settle(result.changed_ids, failures)
         failed = {failure.id for failure in failures}
         shown_failures = [failure for failure in failures if failure.reason != _DELETED]
         deleted_meanwhile = len(failures) - len(shown_failures)
         report = DedupReport(
-            done=sum(id not in failed for id in changed.ids),
-            unchanged=page.unchanged,
+            done=sum(id not in failed for id in result.changed_ids),
+            unchanged=plan.unchanged,
             gone=len(rows) - len(documents) + deleted_meanwhile,
             failures=shown_failures,
         )
-        texts = (text_at(held.document.source, self.meta.text_fields) for held in documents)
-        characters = sum(len(text or "") for text in texts) + sum(map(len, page.lines))
+        fields = self.meta.text_fields
+        texts = (text_at(document.document.source, fields) for document in documents)
+        characters = sum(len(text or "") for text in texts) + sum(map(len, plan.lines))
         return report, characters // len(rows)
 
-    def _plan_page(self, documents: Sequence[Held], row_of: Mapping[str, int]) -> _Page:
+    def _plan_page(self, documents: Sequence[Held], row_of: Mapping[str, int]) -> _PagePlan:
         """Decide what to do with each document of a page."""
         digest_of = self._digests(documents)
-        originals = self._originals(list(row_of.values()))
+        originals = self._intact_originals(list(row_of.values()))
         present = self._present(documents)
         entries, lines, failures, unchanged = list[Entry](), list[str](), list[Failure](), 0
         for document in documents:
@@ -351,7 +360,7 @@ class Dedup:
                     entries.append(entry)
                 except RecordError as error:
                     failures.append(Failure(id, f"it can't be logged: {error}"))
-        return _Page(entries, lines, failures, unchanged)
+        return _PagePlan(entries, lines, failures, unchanged)
 
     def _present(self, documents: Sequence[Held]) -> set[str]:
         """Return the ids of the documents that the destination has already, unchanged."""
@@ -361,8 +370,8 @@ class Dedup:
         copies = self.destination.hold(list(document_of))
         return {copy.id for copy in copies if _same_source(copy, document_of[copy.id])}
 
-    def _change(self, entries: list[Entry], row_of: Mapping[str, int]) -> _Changed:
-        """Change logged documents."""
+    def _change(self, entries: list[Entry], row_of: Mapping[str, int]) -> _PageResult:
+        """Change logged documents, and restore those whose original vanishes meanwhile."""
         if self.action == "mark":
             failures = self._mark(entries)
         elif self.destination is not None:
@@ -372,22 +381,24 @@ class Dedup:
         failed = {failure.id for failure in failures}
         changed = [entry for entry in entries if entry.id not in failed]
         if self.action == "mark":
-            return _Changed([entry.id for entry in changed], failures)
+            return _PageResult([entry.id for entry in changed], failures)
         # A representative can vanish meanwhile, such as by a run that keeps other documents.
-        originals = self._originals([row_of[entry.id] for entry in changed])
-        bereft = [entry for entry in changed if entry.original not in originals]
+        originals = self._intact_originals([row_of[entry.id] for entry in changed])
+        without_original = [entry for entry in changed if entry.original not in originals]
         restored = Restored(set(), set(), [])
-        if bereft:
-            restored = move_back(self.store, self.destination, bereft)
+        if without_original:
+            restored = move_back(self.store, self.destination, without_original)
             reason = "its original is gone, or its text changed since it was compared: restored"
-            failure_of = {id: Failure(id, reason, conflict=True) for id in restored.ids}
+            # A document that could not be restored has a reason of its own.
+            failure_of = {id: _conflict(id, reason) for id in restored.ids}
             failure_of |= {failure.id: failure for failure in restored.failures}
             failures = [*failures, *failure_of.values()]
-        # One that is present may be another client's copy, in another index behind the name.
-        ids = [entry.id for entry in changed if entry.id not in restored.created]
-        return _Changed(ids, failures)
+        # One that was present when it was to be restored may be another client's copy, in another
+        # index behind the name. The log must still have it as changed, so that an undo restores it.
+        changed_ids = [entry.id for entry in changed if entry.id not in restored.created]
+        return _PageResult(changed_ids, failures)
 
-    def _originals(self, rows: Sequence[int]) -> set[str]:
+    def _intact_originals(self, rows: Sequence[int]) -> set[str]:
         """Return the ids of the rows' representatives that have the text that was compared."""
         representatives = self.groups.representative[rows].tolist()
         if self.groups.outside:
@@ -399,34 +410,40 @@ class Dedup:
     def _digests(self, documents: Iterable[Held]) -> dict[str, str]:
         """Return the digests of the texts of documents, by id."""
         text_fields, normalisation = self.meta.text_fields, self.meta.scheme.normalisation
-        return digests_of((each.document for each in documents), text_fields, normalisation)
+        return digests_of([document.document for document in documents], text_fields, normalisation)
 
     def _planned(
         self, row: int, document: Held, digest: str | None, originals: set[str]
     ) -> Entry | Failure | None:
-        """Return its entry; a failure if it can't be changed; None if it needs no change."""
-        groups, source, name = self.groups, document.document.source, self.meta.marks_field
-        representative, compared = int(groups.representative[row]), groups.digest(row)
+        """Return an entry for a document; a failure if it can't be changed; None if it need not be.
+
+        digest: of its present text, None if it has none.
+        originals: ids of the representatives that have the text that was compared.
+        """
+        groups, source, marks_field = self.groups, document.document.source, self.meta.marks_field
+        representative, compared_digest = int(groups.representative[row]), groups.digest(row)
         original = groups.ids[representative]
         reason = None
-        if digest != compared:
+        if digest != compared_digest:
             reason = "its text changed since it was compared"
-            if document.document.tokens_in(self.meta.field).get("digest") == compared:
+            if document.document.tokens_in(self.meta.field).get("digest") == compared_digest:
                 reason = (
                     "its tokens are not of its present text (`esdedup backfill` with `stale` set)"
                 )
         elif original not in originals:
             reason = f"its original {original!r} is gone, or its text changed since it was compared"
         if reason is not None:
-            return Failure(document.id, reason, conflict=True)
+            return _conflict(document.id, reason)
         if representative == row:
             entry = Entry(document, None, None)
         else:
             entry = Entry(document, original, float(groups.value[row]))
         if self.action != "mark":
             return entry
-        marks = differing(source, name, wanted_marks(groups, row))
-        return replace(entry, marks=marks, former=former(source, name, marks)) if marks else None
+        marks = differing(source, marks_field, wanted_marks(groups, row))
+        if not marks:
+            return None
+        return replace(entry, marks=marks, former=former(source, marks_field, marks))
 
     def _mark(self, entries: list[Entry]) -> list[Failure]:
         """Write the marks of entries; return the failures."""
@@ -437,7 +454,7 @@ class Dedup:
             if not differing(source, self.meta.marks_field, entry.marks):
                 return "unchanged"
             if document.version != entry.stored.version:
-                return _changed(document)
+                return _conflict(document.id, CHANGED)
             return Change(document, merging(source, self.meta.marks_field, entry.marks))
 
         def decide(documents: Sequence[Held]) -> list[Decision]:
