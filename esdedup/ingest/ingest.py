@@ -32,7 +32,7 @@ from esdedup.records.documents import (
 )
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.packed import is_wordless
-from esdedup.stores.base import KEPT, Store
+from esdedup.stores.base import ALL_PATHS, Store
 from esdedup.stores.changes import Decision, change_held, missing
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import text_at
@@ -420,9 +420,9 @@ class _Writer:
         for first in range(0, len(conflicts), _COMPARED_AT_ONCE):
             page = conflicts[first : first + _COMPARED_AT_ONCE]
             unread = [Held(Document(failure.id, {}), "", failure.index) for failure in page]
-            stored = self.store.hold_again(unread, KEPT)
+            stored = self.store.hold_again(unread, ALL_PATHS)
             changes = missing([failure.id for failure in page], stored, _GONE)
-            changes += change_held(self.store, stored, decide, KEPT, _GONE)
+            changes += change_held(self.store, stored, decide, ALL_PATHS, _GONE)
             refused += changes.failures
             unchanged += changes.unchanged
         failure_of = {failure.id: failure for failure in refused}

@@ -31,7 +31,7 @@ from esdedup.records.locations import (
     remove,
     written,
 )
-from esdedup.stores.sqlite.database import exclusive_lock
+from esdedup.stores.sqlite.lock_file import exclusive_lock
 
 T = TypeVar("T")
 Arrays = dict[str, NDArray[Any]]

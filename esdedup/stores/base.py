@@ -24,7 +24,7 @@ from esdedup.stores.mapping import IndexMeta
 QUERIES_AT_ONCE = 50
 """Number of queries in one request, whose candidates are in memory at the same time."""
 
-KEPT = ["*"]
+ALL_PATHS = ["*"]
 """The paths of all fields, tokens included, that the index keeps of a document."""
 
 
@@ -107,7 +107,7 @@ class Store(Protocol):
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         """Return held documents as they are now, in any order, without lost ones.
 
-        paths: as in `hold`, or `KEPT`, which never fails.
+        paths: as in `hold`, or `ALL_PATHS`, which never fails.
         """
 
     def change(self, changes: Sequence[Change]) -> WriteReport:

@@ -28,7 +28,7 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
-from esdedup.stores.base import KEPT
+from esdedup.stores.base import ALL_PATHS
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.answers import Action, AnswerReader
@@ -243,14 +243,14 @@ class ClusterStore:
 
     def _fields(self, paths: list[str] | None) -> SourceFilter:
         """Return the `_source` to request: an object if only a search can."""
-        if paths not in (None, KEPT):
+        if paths not in (None, ALL_PATHS):
             return paths or _NOTHING
         try:
             return self._whole_source
         except StoreError:
             if paths is None:
                 raise
-            return KEPT
+            return ALL_PATHS
 
     def _read(
         self, ids: Sequence[str], fields: SourceFilter, *, refreshed: bool = True

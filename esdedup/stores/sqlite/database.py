@@ -5,7 +5,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
@@ -200,7 +200,7 @@ class Database:
         except EsdedupError:
             raise
         except (sqlite3.DatabaseError, *_UNREADABLE) as error:
-            if _is_busy(error):
+            if is_busy(error):
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {BUSY_SECONDS:.0f} s"
                 ) from error
@@ -259,33 +259,11 @@ def _when_free(db: sqlite3.Connection, statement: str) -> None:
             db.execute(statement)
             return
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > deadline:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
 
 
-def _is_busy(error: Exception) -> bool:
+def is_busy(error: Exception) -> bool:
+    """Return whether another connection holds a lock."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-@contextmanager
-def exclusive_lock(file: Path, advice: str, seconds: float = 0) -> Iterator[None]:
-    """Hold a lock file exclusively, among all processes. advice: for the message.
-
-    Raises StoreUnavailable if another run holds it for longer than some seconds, and StoreError if
-    it can't be created.
-    """
-    with ExitStack() as stack:
-        with suppress(OSError):
-            # SQLite's lock ends with the process, but it would make a file that others can read.
-            create_private(file).close()
-        try:
-            lock = sqlite3.connect(file, timeout=seconds, isolation_level=None)
-            stack.callback(lock.close)
-            lock.execute("PRAGMA journal_mode = OFF")
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            if _is_busy(error):
-                raise StoreUnavailable(f"another run is using {file}; {advice}") from error
-            raise StoreError(f"{file} can't be locked: {error}; {advice}") from error
-        yield

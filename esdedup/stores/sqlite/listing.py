@@ -86,7 +86,7 @@ class Listing:
         lowest = f"SELECT coalesce(min(number), 0) FROM {self._tables.documents} WHERE number >= ?"
         return int(self.db.execute(lowest, (number,)).fetchone()[0])
 
-    def waiting(self) -> int:
+    def unlisted(self) -> int:
         """Return the number of documents that are not listed yet, or a little more."""
         return max(0, self.last_document() - self.listed())
 
@@ -131,7 +131,7 @@ class Listing:
         sorted_numbers = numbers[order]
         for positions, documents in self._postings(name).find_in_blocks(sorted_numbers):
             yield order[positions], documents.astype(np.int64)
-        if self.waiting():
+        if self.unlisted():
             for _, batch in self._batches(self.listed(), self.last_document()):
                 entries = batch[name]
                 first = np.searchsorted(sorted_numbers, entries.tokens, "left")

@@ -34,7 +34,7 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
-from esdedup.stores.base import KEPT
+from esdedup.stores.base import ALL_PATHS
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.concurrency import Window
 from esdedup.stores.encoded_documents import EncodedDocuments
@@ -58,7 +58,7 @@ The others are random, and tell one file from another (`database`).
 """
 
 _STRIPE = 1_000
-"""Numbers of documents in a stripe, of which a scan reads one at a time."""
+"""How many successive numbers of documents are a stripe, of which a scan reads one at a time."""
 
 _MANY = 100_000
 """Number of documents from which listing takes seconds and is logged."""
@@ -114,7 +114,7 @@ class LocalStore:
             if (stored := self._meta(db)) is not None:
                 stored.require(meta, self.where)
                 return
-            if not db.execute("PRAGMA user_version").fetchone()[0]:
+            if not _user_version(db):
                 db.execute(f"PRAGMA user_version = {secrets.randbits(23) << 8 | _LAYOUT}")
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
@@ -150,9 +150,11 @@ class LocalStore:
             scheme, rows = tables.documents.format.scheme, tables.documents.format.rows(documents)
         with self._writing() as tables:
             if tables.documents.format.scheme.id != scheme.id:
+                # Another process has replaced the scheme since.
                 rows = tables.documents.format.rows(documents)
             if create:
-                return _created(tables.documents, rows, isinstance(documents, EncodedDocuments))
+                is_encoded = isinstance(documents, EncodedDocuments)
+                return _insert(tables.documents, rows, is_encoded=is_encoded)
             latest = {row.id: row for row in rows}
             stored = tables.documents.stored(list(latest))
             tables.documents.replace([(old, latest[id]) for id, old in stored.items()])
@@ -185,12 +187,13 @@ class LocalStore:
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         ids = [document.id for document in held]
-        return self.hold(ids, None if paths == KEPT else paths)
+        return self.hold(ids, None if paths == ALL_PATHS else paths)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []
-        changed: list[tuple[NumberedRow, Change]] = []
         deleted: list[NumberedRow] = []
+        old_rows: list[NumberedRow] = []
+        changes_of_rows: list[Change] = []
         with self._writing() as tables:
             stored = tables.documents.stored([change.held.id for change in changes])
             for change in changes:
@@ -201,14 +204,14 @@ class LocalStore:
                 elif change.fields is None:
                     deleted.append(numbered)
                 else:
-                    changed.append((numbered, change))
-            before = [numbered for numbered, _ in changed]
-            after = tables.documents.format.changed(
-                [row for _, row in before], [change for _, change in changed]
+                    old_rows.append(numbered)
+                    changes_of_rows.append(change)
+            new_rows = tables.documents.format.changed(
+                [numbered.row for numbered in old_rows], changes_of_rows
             )
-            tables.documents.replace([*zip(before, after, strict=True)])
+            tables.documents.replace([*zip(old_rows, new_rows, strict=True)])
             tables.documents.delete(deleted)
-        return WriteReport(updated=len(after) + len(deleted), failures=failures)
+        return WriteReport(updated=len(new_rows) + len(deleted), failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         return self.write([document.document for document in held], create=True)
@@ -225,29 +228,33 @@ class LocalStore:
     ) -> Iterator[list[Document]]:
         with self._opened(self._database.snapshot()) as tables:
             documents, listing = tables.documents, tables.listing
-            group = documents.value_of(meta.marks_field, "group")
-            where = f"AND {group} IS NOT NULL" if marked else ""
-            scheme = documents.value_of(meta.field, "scheme")
-            # A document stays in its stripe of numbers, whatever documents come or go.
-            stripe, last = share.number - 1, listing.last_document() // _STRIPE
-            while stripe <= last:
-                rows = tables.db.execute(
-                    f"SELECT {documents.columns_for(paths)} FROM {documents.tables.marked}"
-                    f" WHERE {scheme} = ? AND number >= ? AND number < ? {where} ORDER BY number",
-                    (meta.scheme.id, stripe * _STRIPE, (stripe + 1) * _STRIPE),
-                ).fetchall()
+            group_sql = documents.value_of(meta.marks_field, "group")
+            and_marked = f"AND {group_sql} IS NOT NULL" if marked else ""
+            scheme_sql = documents.value_of(meta.field, "scheme")
+            query = (
+                f"SELECT {documents.columns_for(paths)} FROM {documents.tables.marked}"
+                f" WHERE {scheme_sql} = ? AND number >= ? AND number < ? {and_marked}"
+                " ORDER BY number"
+            )
+            # Shares take stripes in turns. A document stays in its stripe of numbers, whatever
+            # documents come or go.
+            stripe, last_stripe = share.number - 1, listing.last_document() // _STRIPE
+            while stripe <= last_stripe:
+                first, end = stripe * _STRIPE, (stripe + 1) * _STRIPE
+                rows = tables.db.execute(query, (meta.scheme.id, first, end)).fetchall()
                 if rows:
                     yield documents.format.with_tokens([Row(*row) for row in rows], paths)
-                # The next stripe of this share that may hold any, past many deleted ones.
-                next_stripe = listing.next_document((stripe + 1) * _STRIPE) // _STRIPE
-                following = max(stripe + 1, next_stripe)
-                stripe += -(-(following - stripe) // share.of) * share.of
+                # Many documents may have been deleted: skip stripes, but only whole turns of them.
+                next_stripe = max(stripe + 1, listing.next_document(end) // _STRIPE)
+                turns = -(-(next_stripe - stripe) // share.of)
+                stripe += turns * share.of
 
     def analyzed(self, field: str, texts: Sequence[str]) -> list[list[str]]:
         raise NotImplementedError
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
+            # A position among the tokens comes once for each document that holds the token.
             positions, _ = tables.listing.holders(listed_as(meta.field, key), tokens)
             return [*map(int, np.bincount(positions, minlength=len(tokens)))]
 
@@ -272,10 +279,10 @@ class LocalStore:
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as tables:
-            scheme = tables.documents.value_of(meta.field, "scheme")
+            scheme_sql = tables.documents.value_of(meta.field, "scheme")
             documents, sketched, of_other_scheme = tables.db.execute(
-                f"SELECT count(*), count(CASE WHEN {scheme} = ? THEN 1 END),"
-                f" count(CASE WHEN {scheme} <> ? THEN 1 END)"
+                f"SELECT count(*), count(CASE WHEN {scheme_sql} = ? THEN 1 END),"
+                f" count(CASE WHEN {scheme_sql} <> ? THEN 1 END)"
                 f" FROM {tables.documents.tables.documents}",
                 (meta.scheme.id, meta.scheme.id),
             ).fetchone()
@@ -294,7 +301,7 @@ class LocalStore:
         if not self._database.exists:
             return []
         with self._database.reading() as db:
-            if not db.execute("PRAGMA user_version").fetchone()[0]:
+            if not _user_version(db):
                 return []
             rows = db.execute("SELECT name FROM esdedup_indices ORDER BY name").fetchall()
         return [name for (name,) in rows]
@@ -313,11 +320,11 @@ class LocalStore:
         self._database.close()
 
     @contextmanager
-    def _opened(self, opened: AbstractContextManager[sqlite3.Connection]) -> Iterator[_Tables]:
+    def _opened(self, connection: AbstractContextManager[sqlite3.Connection]) -> Iterator[_Tables]:
         """Yield the tables of the index. Raises IndexNotFound if it does not exist."""
         if not self._database.exists:
             raise IndexNotFound(f"there is no {self.where}")
-        with opened as db:
+        with connection as db:
             if (meta := self._meta(db)) is None:
                 raise IndexNotFound(f"there is no {self.where}")
             yield self._tables(db, meta)
@@ -340,61 +347,69 @@ class LocalStore:
         # Another process may list documents at the same time. Without a snapshot for all reads, a
         # document could be counted twice.
         with self._reading() as tables:
-            if not (waiting := tables.listing.waiting()):
+            if not (unlisted := tables.listing.unlisted()):
                 yield tables
                 return
-        if waiting >= _MANY:
-            log.warning("Listing the tokens of %s documents, once, for this search", f"{waiting:,}")
+        if unlisted >= _MANY:
+            log.warning(
+                "Listing the tokens of %s documents, once, for this search", f"{unlisted:,}"
+            )
+        # Without a turn to write, the search reads the documents that are not listed.
         with suppress(StoreError):
-            while waiting:
+            while unlisted:
                 # Another process may have made the index anew, with other lists.
-                wait = waiting * _SECONDS_TO_READ
+                wait = unlisted * _SECONDS_TO_READ
                 with self._opened(self._database.transaction(wait)) as tables:
                     tables.listing.list_more()
-                    waiting = tables.listing.waiting()
+                    unlisted = tables.listing.unlisted()
         with self._reading() as tables:
             yield tables
 
     def _meta(self, db: sqlite3.Connection) -> IndexMeta | None:
         # The layout is written together with the first index.
-        (layout,) = db.execute("PRAGMA user_version").fetchone()
-        if not layout:
+        version = _user_version(db)
+        if not version:
             return None
-        if layout & 0xFF != _LAYOUT:
+        layout = version & 0xFF
+        if layout != _LAYOUT:
             raise StoreError(
-                f"{self._database.path}: its tables have layout {layout & 0xFF}, and this esdedup"
+                f"{self._database.path}: its tables have layout {layout}, and this esdedup"
                 f" needs layout {_LAYOUT}: index the documents again, into another file"
             )
         query = "SELECT meta FROM esdedup_indices WHERE name = ?"
         row = db.execute(query, (self.index,)).fetchone()
-        return _parsed(row[0]) if row else None
+        return _meta_of(row[0]) if row else None
 
 
-def _created(documents: DocumentTable, rows: Sequence[Row], is_encoded: bool) -> WriteReport:
+def _user_version(db: sqlite3.Connection) -> int:
+    """Return the random bits and the layout of a file's tables, or 0 if it has none."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _insert(documents: DocumentTable, rows: Sequence[Row], *, is_encoded: bool) -> WriteReport:
     """Write new documents; an id that exists is a failure.
 
     is_encoded: a document that is stored in the same bytes counts as unchanged. When a run
     resumes, this is twice as fast as to hold and compare documents.
     """
-    conflicts = documents.insert(rows)
-    stored = documents.stored([rows[position].id for position in conflicts])
+    conflicts = [rows[position] for position in documents.insert(rows)]
+    stored = documents.stored([row.id for row in conflicts])
 
-    def is_same(row: Row) -> bool:
+    def is_stored(row: Row) -> bool:
         old = stored[row.id].row
-        has_bytes = (old.source, old.tokens) == (row.source, row.tokens)
-        return is_encoded and has_bytes and row.marks in (old.marks, NO_MARKS)
+        has_same_bytes = (old.source, old.tokens) == (row.source, row.tokens)
+        return is_encoded and has_same_bytes and row.marks in (old.marks, NO_MARKS)
 
     failures = [
-        Failure(rows[position].id, "the id is taken", conflict=True)
-        for position in conflicts
-        if not is_same(rows[position])
+        Failure(row.id, "the id is taken", conflict=True) for row in conflicts if not is_stored(row)
     ]
     unchanged = len(conflicts) - len(failures)
     return WriteReport(len(rows) - len(conflicts), 0, failures, unchanged)
 
 
 @functools.lru_cache
-def _parsed(text: str) -> IndexMeta:
+def _meta_of(text: str) -> IndexMeta:
     return IndexMeta.from_json(json.loads(text))
 
 
