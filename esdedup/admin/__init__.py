@@ -15,7 +15,7 @@ changing anything; `attach` and `backfill` also accept such a plan.
 from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.check import Check, IndexCheck, Tally, check
-from esdedup.admin.preflight import Obstacle
+from esdedup.admin.obstacles import Obstacle
 from esdedup.admin.switch import SwitchPlan, switch
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import IndexState, Named

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from esdedup.admin.preflight import Obstacle, no_text, obstacles
+from esdedup.admin.obstacles import Obstacle, obstacles, why_no_text
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
@@ -196,7 +196,7 @@ def require_text_field(cluster: Cluster, indices: list[IndexState], meta: IndexM
     if not any(state.mapping.get("properties") for state in indices):
         return
     for name in meta.text_fields:
-        reasons = [no_text(state, name) for state in indices]
+        reasons = [why_no_text(state, name) for state in indices]
         if all(reasons) and not any(_in_documents(cluster, state, name) for state in indices):
             raise UsageError(f"index {indices[0].name!r}: {reasons[0]}")
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
+from esdedup.admin.obstacles import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.renew import renew

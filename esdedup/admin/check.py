@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from esdedup.admin.preflight import Obstacle, obstacles, searchable_text
+from esdedup.admin.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import WHOLE, Change, Held, value_in

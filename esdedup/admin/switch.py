@@ -15,7 +15,7 @@ from typing import Literal
 
 from esdedup.admin.attach import require_text_field
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
-from esdedup.admin.preflight import hindrances
+from esdedup.admin.obstacles import hindrances
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeVar
 import typer
 
 from esdedup import EsdedupError, Groups, Index, Limits, StoreError, UsageError
-from esdedup.admin.preflight import obstacles_of
+from esdedup.admin.obstacles import obstacles_of
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
 from esdedup.cli.setting_names import with_options

@@ -12,7 +12,7 @@ import pytest
 
 import esdedup
 from esdedup import admin
-from esdedup.admin.preflight import KINDS
+from esdedup.admin.obstacles import KINDS
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words, write_lines
 from tests.helpers.pipelines import html_strip, pipeline, use_pipeline
 from tests.helpers.processes import start_command

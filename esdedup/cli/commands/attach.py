@@ -10,7 +10,7 @@ from typer import Exit, echo
 
 from esdedup import UsageError, admin
 from esdedup.admin.attach import plan_next
-from esdedup.admin.preflight import obstacles
+from esdedup.admin.obstacles import obstacles
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
 from esdedup.cli import options, output

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typer import Exit
 
 from esdedup import DuplicatePolicy, IngestReport, Scheme, StoreError, UsageError
-from esdedup.admin.preflight import PIPELINE, obstacles_of
+from esdedup.admin.obstacles import PIPELINE, obstacles_of
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records

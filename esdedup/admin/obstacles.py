@@ -71,10 +71,10 @@ class Kind:
     breaks: str = ""
     way_out: str = ""
 
-    def obstacles(self, state: IndexState, meta: SketchedFields) -> Iterator[Obstacle]:
+    def obstacles(self, state: IndexState, sketched: SketchedFields) -> Iterator[Obstacle]:
         """Yield the obstacles of this kind on an index."""
         advice = "; ".join(filter(None, (self.breaks, self.way_out.format(index=state.name))))
-        for sign in self.recognise(state, meta):
+        for sign in self.recognise(state, sketched):
             reason = f"{sign}: {advice}" if advice else sign
             yield Obstacle(state.name, self.stops, reason, self.name)
 
@@ -85,13 +85,14 @@ def obstacles(state: IndexState, meta: IndexMeta, *, text_known: bool = True) ->
     text_known: whether the text fields of `meta` are those of the index, and not the default.
     """
     kinds = [kind for kind in KINDS if text_known or kind is not _TEXT_FIELD]
-    signs = (
+    all_obstacles = (
         obstacle
-        for part in meta.sketched
+        for sketched in meta.sketched
         for kind in kinds
-        for obstacle in kind.obstacles(state, part)
+        for obstacle in kind.obstacles(state, sketched)
     )
-    return list(dict.fromkeys(signs))
+    # Most are the same for all sketched fields.
+    return list(dict.fromkeys(all_obstacles))
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
@@ -114,86 +115,93 @@ def obstacles_of(store: Store, meta: IndexMeta) -> list[Obstacle]:
     return [obstacle for state in indices for obstacle in obstacles(state, meta)]
 
 
-def _closed(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _closed(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if state.closed and not state.closed_by_attach:
         yield "the index is closed"
 
 
-def _closed_by_attach(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _closed_by_attach(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if state.closed and state.closed_by_attach:
         yield "the index is closed, by an attach that was interrupted"
 
 
 def _blocks(*names: str) -> Callable[[IndexState, SketchedFields], Iterator[str]]:
-    def recognise(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+    def recognise(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
         for name in names:
             if state.setting(f"blocks.{name}") == "true":
-                full = " (set by the server when its disk is full)" if "allow" in name else ""
-                yield f"index.blocks.{name} is set{full}"
+                cause = " (set by the server when its disk is full)" if "allow" in name else ""
+                yield f"index.blocks.{name} is set{cause}"
 
     return recognise
 
 
-def _no_objects(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _no_objects(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if str(state.mapping.get("subobjects", "true")).lower() == "false":
         yield "the mapping has subobjects: false"
 
 
-def _taken(state: IndexState, meta: SketchedFields) -> Iterator[str]:
-    stored = state.mapping.get("properties", {}).get(meta.field)
-    if stored is None:
+def _taken(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
+    field = sketched.field
+    mapped = state.mapping.get("properties", {}).get(field)
+    if mapped is None:
         return
-    attached = meta_of(state.mapping)
-    # The fields that are ours, now or before, by the index's `_meta`.
-    names = [] if attached is None else [part.field for part in attached.sketched_with_next]
-    present, ours = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
-    types = {name: present[name].get("type", "object") for name in present.keys() & ours.keys()}
-    differing = sorted(name for name, type in types.items() if type != ours[name]["type"])
+    advice = f"choose another name (`field` {FIELD}_tokens)"
+    type = mapped.get("type", "object")
+    if type != "object":
+        yield f"the field {field!r} exists already, as {type}: {advice}"
+        return
+    if str(mapped.get("enabled", "true")).lower() == "false":
+        yield f"the field {field!r} exists already and is disabled: {advice}"
+        return
+    present, ours = mapped.get("properties", {}), field_mapping(sketched.scheme)["properties"]
     # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
     from_esdedup = {"scheme", "digest"} <= present.keys() and all(
         name in ours or is_ours(name) for name in present
     )
-    field, conflict = repr(meta.field), ""
-    advice = f"choose another name (`field` {FIELD}_tokens)"
-    if (type := stored.get("type", "object")) != "object":
-        conflict = f", as {type}"
-    elif str(stored.get("enabled", "true")).lower() == "false":
-        conflict = " and is disabled"
-    elif differing and from_esdedup:
-        conflict = ", as text, from documents that were copied with their tokens"
-        advice = (
-            "create the index again, attach it, and copy the documents then, or copy them without"
-            f" {meta.field!r} (_source.excludes of _reindex)"
+    present_types = {
+        name: present[name].get("type", "object") for name in present.keys() & ours.keys()
+    }
+    differing = sorted(name for name, type in present_types.items() if type != ours[name]["type"])
+    if differing and from_esdedup:
+        yield (
+            f"the field {field!r} exists already, as text, from documents that were copied with"
+            " their tokens: create the index again, attach it, and copy the documents then, or"
+            f" copy them without {field!r} (_source.excludes of _reindex)"
         )
     elif differing:
         name = differing[0]
-        field, conflict = f"'{meta.field}.{name}'", f", as {types[name]}, not {ours[name]['type']}"
-    elif meta.field not in names and not from_esdedup:
-        conflict = ", with fields that are not of esdedup"
-    if conflict:
-        yield f"the field {field} exists already{conflict}: {advice}"
+        types = f"as {present_types[name]}, not {ours[name]['type']}"
+        yield f"the field '{field}.{name}' exists already, {types}: {advice}"
+    elif not from_esdedup and not _is_attached(state, field):
+        yield (f"the field {field!r} exists already, with fields that are not of esdedup: {advice}")
 
 
-def _source_disabled(state: IndexState, meta: SketchedFields) -> Iterator[str]:
-    if not meta.scheme.by_server and source_limits(state.mapping, _source_mode(state))[0]:
+def _is_attached(state: IndexState, field: str) -> bool:
+    """Return whether a field is ours, now or before, by the `_meta` of an index."""
+    meta = meta_of(state.mapping)
+    return meta is not None and any(sketched.field == field for sketched in meta.sketched_with_next)
+
+
+def _source_disabled(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
+    if not sketched.scheme.by_server and source_limits(state.mapping, _source_mode(state))[0]:
         yield "_source is disabled"
 
 
-def _source_filters(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _source_filters(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     disabled, filters = source_limits(state.mapping, _source_mode(state))
     if filters and not disabled:
         yield f"_source has {' and '.join(filters)}"
 
 
-def _text_not_in_source(state: IndexState, meta: SketchedFields) -> Iterator[str]:
-    if not meta.scheme.by_server:
+def _text_not_in_source(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
+    if not sketched.scheme.by_server:
         return
     if source_limits(state.mapping, _source_mode(state))[0]:
         yield "_source is disabled"
         return
     source = state.mapping.get("_source", {})
     includes, excludes = (_patterns(source.get(name)) for name in ("includes", "excludes"))
-    for name in meta.text_fields:
+    for name in sketched.text_fields:
         if _matches(name, excludes) or (includes and not _matches(name, includes)):
             yield f"_source leaves out the field {name!r}"
 
@@ -213,11 +221,11 @@ def _source_mode(state: IndexState) -> str:
     return state.setting("mapping.source.mode")
 
 
-def _text_not_indexed(state: IndexState, meta: SketchedFields) -> Iterator[str]:
-    if not meta.scheme.by_server:
+def _text_not_indexed(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
+    if not sketched.scheme.by_server:
         return
     fields = dict(fields_of(state.mapping))
-    for name in meta.text_fields:
+    for name in sketched.text_fields:
         steps = name.split(".")
         for end in range(1, len(steps)):
             parent = fields.get(path := ".".join(steps[:end]), {})
@@ -227,27 +235,27 @@ def _text_not_indexed(state: IndexState, meta: SketchedFields) -> Iterator[str]:
                 yield f"the field {name!r} is in {path!r}, of type {type}"
 
 
-def _time_series(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _time_series(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if state.setting("mode") == "time_series":
         yield "the index is in time_series mode"
 
 
-def _columnar(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _columnar(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if state.setting("mode") == "columnar":
         yield "the index is in columnar mode"
 
 
-def _no_sequence_numbers(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _no_sequence_numbers(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if state.setting("disable_sequence_numbers") == "true":
         yield "the index has no sequence numbers (index.disable_sequence_numbers)"
 
 
-def _append_only(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _append_only(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if state.setting("append_only.enabled") == "true":
         yield "the index is append-only (index.append_only.enabled)"
 
 
-def _rebuilt_source(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _rebuilt_source(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     mode = state.mapping.get("_source", {}).get("mode") or _source_mode(state)
     if state.rebuilds_source:
         yield "_source is rebuilt from doc values, which the fields of esdedup get here"
@@ -255,27 +263,27 @@ def _rebuilt_source(state: IndexState, meta: SketchedFields) -> Iterator[str]:
         yield "_source is synthetic"
 
 
-def _pipelines(state: IndexState, meta: SketchedFields) -> Iterator[str]:
-    if meta.scheme.by_server:
+def _pipelines(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
+    if sketched.scheme.by_server:
         return
     for name in ("default_pipeline", "final_pipeline"):
         if (pipeline := state.setting(name, "_none")) not in ("", "_none"):
             yield f"documents pass the ingest pipeline {pipeline!r} (index.{name})"
 
 
-def _slow_refresh(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _slow_refresh(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if not refreshes_soon(interval := state.setting("refresh_interval")):
         yield f"index.refresh_interval is {interval}"
 
 
-def _small_pages(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _small_pages(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     if (window := state.setting("max_result_window")).isdigit() and int(window) < _PAGE:
         yield f"index.max_result_window is {int(window):,}"
 
 
-def _text_fields(state: IndexState, meta: SketchedFields) -> Iterator[str]:
+def _text_fields(state: IndexState, sketched: SketchedFields) -> Iterator[str]:
     fields = dict(fields_of(state.mapping))
-    for name in meta.text_fields:
+    for name in sketched.text_fields:
         if sources := _filled_from(state.mapping, name):
             yield _not_held(name, sources)
         elif name not in fields:
@@ -286,11 +294,10 @@ def _text_fields(state: IndexState, meta: SketchedFields) -> Iterator[str]:
         elif isinstance(name, ValueField):
             continue
         elif (type := fields[name].get("type", "object")) not in _TEXTS:
-            only = f"is of type {type}: only values that are strings get tokens"
-            yield f"the field {name!r} {only}"
+            yield (f"the field {name!r} is of type {type}: only values that are strings get tokens")
 
 
-def no_text(state: IndexState, name: str) -> str:
+def why_no_text(state: IndexState, name: str) -> str:
     """Return why the mapping shows no text in a field, or "" if documents can have one."""
     if sources := _filled_from(state.mapping, name):
         return _not_held(name, sources)
@@ -300,15 +307,17 @@ def no_text(state: IndexState, name: str) -> str:
     texts = [path for path, field in fields.items() if field.get("type") in _TEXTS]
     paths = ", ".join([path for path in sorted(texts) if not path.startswith(FIELD)][:10])
     fields_with_text = f"; fields with text: {paths}" if paths else ""
-    strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
-    never = " and, dynamic being strict, none can get it" if strict else ""
+    is_strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
+    consequence = " and, dynamic being strict, none can get it" if is_strict else ""
     advice = f"name the one that holds the text (`text_field`){fields_with_text}"
-    return f"the mapping has no field {name!r}{never}; {advice}"
+    return f"the mapping has no field {name!r}{consequence}; {advice}"
 
 
 def _not_held(name: str, sources: Sequence[str]) -> str:
-    why = f"documents do not hold the field {name!r}, which servers fill from"
-    return f"{why} {', '.join(sources)}: name that (`text_field`)"
+    return (
+        f"documents do not hold the field {name!r}, which servers fill from"
+        f" {', '.join(sources)}: name that (`text_field`)"
+    )
 
 
 def _filled_from(mapping: IndexMapping, name: str) -> list[str]:
@@ -325,11 +334,11 @@ def _filled_from(mapping: IndexMapping, name: str) -> list[str]:
     return sources
 
 
-def searchable_text(state: IndexState, meta: SketchedFields) -> bool:
+def searchable_text(state: IndexState, sketched: SketchedFields) -> bool:
     """Return whether an `exists` query finds every document with the text."""
     # It does not find a text below a nested object, nor a keyword longer than ignore_above.
     fields = dict(fields_of(state.mapping, nested=False))
-    texts = [fields.get(name, {}) for name in meta.text_fields]
+    texts = [fields.get(name, {}) for name in sketched.text_fields]
     return all(
         field.get("type") in ("text", "match_only_text")
         and str(field.get("index", "true")).lower() != "false"
@@ -342,9 +351,11 @@ PIPELINE = Kind(
     "ingest pipeline",
     "nothing",
     _pipelines,
-    "it may change, rename or drop texts after their tokens were computed",
-    "if it does, let the index compute the tokens (`server`, in a new index if this one has other"
-    " tokens)",
+    breaks="it may change, rename or drop texts after their tokens were computed",
+    way_out=(
+        "if it does, let the index compute the tokens (`server`, in a new index if this one has"
+        " other tokens)"
+    ),
 )
 
 KINDS: tuple[Kind, ...] = (
@@ -359,96 +370,103 @@ KINDS: tuple[Kind, ...] = (
         "read-only index",
         "attach",
         _blocks("read_only", "read_only_allow_delete", "metadata"),
-        "the index is read-only",
-        f"set it to null, or {_COPY}",
+        breaks="the index is read-only",
+        way_out=f"set it to null, or {_COPY}",
     ),
     Kind(
         "write block",
         "backfill",
         _blocks("write"),
-        "the index is read-only",
-        f"set it to null, or {_COPY}",
+        breaks="the index is read-only",
+        way_out=f"set it to null, or {_COPY}",
     ),
-    Kind("no objects", "attach", _no_objects, "the tokens are in an object", _COPY),
+    Kind("no objects", "attach", _no_objects, breaks="the tokens are in an object", way_out=_COPY),
     Kind("field in use", "attach", _taken),
     Kind(
         "_source disabled",
         "backfill",
         _source_disabled,
-        "documents can't be read or updated",
-        "write them to an index that keeps them",
+        breaks="documents can't be read or updated",
+        way_out="write them to an index that keeps them",
     ),
     Kind(
         "_source filters",
         "backfill",
         _source_filters,
-        "an update would lose the fields that are left out",
-        _COPY,
+        breaks="an update would lose the fields that are left out",
+        way_out=_COPY,
     ),
     Kind(
         "text not in _source",
         "attach",
         _text_not_in_source,
-        "no text can be read to verify what the tokens find",
-        "write the documents to an index that keeps them",
+        breaks="no text can be read to verify what the tokens find",
+        way_out="write the documents to an index that keeps them",
     ),
     Kind(
         "text not indexed",
         "attach",
         _text_not_indexed,
-        "the index can't compute tokens of it",
-        "attach without `server`, or copy the text to a field of its own in a new index",
+        breaks="the index can't compute tokens of it",
+        way_out="attach without `server`, or copy the text to a field of its own in a new index",
     ),
     Kind(
         "time series",
         "index",
         _time_series,
-        "no document can be updated, and `esdedup index` can't write any",
-        _ONLY_NEW,
+        breaks="no document can be updated, and `esdedup index` can't write any",
+        way_out=_ONLY_NEW,
     ),
     Kind(
         "columnar",
         "attach",
         _columnar,
-        "no document can be updated, and none returns the object that holds its tokens",
-        f"use another mode, or {_COPY}",
+        breaks="no document can be updated, and none returns the object that holds its tokens",
+        way_out=f"use another mode, or {_COPY}",
     ),
     Kind(
         "no sequence numbers",
         "backfill",
         _no_sequence_numbers,
-        "no document can be updated without overwriting changes of other clients",
-        "new documents get tokens from `esdedup index`, the proxy or the index itself (`server` in"
-        f" a new index); for those that are there, {_COPY}",
+        breaks="no document can be updated without overwriting changes of other clients",
+        way_out=(
+            "new documents get tokens from `esdedup index`, the proxy or the index itself (`server`"
+            f" in a new index); for those that are there, {_COPY}"
+        ),
     ),
     Kind(
         "append-only",
         "index",
         _append_only,
-        "no document can be updated, and `esdedup index` can't write any, as documents get no ids",
-        _ONLY_NEW,
+        breaks=(
+            "no document can be updated, and `esdedup index` can't write any, as documents get no"
+            " ids"
+        ),
+        way_out=_ONLY_NEW,
     ),
     Kind(
         "rebuilt _source",
         "nothing",
         _rebuilt_source,
-        "tokens come back sorted, which changes nothing for searches",
+        breaks="tokens come back sorted, which changes nothing for searches",
     ),
     PIPELINE,
     Kind(
         "slow refresh",
         "nothing",
         _slow_refresh,
-        "a search such as `esdedup similar` finds new documents only after a refresh",
-        "commands that read all documents refresh the index first",
+        breaks="a search such as `esdedup similar` finds new documents only after a refresh",
+        way_out="commands that read all documents refresh the index first",
     ),
     Kind(
         "small pages",
         "nothing",
         _small_pages,
-        "more requests read the documents, and `esdedup similar` compares no more candidates than"
-        " that",
-        "raise it if `esdedup similar` reports that a match may be missing",
+        breaks=(
+            "more requests read the documents, and `esdedup similar` compares no more candidates"
+            " than that"
+        ),
+        way_out="raise it if `esdedup similar` reports that a match may be missing",
     ),
     _TEXT_FIELD,
 )
