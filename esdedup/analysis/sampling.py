@@ -33,7 +33,7 @@ SAMPLED = 1_000
 """Documents to draw by default."""
 FLOOR = 0.3
 """Least similarity of a neighbour. Below are far more pairs than above, seldom of interest."""
-_CHANCE = 0.5
+_LEAST_CHANCE = 0.5
 """Least chance of bands to find a neighbour, so that each found one represents at most two."""
 _WIDTH = 2
 """Width of a bin of similarity, in percent."""
@@ -117,8 +117,14 @@ class Sample:
         return np.where(self.copies > 0, pairs / np.maximum(self.copies, 1.0), 0.0)
 
 
-def meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
-    """Return the chance, with collisions of short tokens, that a query meets a document: (n,)."""
+def chance_of_meeting(similarity: F64, sketch: Sketch, swaps: int = 0) -> F64:
+    """Return the chance that a query meets a document of each similarity, shape (n,).
+
+    Short tokens collide, so that it is a little more than that of equal rows.
+
+    similarity: between the query and the document, shape (n,).
+    swaps: maximum swaps of a probe (`banding`).
+    """
     if not isinstance(sketch, Banded):
         recalls = [
             sketch.recall(Limits(), sketch.tokens, 1, value) for value in similarity.tolist()
@@ -162,34 +168,24 @@ def draw(
     if is_whole_index:
         documents = len(texts)
     else:
-        swaps = 0
-        if isinstance(sketch, Banded):
-            swaps = banding.swaps_for(FLOOR, _CHANCE, sketch.bands, sketch.rows)
-        edges = edges_from(FLOOR)
-        chances = meeting(edges, sketch, swaps)
-        # Equal texts always meet.
-        least = int(np.argmax(chances >= _CHANCE))
-        floor, chance = float(edges[least]), float(chances[least])
-        limits = Limits(sketch.name, floor, k=candidates, candidates=candidates)
-        limits = replace(limits, least=1, swaps=swaps)
+        search = _NeighbourSearch.by(sketch)
+        floor, chance = search.floor, search.chance
+        limits = search.limits(candidates)
+        without_stop_list = replace(meta, stop=())
         for first in range(0, len(texts), QUERIES_AT_ONCE):
             queries = [Query(text.text, text.id) for text in texts[first : first + QUERIES_AT_ONCE]]
-            results = similar(store, replace(meta, stop=()), queries, limits)
+            results = similar(store, without_stop_list, queries, limits)
             for row, result in enumerate(results, first):
                 matches = [Document(match.id, match.source) for match in result.matches]
                 similarity = np.array([match.similarity for match in result.matches], np.float64)
-                chances = meeting(similarity, sketch, swaps)
+                chances = search.chances(similarity)
                 neighbours.add(row, _texts_of(matches, meta), similarity, chances)
                 truncated += result.truncated
             if on_drawn is not None:
                 on_drawn(first + len(queries), len(texts))
     compared = _compare(shingle_sets([text.text for text in texts], meta.scheme), floor)
     if is_whole_index:
-        for row in np.unique(compared.row).tolist():
-            in_row = compared.row == row
-            similar_texts = [texts[neighbour] for neighbour in compared.neighbour[in_row].tolist()]
-            chances = np.ones(len(similar_texts))
-            neighbours.add(row, similar_texts, compared.similarity[in_row], chances)
+        neighbours.add_compared(compared)
     return Sample(
         documents=documents,
         sampled=len(texts),
@@ -204,6 +200,43 @@ def draw(
         pairs=neighbours.pairs(),
         distant=compared.distant,
     )
+
+
+@dataclass(frozen=True)
+class _NeighbourSearch:
+    """How an index is queried for the neighbours of sampled documents.
+
+    sketch: whose tokens meet.
+    swaps: maximum swaps of a probe (`banding`), with which more neighbours meet.
+    floor: least similarity of a neighbour.
+    chance: to find a neighbour of that similarity.
+    """
+
+    sketch: Sketch
+    swaps: int
+    floor: float
+    chance: float
+
+    @staticmethod
+    def by(sketch: Sketch) -> "_NeighbourSearch":
+        """Return the search that finds neighbours of the least similarity, from `FLOOR` on."""
+        swaps = 0
+        if isinstance(sketch, Banded):
+            swaps = banding.swaps_for(FLOOR, _LEAST_CHANCE, sketch.bands, sketch.rows)
+        edges = edges_from(FLOOR)
+        chances = chance_of_meeting(edges, sketch, swaps)
+        # There is such an edge: the last one is of equal texts, which always meet.
+        first = int(np.argmax(chances >= _LEAST_CHANCE))
+        return _NeighbourSearch(sketch, swaps, float(edges[first]), float(chances[first]))
+
+    def limits(self, candidates: int) -> Limits:
+        """Return the limits of a query, which returns at most as many as the candidates."""
+        limits = Limits(self.sketch.name, self.floor, k=candidates, candidates=candidates)
+        return replace(limits, least=1, swaps=self.swaps)
+
+    def chances(self, similarity: F64) -> F64:
+        """Return the chance to find neighbours of some similarities, shape (n,)."""
+        return chance_of_meeting(similarity, self.sketch, self.swaps)
 
 
 def uniform(left: str, right: str) -> float:
@@ -253,7 +286,7 @@ class _Neighbours:
     def add(self, row: int, neighbours: Sequence[_Text], similarity: F64, chances: F64) -> None:
         """Add the neighbours of a document, with the chance of each to be found."""
         document = self._texts[row]
-        documents_of = Counter([document.digest, *(each.digest for each in neighbours)])
+        documents_of = Counter([document.digest, *(text.digest for text in neighbours)])
         copies = np.array(
             [
                 0
@@ -270,10 +303,19 @@ class _Neighbours:
         rates = (chances * copies).tolist()
         for neighbour, value, rate in zip(neighbours, similarity.tolist(), rates, strict=True):
             if neighbour.digest != document.digest:
+                # Exponential, of mean `rate`, which is the inverse of the pair's weight: the first
+                # turns are a sample by weight.
                 turn = -math.log(uniform(document.id, neighbour.id)) * rate
                 left, right = sorted((document.id, neighbour.id), key=natural)
                 digests = tuple(sorted((document.digest, neighbour.digest)))
                 self._add_pair(digests, SampledPair(left, right, value, turn))
+
+    def add_compared(self, compared: "_Compared") -> None:
+        """Add the neighbours in a sample that is the whole index, each of which is found."""
+        for row in np.unique(compared.row).tolist():
+            in_row = compared.row == row
+            texts = [self._texts[neighbour] for neighbour in compared.neighbour[in_row].tolist()]
+            self.add(row, texts, compared.similarity[in_row], np.ones(len(texts)))
 
     def _add_pair(self, digests: tuple[str, ...], pair: SampledPair) -> None:
         """Add a pair to its bin. Of several pairs of the same texts, the first in turn counts."""
@@ -321,6 +363,7 @@ def _compare(sets: Ragged, floor: float) -> _Compared:
         neighbours += [right[~is_distant], left[~is_distant]]
         similarities += [similarity[~is_distant], similarity[~is_distant]]
         block_values, block_counts = np.unique(similarity[is_distant], return_counts=True)
+        # Add the counts of equal values.
         values, value_of = np.unique(np.concatenate([values, block_values]), return_inverse=True)
         # Exact: the counts are whole numbers below 2**53.
         counts = np.bincount(value_of, np.concatenate([counts, block_counts])).astype(np.int64)
@@ -340,28 +383,34 @@ def pairs_of_sets(sets: Ragged) -> Iterator[tuple[I64, I64, F64]]:
     texts = len(sets)
     if not sets.hashes.size:
         return
-    _, identity, frequency = np.unique(sets.hashes, return_inverse=True, return_counts=True)
-    row_of = np.repeat(np.arange(texts), sets.counts)
-    frequent = frequency > max(_FREQUENT, texts // _FREQUENT)
-    # 1 if a text has a frequent shingle, else 0: shape (texts, frequent ones).
-    matrix = np.zeros((texts, int(frequent.sum())), np.float32)
-    chosen = frequent[identity]
-    matrix[row_of[chosen], (np.cumsum(frequent) - 1)[identity[chosen]]] = 1.0
-    element, row = identity[~chosen], row_of[~chosen]
-    postings = row[np.argsort(element, kind="stable")]
-    lengths = np.where(frequent, 0, frequency)
-    starts = offsets_of(lengths)[:-1]
+    # Distinct shingles have numbers: `shingle` has that of each element, in the order of the rows.
+    _, shingle, frequency = np.unique(sets.hashes, return_inverse=True, return_counts=True)
+    row = np.repeat(np.arange(texts), sets.counts)
+    is_frequent = frequency > max(_FREQUENT, texts // _FREQUENT)
+    # 1 if a text has a frequent shingle, else 0: shape (texts, frequent shingles).
+    has_frequent = np.zeros((texts, int(is_frequent.sum())), np.float32)
+    of_frequent = is_frequent[shingle]
+    column_of = np.cumsum(is_frequent) - 1
+    has_frequent[row[of_frequent], column_of[shingle[of_frequent]]] = 1.0
+    # The rows that have each other shingle, one shingle after another.
+    shingle, row = shingle[~of_frequent], row[~of_frequent]
+    holders = row[np.argsort(shingle, kind="stable")]
+    numbers_of_holders = np.where(is_frequent, 0, frequency)
+    starts = offsets_of(numbers_of_holders)[:-1]
     bounds = np.searchsorted(row, np.arange(texts + 1))
     step = max(1, _CELLS_A_BLOCK // texts)
     for first in range(0, texts, step):
         last = min(first + step, texts)
-        block = slice(bounds[first], bounds[last])
-        lengths_of_block = lengths[element[block]]
-        partners = postings[ranges(starts[element[block]], lengths_of_block)]
-        cells = np.repeat(row[block] - first, lengths_of_block) * texts + partners
+        elements = slice(bounds[first], bounds[last])
+        counts = numbers_of_holders[shingle[elements]]
+        partners = holders[ranges(starts[shingle[elements]], counts)]
+        # One cell for each row of the block and each text: how many shingles these share.
+        cells = np.repeat(row[elements] - first, counts) * texts + partners
         shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
         # Whole numbers below 2**24, so that single precision is exact.
-        shared = shared + np.rint(matrix[first:last] @ matrix.T).astype(np.int64)
+        shared_frequent = np.rint(has_frequent[first:last] @ has_frequent.T).astype(np.int64)
+        shared = shared + shared_frequent
+        # Each pair once, and no text with itself.
         rows, columns = np.nonzero(np.triu(shared, first + 1))
         intersection = shared[rows, columns]
         union = sets.counts[rows + first] + sets.counts[columns] - intersection

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esdedup.analysis.sampling import Sample, meeting
+from esdedup.analysis.sampling import Sample, chance_of_meeting
 from esdedup.exceptions import UsageError
 from esdedup.sketch import banding
 from esdedup.sketch.banding import SWAPS
@@ -107,7 +107,7 @@ def expectation(
     neighbours: Neighbours, threshold: float, banded: Banded, swaps: int = 0
 ) -> Expectation:
     """Predict the candidates of a query by the bands of a scheme."""
-    met = neighbours.expected * meeting(neighbours.similarity, banded, swaps)
+    met = neighbours.expected * chance_of_meeting(neighbours.similarity, banded, swaps)
     over_threshold = neighbours.similarity >= threshold
     similar = float(neighbours.expected[over_threshold].sum())
     similar_candidates, candidates = float(met[over_threshold].sum()), float(met.sum())

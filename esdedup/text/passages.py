@@ -36,23 +36,32 @@ def winnow(words: Ragged, run: int, window: int, bits: int = 64) -> Ragged:
         chosen.
     """
     runs = shingle(words, run)
-    least, width, counts = runs.hashes, 1, runs.counts
-    while width < window:
-        step = min(width, window - width)
-        least, width = np.minimum(least[:-step], least[step:]), width + step
-    full_windows = np.maximum(counts - window + 1, 0)
-    short = np.flatnonzero((counts > 0) & (full_windows == 0))
-    minima = np.empty(full_windows.sum() + short.size, np.uint64)
-    offsets = offsets_of(np.maximum(full_windows, np.minimum(counts, 1)))
-    minima[ranges(offsets[:-1], full_windows)] = least[ranges(runs.offsets[:-1], full_windows)]
-    if short.size:
-        short_rows = runs.of(short)
-        minima[offsets[short]] = np.minimum.reduceat(short_rows.hashes, short_rows.offsets[:-1])
-    # Successive windows share their smallest hash most of the time.
+    smallest = _smallest_of_windows(runs.hashes, window)
+    full_windows = np.maximum(runs.counts - window + 1, 0)
+    short_texts = np.flatnonzero((runs.counts > 0) & (full_windows == 0))
+    minima = np.empty(full_windows.sum() + short_texts.size, np.uint64)
+    offsets = offsets_of(np.maximum(full_windows, np.minimum(runs.counts, 1)))
+    # Windows that begin in one text and end in another are left out.
+    minima[ranges(offsets[:-1], full_windows)] = smallest[ranges(runs.offsets[:-1], full_windows)]
+    if short_texts.size:
+        short_rows = runs.of(short_texts)
+        minima_of_short = np.minimum.reduceat(short_rows.hashes, short_rows.offsets[:-1])
+        minima[offsets[short_texts]] = minima_of_short
+    # Successive windows of a text share their smallest hash most of the time.
     differs = run_starts(minima)
     differs[offsets[:-1][np.diff(offsets) > 0]] = True
     rows = Ragged(minima, offsets).only(differs)
     return distinct(Ragged(rows.hashes & np.uint64((1 << bits) - 1), rows.offsets))
+
+
+def _smallest_of_windows(hashes: U64, window: int) -> U64:
+    """Return the smallest of each `window` successive hashes, by their start."""
+    # Two windows that overlap or touch make a wider one: a window of 20 takes 5 steps.
+    smallest, width = hashes, 1
+    while width < window:
+        step = min(width, window - width)
+        smallest, width = np.minimum(smallest[:-step], smallest[step:]), width + step
+    return smallest
 
 
 def shared_runs(left: U64, right: U64, least: int) -> tuple[I64, I64, I64]:
@@ -71,22 +80,24 @@ def shared_runs(left: U64, right: U64, least: int) -> tuple[I64, I64, I64]:
     left_words, right_words = _numbered(left, right)
     # The ends of two texts, 0 and 1, differ from each other and from every word.
     left_words, right_words = left_words + 2, right_words + 2
+    # A shared run begins where the words before it differ, and ends where those after it do.
     left_starts, right_starts = _edges(
         left_runs, right_runs, np.append(0, left_words), np.append(1, right_words)
     )
     left_ends, _ = _edges(
         left_runs, right_runs, np.append(left_words[least:], 0), np.append(right_words[least:], 1)
     )
-    # On a diagonal the first start belongs to the first end.
+    # Both are ordered by diagonal, on which starts and ends take turns: the n-th start belongs to
+    # the n-th end.
     lengths = left_ends - left_starts + min(least, left.size)
     order = np.lexsort((right_starts, left_starts))
     return left_starts[order], right_starts[order], lengths[order]
 
 
 def covered(left: Ragged, right: Ragged, least: int) -> tuple[Mask, Mask]:
-    """Mark the words of row i of each that are in a run that `shared_runs` returns for rows i.
+    """Mark the words in the runs that `shared_runs` returns for row i of left and row i of right.
 
-    Each of shape (words,), of left and of right.
+    Returns one mask for the words of left, and one for those of right, each of shape (words,).
     """
     left_runs, right_runs = shingle(left, least), shingle(right, least)
     left_keys, right_keys = _keys_by_row(left_runs), _keys_by_row(right_runs)
@@ -113,14 +124,16 @@ def _marked(words: Ragged, run_counts: I64, is_shared: Mask, least: int) -> Mask
     return spanned(starts, starts + lengths, words.hashes.size)
 
 
-def covers(left: Ragged, i: I64, right: Ragged, j: I64, least: int) -> I64:
-    """Return how many words of pairs of texts `covered` marks: of the left and of the right ones.
+def covers(left: Ragged, left_rows: I64, right: Ragged, right_rows: I64, least: int) -> I64:
+    """Return how many words of pairs of texts `covered` marks.
 
-    i, j: rows of left and right, shape (pairs,). Shape (2, pairs).
+    left_rows, right_rows: the rows of each pair in left and in right, shape (pairs,).
+
+    Shape (2, pairs): the words of the left text of each pair, and those of the right one.
     """
-    counts = np.empty((2, i.size), np.int64)
-    for block in blocks(left.counts[i] + right.counts[j], _WORDS_AT_ONCE):
-        left_words, right_words = left.of(i[block]), right.of(j[block])
+    counts = np.empty((2, left_rows.size), np.int64)
+    for block in blocks(left.counts[left_rows] + right.counts[right_rows], _WORDS_AT_ONCE):
+        left_words, right_words = left.of(left_rows[block]), right.of(right_rows[block])
         left_marked, right_marked = covered(left_words, right_words, least)
         counts[0, block] = np.diff(offsets_of(left_marked)[left_words.offsets])
         counts[1, block] = np.diff(offsets_of(right_marked)[right_words.offsets])
@@ -150,25 +163,32 @@ def _numbered(left: U64, right: U64) -> tuple[I64, I64]:
 
 
 def _edges(left: I64, right: I64, left_words: I64, right_words: I64) -> tuple[I64, I64]:
-    """Return the positions of equal runs next to which the words differ, by diagonal, in order.
+    """Return where equal runs are, left and right, next to which the words differ.
 
-    left, right: numbers of runs.
-    left_words, right_words: the word next to each run, and perhaps more.
+    They are ordered by diagonal, which is the position in right minus that in left, then by
+    position.
+
+    left, right: numbers of runs; equal ones have the same.
+    left_words, right_words: the number of the word next to each run, and perhaps more.
     """
+    # One number for a run and the word next to it: sorted, equal runs are together, by their words.
     base = int(max(left_words.max(), right_words.max())) + 1
-    keys = right * base + right_words[: right.size]
-    order = np.argsort(keys)
-    keys = keys[order]
-    first = left * base
-    same_word = first + left_words[: left.size]
-    # The keys of equal runs in order: smaller words, the same word, larger words.
-    starts = np.searchsorted(keys, first)
-    same_starts = np.searchsorted(keys, same_word)
-    same_ends = np.searchsorted(keys, same_word + 1)
-    ends = np.searchsorted(keys, first + base)
+    right_keys = right * base + right_words[: right.size]
+    order = np.argsort(right_keys)
+    right_keys = right_keys[order]
+    run_keys = left * base
+    left_keys = run_keys + left_words[: left.size]
+    # Of the right runs that equal a left one: those with a smaller word than the left run's, then
+    # those with the same, then those with a larger one.
+    starts = np.searchsorted(right_keys, run_keys)
+    same_starts = np.searchsorted(right_keys, left_keys)
+    same_ends = np.searchsorted(right_keys, left_keys + 1)
+    ends = np.searchsorted(right_keys, run_keys + base)
     smaller, larger = same_starts - starts, ends - same_ends
-    rows = np.arange(left.size)
-    i = np.concatenate([np.repeat(rows, smaller), np.repeat(rows, larger)])
-    j = order[np.concatenate([ranges(starts, smaller), ranges(same_ends, larger)])]
-    sort = np.lexsort((i, j - i))
-    return i[sort], j[sort]
+    left_positions = np.arange(left.size)
+    left_edges = np.concatenate(
+        [np.repeat(left_positions, smaller), np.repeat(left_positions, larger)]
+    )
+    right_edges = order[np.concatenate([ranges(starts, smaller), ranges(same_ends, larger)])]
+    by_diagonal = np.lexsort((left_edges, right_edges - left_edges))
+    return left_edges[by_diagonal], right_edges[by_diagonal]

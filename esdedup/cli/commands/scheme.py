@@ -11,7 +11,7 @@ import numpy as np
 from esdedup import Limits, Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.plain_json import to_json
-from esdedup.analysis.sampling import Sample, draw, meeting
+from esdedup.analysis.sampling import Sample, chance_of_meeting, draw
 from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, unrelated
 from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
 from esdedup.cli import options
@@ -219,7 +219,7 @@ def _show_sample(
     chosen = next(choice.sketch for choice in banding_choices if choice.chosen)
     banding = f"{chosen.bands} bands of {chosen.rows} rows"
     swaps = chosen.swaps(Limits(threshold=threshold))
-    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, chosen, swaps))
+    curve = similarity_histogram(chance_of_meeting((np.arange(BINS) + 0.5) / BINS, chosen, swaps))
     numbers = reversed(neighbours.histogram(BINS).tolist())
     block, rows = "#" if only_plain() else "█", []
     for (bar, length), number in zip(bars(curve), numbers, strict=True):

@@ -19,7 +19,7 @@ from esdedup.analysis.judging import (
     estimates,
     judgements_needed,
 )
-from esdedup.analysis.sampling import DistantPairs, Sample, SampledPair, meeting
+from esdedup.analysis.sampling import DistantPairs, Sample, SampledPair, chance_of_meeting
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
@@ -57,7 +57,7 @@ class Population:
         row_of = np.full(self.documents, -1)
         sampled = min(sampled, self.documents)
         row_of[rng.permutation(self.documents)[:sampled]] = np.arange(sampled)
-        chance = meeting(self.similarity, MinHash(), 2)
+        chance = chance_of_meeting(self.similarity, MinHash(), 2)
         if exact:
             chance = np.ones_like(chance)
         seen = rng.random(self.similarity.size) < chance

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.analysis.sampling import meeting, pairs_of_sets
+from esdedup.analysis.sampling import chance_of_meeting, pairs_of_sets
 from esdedup.analysis.tuning import Neighbours, choices, expectation, unrelated
 from esdedup.sketch.banding import choose_banding, expected_recall
 from esdedup.sketch.kinds.minhash import MinHash
@@ -53,14 +53,14 @@ def test_the_similarities_of_many_texts_are_exact() -> None:
 
 @given(BANDINGS, st.floats(0, 1))
 def test_two_documents_meet_by_the_s_curve(minhash: MinHash, similarity: float) -> None:
-    (met,) = meeting(np.array([similarity]), minhash).tolist()
+    (met,) = chance_of_meeting(np.array([similarity]), minhash).tolist()
     curve = expected_recall(similarity, minhash.bands, minhash.rows)
     assert curve - 1e-12 <= met <= curve + minhash.bands * 2.0**-30 + 1e-12
 
 
 def test_short_tokens_collide() -> None:
     minhash = MinHash(60, 20, 3, token_bits=12)
-    (met,) = meeting(np.zeros(1), minhash).tolist()
+    (met,) = chance_of_meeting(np.zeros(1), minhash).tolist()
     assert met == pytest.approx(1 - (1 - 2.0**-12) ** 20)
 
 
@@ -75,7 +75,7 @@ def test_expectations_are_sums_over_the_neighbours(
     similarity, expected = map(np.array, zip(*points, strict=True))
     neighbours = Neighbours(similarity, expected, np.zeros(similarity.size, np.int64), 1e7)
     found = expectation(neighbours, threshold, minhash)
-    met = [float(meeting(np.array([s]), minhash)[0]) * n for s, n in points]
+    met = [float(chance_of_meeting(np.array([s]), minhash)[0]) * n for s, n in points]
     near = sum(n for s, n in points if s >= threshold)
     assert found.candidates == pytest.approx(sum(met))
     assert found.similar == pytest.approx(near)
