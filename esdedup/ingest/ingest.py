@@ -8,7 +8,7 @@ id the last one stays.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -111,7 +111,7 @@ DEFAULT_SETTINGS = IngestSettings()
 
 def ingest(
     store: Store,
-    current: Callable[[], IndexMeta],
+    current_meta: Callable[[], IndexMeta],
     chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
     settings: IngestSettings = DEFAULT_SETTINGS,
@@ -122,13 +122,13 @@ def ingest(
     another text. A document that the index has already is not written. One with the same text and
     other fields keeps its group and marks; one with another text loses them.
 
-    current: returns the index's meta, which may change during the run.
+    current_meta: returns the index's meta, which may change during the run.
     dead_letter: called with every record that is not written.
 
     Raises the errors of the store, and of `in_order`. The same call again completes the work.
     """
     policy, places = settings.on_duplicate, settings.places
-    originals = Originals(store, current, policy) if policy.action != "keep" else None
+    originals = Originals(store, current_meta, policy) if policy.action != "keep" else None
     has_pipeline = policy.writes and store.has_pipeline()
     prepare = partial(_prepare, settings.id_field, originals is not None)
     report, chunks_begun = IngestReport(), deque[Chunk]()
@@ -137,18 +137,18 @@ def ingest(
     def chunks_with_meta() -> Iterator[tuple[Chunk, IndexMeta]]:
         for chunk in chunks:
             chunks_begun.append(chunk)
-            yield chunk, current()
+            yield chunk, current_meta()
 
     def writers(batches: Iterable[_Batch]) -> Iterator[_Writer]:
         for batch in batches:
-            chunk, meta = chunks_begun.popleft(), current()
+            chunk, meta = chunks_begun.popleft(), current_meta()
             if batch.meta != meta:
                 # The index names another scheme by now.
                 batch = prepare((chunk, meta))
             rejected = dict[int, str]()
             if places is not None:
-                names, rejected = places.settle(batch.documents.ids, batch.has_own_id)
-                batch = replace(batch, documents=replace(batch.documents, ids=names))
+                settled_ids, rejected = places.settle(batch.documents.ids, batch.has_own_id)
+                batch = replace(batch, documents=replace(batch.documents, ids=settled_ids))
             yield _Writer(
                 store, policy, originals, batch, chunk, rejected, after_originals=has_pipeline
             )
@@ -225,12 +225,13 @@ class _Judged:
 
     report: counts of those that are settled.
     failed: ids that were not written.
-    bereft: rows that are not settled, by their original, which was not written.
+    without_original: the other rows, whose originals were not written, those of one original
+        together.
     """
 
     report: IngestReport
     failed: set[str]
-    bereft: list[list[int]]
+    without_original: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -281,18 +282,19 @@ class _Writer:
         while rows:
             judged = self._write_judged(rows, originals)
             report, failed = report + judged.report, failed | judged.failed
-            bereft, released = judged.bereft, list[int]()
-            while bereft:
-                firsts = sorted(group[0] for group in bereft)
-                counts, refused = self._write_unless_similar(firsts, originals)
+            groups, rows_to_compare = judged.without_original, list[int]()
+            while groups:
+                first_rows = sorted(group[0] for group in groups)
+                counts, refused = self._write_unless_similar(first_rows, originals)
                 report, failed = report + counts, failed | refused
-                groups, bereft = bereft, []
+                groups_of_refused = list[list[int]]()
                 for first, *later_rows in groups:
                     if self.batch.documents.ids[first] not in refused:
-                        released += later_rows
+                        rows_to_compare += later_rows
                     elif later_rows:
-                        bereft.append(later_rows)
-            rows = sorted(released)
+                        groups_of_refused.append(later_rows)
+                groups = groups_of_refused
+            rows = sorted(rows_to_compare)
         return report, failed
 
     def _write_judged(self, rows: Sequence[int], originals: Originals) -> _Judged:
@@ -304,32 +306,34 @@ class _Writer:
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
         left_out = [row for row, verdict in verdicts.items() if not self.policy.takes(verdict)]
         report, failed, postponed = self._write_in_order(written, verdicts)
-        # The originals of these rows are not there.
-        followers = {row for row, verdict in verdicts.items() if verdict.original in failed}
-        orphans = [
+        # Their originals were not written, so that their verdicts are wrong.
+        misjudged = {row for row, verdict in verdicts.items() if verdict.original in failed}
+        wrongly_marked = [
             row
             for row in written
-            if row in followers and row not in postponed and ids[row] not in failed
+            if row in misjudged and row not in postponed and ids[row] not in failed
         ]
         renewed = IngestReport()
-        if self.policy.writes and orphans:
-            # They were written, with marks that are wrong.
+        if self.policy.writes and wrongly_marked:
             renewer = replace(self, renews_marks=True)
-            renewed, _ = renewer._write_unless_similar(orphans, originals)
-        lost = followers.intersection(left_out) | postponed
-        report += self._leave_out({row: verdicts[row] for row in left_out if row not in lost})
-        unsettled = lost.union(orphans)
-        settled = [verdict for row, verdict in verdicts.items() if row not in unsettled]
+            renewed, _ = renewer._write_unless_similar(wrongly_marked, originals)
+        to_judge_again = misjudged.intersection(left_out) | postponed
+        report += self._leave_out(
+            {row: verdicts[row] for row in left_out if row not in to_judge_again}
+        )
+        # The verdicts of the wrongly marked ones are counted in `renewed`.
+        not_counted = to_judge_again.union(wrongly_marked)
+        settled = [verdict for row, verdict in verdicts.items() if row not in not_counted]
         report += IngestReport(
             duplicates=renewed.duplicates
             + sum(verdict.original is not None for verdict in settled),
             exact=renewed.exact + sum(verdict.exact for verdict in settled),
             truncated=sum(verdict.truncated for verdict in verdicts.values()),
         )
-        bereft = defaultdict[str | None, list[int]](list)
-        for row in sorted(lost):
-            bereft[verdicts[row].original].append(row)
-        return _Judged(report, failed, [*bereft.values()])
+        rows_by_original = defaultdict[str | None, list[int]](list)
+        for row in sorted(to_judge_again):
+            rows_by_original[verdicts[row].original].append(row)
+        return _Judged(report, failed, [*rows_by_original.values()])
 
     def _write_in_order(
         self, rows: Sequence[int], verdicts: Mapping[int, Verdict]
@@ -341,13 +345,15 @@ class _Writer:
         """
         ids = self.batch.documents.ids
         # Of several documents of one id the last one is written.
-        marks = {ids[row]: verdict for row, verdict in verdicts.items()}
+        verdict_of = {ids[row]: verdict for row, verdict in verdicts.items()}
         report, failed, postponed = IngestReport(), set[str](), set[int]()
-        for part in self._parts({row: marks[ids[row]] for row in rows}):
-            blocked = failed.union(ids[row] for row in postponed)
-            ready = [row for row in part if marks[ids[row]].original not in blocked]
-            postponed.update({*part}.difference(ready))
-            counts, refused = self._put(ready, marks)
+        for rows_of_turn in self._turns({row: verdict_of[ids[row]] for row in rows}):
+            unwritten_ids = failed.union(ids[row] for row in postponed)
+            ready = [
+                row for row in rows_of_turn if verdict_of[ids[row]].original not in unwritten_ids
+            ]
+            postponed.update({*rows_of_turn}.difference(ready))
+            counts, refused = self._put(ready, verdict_of)
             report, failed = report + counts, failed | refused
         return report, failed, postponed
 
@@ -358,8 +364,8 @@ class _Writer:
         self._refuse({row: f"it is {verdict.reason}" for row, verdict in verdicts.items()})
         return IngestReport(failed=len(verdicts))
 
-    def _parts(self, verdicts: Mapping[int, Verdict]) -> Iterator[list[int]]:
-        """Yield the rows to write, in the order in which they are written."""
+    def _turns(self, verdicts: Mapping[int, Verdict]) -> Iterator[list[int]]:
+        """Yield the rows to write together, in the order in which they are written."""
         if not (self.after_originals and self.policy.writes):
             # Duplicates first: after a kill, documents that come again are compared with the same
             # representatives as the first time.
@@ -368,10 +374,14 @@ class _Writer:
             return
         ids, waiting = self.batch.documents.ids, [*verdicts]
         while waiting:
-            names = {ids[row] for row in waiting}
-            part = [row for row in waiting if verdicts[row].original not in names]
-            yield part or waiting
-            waiting = [row for row in waiting if part and row not in {*part}]
+            waiting_ids = {ids[row] for row in waiting}
+            ready = {row for row in waiting if verdicts[row].original not in waiting_ids}
+            if not ready:
+                # Originals of each other: no order is right.
+                yield waiting
+                return
+            yield [row for row in waiting if row in ready]
+            waiting = [row for row in waiting if row not in ready]
 
     def _refuse(self, refused: Mapping[int, str]) -> None:
         """Refuse the records of rows, which are read again, for the reasons."""
@@ -382,29 +392,35 @@ class _Writer:
             self.refused.append(bad_record(items[row].record, reason))
 
     def _put(
-        self, rows: Sequence[int], marks: Mapping[str, Verdict]
+        self, rows: Sequence[int], verdict_of: Mapping[str, Verdict]
     ) -> tuple[IngestReport, set[str]]:
-        """Write rows, with new marks by id. Return the counts, and the ids that were refused."""
+        """Write rows, with marks by the verdicts of their ids.
+
+        Return the counts, and the ids that were refused.
+        """
         documents = self.batch.documents.of(rows)
         if self.policy.writes:
-            documents = replace(documents, marks=[marks[id].fields() for id in documents.ids])
+            marks = [verdict_of[id].fields() for id in documents.ids]
+            documents = replace(documents, marks=marks)
         report, refused = self._write(documents, rows)
         if not self.renews_marks:
             _, packed = documents.tokens.get(self.batch.meta.field, (None, []))
             wordless = sum(data is not None and is_wordless(data) for data in packed)
             report += IngestReport(without_words=wordless)
-        self._refuse({rows[place]: failure.reason for place, failure in refused.items()})
-        return report, {documents.ids[place] for place in refused}
+        self._refuse({rows[position]: failure.reason for position, failure in refused.items()})
+        return report, {documents.ids[position] for position in refused}
 
     def _write(
         self, documents: EncodedDocuments, rows: Sequence[int]
     ) -> tuple[IngestReport, dict[int, Failure]]:
         """Write the documents of rows, of one id the last.
 
-        Return the counts, and failures by their place among these.
+        Return the counts, and failures by their position among these.
         """
-        places = {id: place for place, id in enumerate(documents.ids)}
-        latest = documents if len(places) == len(documents) else documents.of([*places.values()])
+        last_position = {id: position for position, id in enumerate(documents.ids)}
+        latest = documents
+        if len(last_position) < len(documents):
+            latest = documents.of([*last_position.values()])
         # A new document is only created, which takes one request.
         written = self.store.write(latest, create=True)
         conflicts = [failure for failure in written.failures if failure.conflict]
@@ -412,9 +428,9 @@ class _Writer:
         unchanged = written.unchanged
 
         def decide(stored_documents: Sequence[Held]) -> list[Decision]:
-            taken_places = [places[document.id] for document in stored_documents]
-            sent_documents = documents.of(taken_places).documents()
-            sent_rows = [rows[place] for place in taken_places]
+            positions = [last_position[document.id] for document in stored_documents]
+            sent_documents = documents.of(positions).documents()
+            sent_rows = [rows[position] for position in positions]
             return [*map(self._decision, stored_documents, sent_documents, sent_rows)]
 
         for first in range(0, len(conflicts), _COMPARED_AT_ONCE):
@@ -426,7 +442,11 @@ class _Writer:
             refused += changes.failures
             unchanged += changes.unchanged
         failure_of = {failure.id: failure for failure in refused}
-        failed = {row: failure_of[id] for row, id in enumerate(documents.ids) if id in failure_of}
+        failed = {
+            position: failure_of[id]
+            for position, id in enumerate(documents.ids)
+            if id in failure_of
+        }
         updated = len(documents) - written.created - unchanged - len(failed)
         causes = Counter(failure.cause for failure in failed.values())
         report = IngestReport(
@@ -447,7 +467,7 @@ class _Writer:
         if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
             if not self.batch.has_own_id[row]:
                 return Failure(current.id, TAKEN_BY_LINE)
-            return Change(current, source, True, True, document.raw)
+            return Change(current, source, whole=True, new=True, raw=document.raw)
         fields = {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
         before = {field: tokens_in(stored, field) for field in fields}
         renews_marks = self._needs_marks(current)
@@ -456,21 +476,18 @@ class _Writer:
             for field in fields
         }
         after = {field: values for field, values in after.items() if values}
-        raws = current.document.raw, document.raw if self.batch.from_json[row] else None
-        is_equal = same_json(without(stored, fields), without(source, fields))
-        # Equal numbers may have other digits: the owner may have corrected 100.1 to 100.10.
-        if is_equal and None not in raws:
-            is_equal = same_json(*(without(with_digits(raw), fields) for raw in raws if raw))
-        if is_equal and all(
+        has_same_tokens = all(
             before[field].get(name) == after.get(field, {}).get(name)
             for field in fields
             for name in ("scheme", "digest", *MARKS)
-        ):
+        )
+        has_digits = self.batch.from_json[row]
+        if has_same_tokens and _are_equal(current.document, document, fields, has_digits):
             return "unchanged"
         raw = document.raw
         if raw is not None:
             raw = text_with_fields(raw, after, f"document {current.id!r}")
-        return Change(current, {**source, **after}, True, True, raw)
+        return Change(current, {**source, **after}, whole=True, new=True, raw=raw)
 
     def _needs_marks(self, current: Held) -> bool:
         """Return whether a stored document of the same text gets new marks.
@@ -484,6 +501,19 @@ class _Writer:
             return False
         verdict = Verdict.stored(current.id, marks)
         return not self.originals.may_have(current.id, marks.get("digest", ""), verdict)
+
+
+def _are_equal(stored: Document, sent: Document, ours: Collection[str], has_digits: bool) -> bool:
+    """Return whether two documents are equal but for the fields of ours.
+
+    has_digits: the digits of the numbers in the sent one are those of the record.
+    """
+    if not same_json(without(stored.source, ours), without(sent.source, ours)):
+        return False
+    if stored.raw is None or sent.raw is None or not has_digits:
+        return True
+    # Equal numbers may have other digits: the owner may have corrected 100.1 to 100.10.
+    return same_json(without(with_digits(stored.raw), ours), without(with_digits(sent.raw), ours))
 
 
 def _merged(
