@@ -74,12 +74,14 @@ from esdedup.stores.mapping import (
 from esdedup.stores.to_json import to_json
 
 _PAGE = 2_000
+"""Maximum documents, or ids, of one request."""
 _MOST_HITS = 10_000
 """Maximum hits of one search, the servers' default limit."""
 _FEW = 100
+"""Documents up to which some fields are read one by one, and not by a search."""
 _NOTHING = ["_nothing"]
 """No field of `_source`. With False, Elasticsearch would leave out the routing too."""
-_MISSED = ("document_missing_exception", "not_found")
+_REASONS_IF_GONE = ("document_missing_exception", "not_found")
 """Prefixes of the reasons of failures of documents that are gone."""
 
 
@@ -100,8 +102,8 @@ class ClusterStore:
         self._unseen: set[str] | None = None
         # The most hits that the index returns at once, once it has refused more.
         self._most_hits: int | None = None
-        # Another object after each change.
-        self._noted: object = None
+        # Another object after each change, None before the first one.
+        self._last_change: object = None
 
     @property
     def where(self) -> str:
@@ -180,22 +182,17 @@ class ClusterStore:
         status, answer = self.cluster.ask("GET", f"{path}/{names}", params=params, allowed=unknown)
         if status != 200:
             return status == 403
-        settings = (state["settings"].values() for state in answer.values())
-        return any(name != "_none" for names in settings for name in names)
+        pipelines_of_indices = (state["settings"].values() for state in answer.values())
+        return any(name != "_none" for pipelines in pipelines_of_indices for name in pipelines)
 
     def write(
         self, documents: Sequence[Document] | EncodedDocuments, *, create: bool = False
     ) -> WriteReport:
-        verb = "create" if create else "index"
-        actions = [
-            Action(
-                id,
-                id,
-                self.index,
-                f'{{"{verb}":{{"_id":{to_json(id, "an id")}}}}}\n'.encode() + line,
-            )
-            for id, line in document_lines(documents)
-        ]
+        operation = "create" if create else "index"
+        actions: list[Action] = []
+        for id, document_line in document_lines(documents):
+            action_line = f'{{"{operation}":{{"_id":{to_json(id, "an id")}}}}}\n'
+            actions.append(Action(id, id, self.index, action_line.encode() + document_line))
         try:
             report = self.cluster.bulk(actions, self._reader, self._path)
         finally:
@@ -209,10 +206,14 @@ class ClusterStore:
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         if paths is not None:
-            return [held.document for held in self._read(ids, paths, refreshed=False)]
+            documents = self._read(ids, paths, refreshed=False)
+            return [document.document for document in documents]
         # For each document, the servers would compile the paths to leave out.
-        documents = [held.document for held in self._read(ids, True, refreshed=False)]
-        return [Document(document.id, without_tokens(document.source)) for document in documents]
+        documents = self._read(ids, True, refreshed=False)
+        return [
+            Document(document.id, without_tokens(document.document.source))
+            for document in documents
+        ]
 
     def hold(
         self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
@@ -311,15 +312,17 @@ class ClusterStore:
         once and not for each document. Another client's change may be seen later then.
         """
         documents: list[Held] = []
-        ready = refreshed or self._noted is None or self._finds(ids)
-        if isinstance(fields, list) and len(ids) > _FEW and ready:
+        # Without a refresh, only if searches see what this store changed.
+        may_search = refreshed or self._last_change is None or self._finds(ids)
+        if isinstance(fields, list) and len(ids) > _FEW and may_search:
             documents = self._search_held(ids, fields, refreshed=refreshed)
-        found_ids = {document.id for document in documents}
-        targets = [{"_id": id} for id in ids if id and id not in found_ids]
+        ids_of_search = {document.id for document in documents}
+        targets = [{"_id": id} for id in ids if id and id not in ids_of_search]
         documents += self._get(targets, fields, self._path)
-        missed = set(ids) - {document.id for document in documents}
-        # Only a search finds a document with a routing, because its id does not name the shard.
-        unrefreshed = self._search_held(list(missed), False, refreshed=False)
+        missing_ids = set(ids) - {document.id for document in documents}
+        # Only a search finds a document with a routing, because its id does not name the shard. The
+        # search shows the routing, and the document is read as it is now.
+        unrefreshed = self._search_held(list(missing_ids), False, refreshed=False)
         routed = [place_of(document) for document in unrefreshed if document.routing]
         return documents + self._get(routed, fields, self._path)
 
@@ -368,7 +371,7 @@ class ClusterStore:
         finally:
             self._note([change.held.id for change in changes])
         for failure in report.failures:
-            conflict = failure.conflict or failure.reason.startswith(_MISSED)
+            conflict = failure.conflict or failure.reason.startswith(_REASONS_IF_GONE)
             reason = CHANGED if conflict else failure.reason
             id = changes[int(failure.id)].held.id
             failures.append(replace(failure, id=id, reason=reason, conflict=conflict, index=None))
@@ -379,11 +382,13 @@ class ClusterStore:
 
     def _with_raw(self, changes: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
         """Return changes of documents that were read whole, and conflicts of those that changed."""
-        lacking = [
-            change.held
-            for change in changes
-            if change.fields is not None and not change.whole and change.held.document.raw is None
-        ]
+
+        def lacks_raw(change: Change) -> bool:
+            """Return whether fields are merged into a document of which only some were read."""
+            is_merged = change.fields is not None and not change.whole
+            return is_merged and change.held.document.raw is None
+
+        lacking = [change.held for change in changes if lacks_raw(change)]
         if not lacking:
             return list(changes), []
         fields = self._whole_source
@@ -391,22 +396,18 @@ class ClusterStore:
             documents = self._search_held([document.id for document in lacking], fields)
         else:
             documents = self._get([place_of(document) for document in lacking], fields)
-        current = {(document.index, document.id): document for document in documents}
-        ready, failures, sought = (
-            list[Change](),
-            list[Failure](),
-            {id(document) for document in lacking},
-        )
+        current_of = {(document.index, document.id): document for document in documents}
+        complete_changes, failures = list[Change](), list[Failure]()
         for change in changes:
             document = change.held
-            read = current.get((document.index, document.id))
-            if id(document) not in sought:
-                ready.append(change)
-            elif read is not None and read.version == document.version:
-                ready.append(replace(change, held=read))
+            current = current_of.get((document.index, document.id))
+            if not lacks_raw(change):
+                complete_changes.append(change)
+            elif current is not None and current.version == document.version:
+                complete_changes.append(replace(change, held=current))
             else:
                 failures.append(Failure(document.id, CHANGED, conflict=True))
-        return ready, failures
+        return complete_changes, failures
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         # A create checks only the shard that it goes to. The id may just have been taken.
@@ -414,7 +415,7 @@ class ClusterStore:
         ids = [document.id for document in held]
         existing = {document.id for document in self._search_held(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in existing]
-        names = {
+        name_for = {
             index: indices.takes_creates(self.cluster, index)
             for index in {document.index for document in held}
         }
@@ -424,8 +425,8 @@ class ClusterStore:
             Action(
                 document.id,
                 document.id,
-                names[document.index] or self.index,
-                lines_to_create(document, names[document.index], external),
+                name_for[document.index] or self.index,
+                lines_to_create(document, name_for[document.index], external),
             )
             for document in held
             if document.id not in existing
@@ -488,10 +489,10 @@ class ClusterStore:
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
     def refresh(self) -> None:
-        noted = self._noted
+        last_change = self._last_change
         self.cluster.refresh(self._path)
         # Searches may not see the changes of calls that ran beside the refresh.
-        if self._noted is noted:
+        if self._last_change is last_change:
             self._unseen = set()
 
     def _finds(self, ids: Sequence[str]) -> bool:
@@ -500,7 +501,7 @@ class ClusterStore:
 
     def _note(self, changed: Sequence[str] | None) -> None:
         """Remember ids that were changed; None for any."""
-        self._noted, unseen = object(), self._unseen
+        self._last_change, unseen = object(), self._unseen
         if changed is None:
             self._unseen = None
         elif unseen is not None:
