@@ -73,10 +73,10 @@ class Tabular:
         """Return the `pyarrow.Schema`. Raises MissingExtra without pyarrow."""
         return require_pyarrow("Arrow needs").schema(list(self.columns.items()))
 
-    def arrow_batches(self) -> Iterator[Any]:
-        """Yield the rows as some `pyarrow.RecordBatch`."""
+    def arrow_batches(self, rows_at_once: int = _ROWS_AT_ONCE) -> Iterator[Any]:
+        """Yield the rows as some `pyarrow.RecordBatch`. rows_at_once: the most of a batch."""
         schema, rows = self.arrow_schema(), self.table_rows()
-        while batch := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+        while batch := list(itertools.islice(rows, rows_at_once)):
             columns = zip(zip(*batch, strict=True), schema, strict=True)
             arrays = [require_pyarrow().array(values, field.type) for values, field in columns]
             yield require_pyarrow().record_batch(arrays, schema=schema)

@@ -374,7 +374,8 @@ def tables(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command. arguments: by default those of the process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--writers", type=int, default=4)
@@ -383,7 +384,7 @@ def main() -> None:
     parser.add_argument("--version", help="of Elasticsearch, by default that of the tests")
     parser.add_argument("--proxy-options", default="", help="more options of esdedup proxy")
     parser.add_argument("--folder", type=Path, help="where the results go")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esdedup-soak-")))
         cluster = stack.enter_context(

@@ -7,14 +7,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import typer
 from typer.main import get_group
 
 from esdedup import EsdedupError, UsageError
 from esdedup.cli.command import CommandEntry, Commands
+
+if TYPE_CHECKING:
+    from esdedup.cli.surroundings import Surroundings
 
 COMMANDS = {
     "Commands": {
@@ -115,10 +119,14 @@ def _options(
 app = get_group(_app)
 
 
-def main() -> None:
-    """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
-    if sys.argv[1:] and sys.argv[1] not in ("-h", "--help", "--version"):
-        if sys.argv[1] not in ("review", "scheme"):
+def main(arguments: Sequence[str] | None = None, surroundings: "Surroundings | None" = None) -> None:
+    """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure.
+
+    arguments: by default those of the process, without its name.
+    """
+    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
+    if arguments and arguments[0] not in ("-h", "--help", "--version"):
+        if arguments[0] not in ("review", "scheme"):
             # Only these multiply matrices, and the threads for it take a seventh of a search.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # The list of commands is shown without it.
@@ -137,7 +145,8 @@ def main() -> None:
     try:
         with _other_signals_interrupt():
             try:
-                with app.make_context("esdedup", sys.argv[1:] or ["--help"]) as context:
+                context = app.make_context("esdedup", arguments or ["--help"], obj=surroundings)
+                with context:
                     app.invoke(context)
             finally:
                 # Later, Python could only print a traceback.

@@ -61,13 +61,14 @@ class FileOptions(options.SchemeOptions):
         show_default=f"one a core for large files, at most {_MOST_PROCESSES}",
     )
 
-    def processes(self, files: list[str]) -> int:
-        """Return the number of processes that read files."""
+    def processes(self, files: list[str], cores: int | None = None) -> int:
+        """Return the number of processes that read files. cores: None for those of this process."""
         if self.workers is not None:
             return self.workers
-        cores = os.cpu_count() or 1
-        if hasattr(os, "sched_getaffinity"):
-            cores = len(os.sched_getaffinity(0))
+        if cores is None:
+            cores = os.cpu_count() or 1
+            if hasattr(os, "sched_getaffinity"):
+                cores = len(os.sched_getaffinity(0))
         return max(1, min(_MOST_PROCESSES, cores, (total_bytes(files) or 0) // _BYTES_OF_PROCESS))
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:

@@ -21,6 +21,7 @@ from esdedup.admin.obstacles import obstacles_of
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
 from esdedup.cli.setting_names import with_options
+from esdedup.cli.surroundings import surroundings
 from esdedup.exceptions import InputError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.models import Counts
@@ -39,8 +40,6 @@ _IDS = 20
 _KEPT_WIDTH = 22
 _LEAST_LINE = 10
 _SNIPPET = 80
-SECONDS_A_LINE = 30.0
-"""Between lines of progress without a terminal."""
 _SECONDS_IN_PLACE = 0.2
 _CLEAR = "\x1b[2K"
 
@@ -281,7 +280,8 @@ class Progress:
 
     def __init__(self, title: str = "", total: int | None = None) -> None:
         self._begun = self._shown = 0.0
-        self._every = SECONDS_A_LINE
+        self._surroundings = surroundings()
+        self._every = self._surroundings.seconds_a_line
         self._in_place = sys.stderr.isatty()
         if CONTEXT.get().params.get("quiet"):
             self._every = math.inf
@@ -302,6 +302,7 @@ class Progress:
             self._begin(title, total)
         self._steps = settled
         self.show(settled)
+        self._surroundings.on_step(title, settled, total)
 
     def advance(self, steps: int) -> None:
         """Count steps that are done."""

@@ -51,8 +51,11 @@ class Upstream:
     def renew(self) -> None:
         """Read the authorities again, for new connections. Raises UsageError."""
         limits = httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30)
+        # To read the authorities takes longer than a request, and without TLS none is needed.
+        trusted: ssl.SSLContext | bool = False
         try:
-            trusted = ssl.create_default_context(cafile=self._ca_certs)
+            if self.url.scheme == "https" or self._ca_certs is not None:
+                trusted = ssl.create_default_context(cafile=self._ca_certs)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"certificate authorities {self._ca_certs}: {error}") from error
         # The transport alone: a client above it would add headers, cookies and proxies.

@@ -215,6 +215,7 @@ class Dedup:
     destination: an index of the same scheme to move them to; created if there is none.
     log: file that `Index.undo` accepts; None if there was nothing to change.
     report: None before `apply`.
+    writer: opens the log.
     """
 
     store: Store = field(repr=False)
@@ -225,6 +226,7 @@ class Dedup:
     destination: Store | None = field(repr=False)
     log: Path | None
     report: DedupReport | None = None
+    writer: Callable[[Path, RunHeader], LogWriter] = field(default=LogWriter, repr=False)
 
     def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
         """Delete, mark or move the duplicates, and return this with the report.
@@ -256,7 +258,7 @@ class Dedup:
             grouping=self.groups.grouping.to_json(),
             began=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        with LogWriter(self.log, header) as log:
+        with self.writer(self.log, header) as log:
             if destination is not None and stored_meta is None:
                 destination.create(replace(self.meta, next=None))
             return replace(self, report=self._carry_out(log, on_report))

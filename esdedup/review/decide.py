@@ -29,8 +29,6 @@ _EXAMPLES = 10
 """Groups on the page, the largest and the least similar ones."""
 _MOST = 20
 """Failures of a run on the page, the first ones, and logs, the last ones."""
-_SECONDS = 2.0
-"""Time limit for counting the documents of runs that are still removed."""
 
 
 @dataclass
@@ -108,7 +106,7 @@ class Decide:
             }
         elif not self.runs:
             error = group_search.ready()
-        logs, deadline = [*logs_of(review)], time.monotonic() + _SECONDS
+        logs, deadline = [*logs_of(review)], time.monotonic() + review.counting_seconds
         return review.page(
             "decide.html",
             {

@@ -79,6 +79,7 @@ class Review:
     with_options: returns a message with options in place of the settings in backticks. A command
         passes it; without it a page shows messages as the library writes them.
     root: the path of all pages, which no other program knows.
+    counting_seconds: time limit for counting the documents of runs that are still removed.
     """
 
     index: Index
@@ -91,6 +92,7 @@ class Review:
     decisions: Decisions
     with_options: Callable[[str], str] = str
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
+    counting_seconds: float = 2.0
 
     @property
     def images(self) -> bool:

@@ -38,7 +38,7 @@ class Window:
         self.computing = threading.Lock()
         self._width = float(min(_AT_FIRST, most))
         self._steady = float(most)
-        self._requests = self._bytes = self._halvings = 0
+        self._requests = self._bytes = self._halvings = self._waiting = 0
         self._changed = threading.Condition()
         self._calls: SimpleQueue[Any] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -49,6 +49,11 @@ class Window:
         """The number of requests that the servers accept at the same time."""
         return int(self._width)
 
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for room."""
+        return self._waiting
+
     @contextmanager
     def request(self, size: int) -> Iterator[Callable[[bool], None]]:
         """Wait for room for a request of some bytes.
@@ -57,7 +62,11 @@ class Window:
         False. Without a call, as if no answer came, the request counts as refused.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._has_room(size))
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._has_room(size))
+            finally:
+                self._waiting -= 1
             self._requests, self._bytes = self._requests + 1, self._bytes + size
             halvings = self._halvings
         refused = True

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import typer
 
-from esdedup.admin.backfill import backfill
 from esdedup.cli.app import COMMANDS, app
 from tests.helpers.commands import Ran, call, fill, run_command, write_lines
 from tests.helpers.processes import await_documents, input_without_end, start_command
-from tests.servers.proxy import Proxy, credentials
+from tests.servers.proxy import Proxy, Received, credentials, product_of
 
 ESDEDUP = str(Path(sys.executable).parent / "esdedup")
 ROOT = Path(__file__).parents[2]
@@ -343,22 +342,25 @@ def test_a_killed_run_is_completed_by_doing_it_again(number: int, status: int) -
 
 
 @pytest.mark.on_every_server
-def test_backfill_reports_documents_that_came_meanwhile(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backfill_reports_documents_that_came_meanwhile(url: str, name: str) -> None:
     here = ("-i", name, "--url", url)
     call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
     fill(url, name, {"a": {"text": ARTICLES[0]["text"]}})
     run("attach", *here)
 
-    def with_another_writer(*arguments: Any) -> Any:
-        report = backfill(*arguments)
-        fill(url, name, {"late": {"text": ARTICLES[1]["text"]}, "bare": {"n": 1}})
-        return report
+    plans: list[str] = []
 
-    with monkeypatch.context() as patch:
-        patch.setattr("esdedup.admin.backfill", with_another_writer)
-        left = run("backfill", *here, status=1)
+    def with_another_writer(request: Received) -> None:
+        if request.path == f"/_resolve/index/{name}":
+            plans.append(request.path)
+            # Documents are counted before they are filled, and again when they are.
+            if len(plans) == 2:
+                fill(url, name, {"late": {"text": ARTICLES[1]["text"]}, "bare": {"n": 1}})
+
+    with Proxy(url, product_of(url)) as proxy:
+        proxy.on_request = with_another_writer
+        left = run("backfill", "-i", name, "--url", proxy.url, status=1)
+    assert len(plans) == 2
     assert "1 document without tokens left: run this again" in left.err
     assert run("backfill", *here).json[0]["written"] == 1
 

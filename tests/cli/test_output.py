@@ -1,19 +1,18 @@
 """Control characters of documents are shown on a terminal, which does not obey them."""
 
+import io
 import json
 import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.index import Index
-from esdedup.models import Statistics
 from esdedup.text.characters import JSON_ESCAPES, visible
 from tests.helpers.commands import Ran, run_command, words, write_lines
 from tests.helpers.fuzz import fuzz
@@ -100,17 +99,29 @@ def test_names_and_arguments_are_shown(proxy: Proxy) -> None:
         assert_plain(failed)
 
 
-def test_warnings_and_logs_are_shown(file: Path) -> None:
-    def statistics(index: Index) -> Statistics:
-        logging.getLogger("some.client").warning("%s", FORGED)
-        warnings.warn(FORGED, stacklevel=1)
-        return index.store.statistics(index.meta)
+class Noisy(io.RawIOBase):
+    """An input of one document. What reads it logs a message, and raises a warning."""
 
-    with mock.patch.object(Index, "statistics", statistics), warnings.catch_warnings():
+    def __init__(self) -> None:
+        self._text = io.BytesIO(b'{"id": "c", "text": "one more text"}\n')
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._text.tell() == 0:
+            logging.getLogger("some.client").warning("%s", FORGED)
+            warnings.warn(FORGED, stacklevel=1)
+        return self._text.readinto(buffer)
+
+
+def test_warnings_and_logs_are_shown(file: Path) -> None:
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
-        done = ran(file, "stats")
+        done = run_command("index", "-", "--db", str(file), input=Noisy())
     assert done.status == 0
     assert "UserWarning: busy\ufffd]0;title" in done.err
+    assert done.err.count("busy") == 2
     assert_plain(done)
     assert "\nError" not in done.err
 

@@ -2,34 +2,39 @@
 
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-import esdedup.cli.result_files
-import esdedup.tabular
-from esdedup.cli.output import json_line
+import esdedup
+from esdedup.cli.result_files import ResultFile
+from esdedup.tabular import Tabular
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.full_disk import largest_file
 
 ENDINGS = ["parquet", "arrow", "jsonl"]
 METRICS = [["-t", "0.5"], ["--sketch", "simhash"]]
 
 
 @pytest.fixture(autouse=True)
-def folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(esdedup.tabular, "_ROWS_AT_ONCE", 7)
-    rows = [
+def folder(folder: Path) -> Path:
+    write_lines(folder / "rows.jsonl", [*rows(24), {"id": "alone", "text": "something else"}])
+    return folder
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    """Return documents of which many are similar."""
+    return [
         {
             "id": f"第{n}",
             "text": f"the council met on monday and voted for {n // 3 * 7} and {n // 2}",
         }
-        for n in range(24)
+        for n in range(count)
     ]
-    write_lines(folder / "rows.jsonl", [*rows, {"id": "alone", "text": "something else"}])
-    return folder
 
 
 def rows_of(path: str) -> list[dict[str, Any]]:
@@ -73,25 +78,43 @@ def test_groups_are_those_that_dedup_prints(ending: str, metric: list[str]) -> N
         assert rows_of(name) == wanted != []
 
 
-def test_the_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_the_same_in_batches_of_any_size() -> None:
+    texts = [row["text"] for row in rows(24)]
+    for table in (esdedup.pairs(texts, threshold=0.5), esdedup.group(texts, threshold=0.5)):
+        batches = [*table.arrow_batches(7)]
+        assert len(batches) > 1
+        assert {batch.num_rows for batch in batches[:-1]} == {7}
+        assert pa.Table.from_batches(batches) == table.to_arrow()
+
+
+class Numbers(Tabular):
+    """More rows than a batch has."""
+
+    columns: ClassVar[dict[str, str]] = {"number": "int64"}
+
+    def table_rows(self) -> Iterator[tuple[int]]:
+        return ((number,) for number in range(70_000))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_all_batches_of_a_large_table_are_written(ending: str) -> None:
+    assert len([*Numbers().arrow_batches()]) == 2
+    ResultFile(Path(f"numbers.{ending}")).write(Numbers())
+    assert [row["number"] for row in rows_of(f"numbers.{ending}")] == [*range(70_000)]
+
+
+def test_the_file_is_written_as_a_whole_or_not_at_all() -> None:
     Path("pairs.jsonl").touch()
     Path("pairs.jsonl").chmod(0o640)
-    lines = 0
-
-    def fail(row: dict[str, Any]) -> str:
-        nonlocal lines
-        lines += 1
-        if lines == 2:
-            raise OSError(28, "No space left on device")
-        return json_line(row)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(esdedup.cli.result_files, "json_line", fail)
-        ran = run_command("pairs", "rows.jsonl", "--output", "pairs.jsonl")
+    # Their pairs are larger than what a run keeps of them.
+    write_lines(Path("rows.jsonl"), rows(150))
+    with largest_file(200_000):
+        ran = run_command("pairs", "rows.jsonl", "-t", "0.3", "--output", "pairs.jsonl")
     assert ran.status == 1
-    assert "No space left on device" in ran.err
+    assert "pairs.jsonl: File too large" in ran.err
     assert Path("pairs.jsonl").read_text() == ""
-    assert run_command("pairs", "rows.jsonl", "-o", "pairs.jsonl").status == 0
+    assert run_command("pairs", "rows.jsonl", "-t", "0.3", "-o", "pairs.jsonl").status == 0
+    assert Path("pairs.jsonl").stat().st_size > 200_000
     assert rows_of("pairs.jsonl")
     assert stat.S_IMODE(Path("pairs.jsonl").stat().st_mode) == 0o640
     assert not list(Path().glob("*.tmp"))

@@ -21,6 +21,7 @@ from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.reference import groups_of_edges
+from tests.helpers.wrapped import wrapped
 
 # Groups on made-up texts
 
@@ -258,20 +259,17 @@ def test_documents_of_groups_get_them_and_others_lose_theirs(
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
-def test_only_documents_whose_marks_differ_are_read_again(
-    target: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_documents_whose_marks_differ_are_read_again(target: list[str]) -> None:
     texts = planted(30)
     add(target, texts)
-    with opened(target) as index:
-        read: list[str] = []
-        hold = index.store.hold
+    read: list[str] = []
+    with opened(target) as place:
 
         def holding(ids: Any, *arguments: Any, **options: Any) -> Any:
             read.extend(ids)
-            return hold(ids, *arguments, **options)
+            return place.store.hold(ids, *arguments, **options)
 
-        monkeypatch.setattr(index.store, "hold", holding)
+        index = wrapped(place, hold=holding)
         first = index.group()
         grouped = sum(len(group.members) + 1 for group in first.groups)
         assert (first.marks.written, len(read)) == (grouped, grouped)
@@ -285,6 +283,7 @@ def test_only_documents_whose_marks_differ_are_read_again(
         read.clear()
         assert index.group().marks.written == 2
         assert {*read} == {"new", member}
+        index.close()
     assert marks(target)["new"] == marks(target)[member] == ALONE
 
 

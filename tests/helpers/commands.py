@@ -19,6 +19,7 @@ from unittest import mock
 import numpy as np
 
 from esdedup.cli import main
+from esdedup.cli.surroundings import Surroundings
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> Any:
@@ -82,10 +83,11 @@ def esdedup_command(url: str, *arguments: str) -> Ran:
 
 def run_command(
     *arguments: str,
-    input: str = "",
+    input: str | io.RawIOBase = "",
     environment: Mapping[str, str] | None = None,
     terminal: bool = False,
     out: TextIO | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Ran:
     """Run a command in this process, as if its input and output were pipes, or a terminal.
 
@@ -93,18 +95,19 @@ def run_command(
     changes are restored.
     """
     status: Any = 0
-    kept, err, given = io.StringIO(), io.StringIO(), io.TextIOWrapper(io.BytesIO(input.encode()))
+    raw = io.BytesIO(input.encode()) if isinstance(input, str) else io.BufferedReader(input)
+    kept, err, given = io.StringIO(), io.StringIO(), io.TextIOWrapper(raw)
     kept.isatty = err.isatty = given.isatty = lambda: terminal  # type: ignore[method-assign]
     with (
         _process_settings_kept(),
         mock.patch.dict(os.environ, environment or {}),
-        mock.patch.object(sys, "argv", ["esdedup", *arguments]),
+        # contextlib redirects the other two streams of a process, and not this one.
         mock.patch.object(sys, "stdin", given),
         contextlib.redirect_stdout(out or kept),
         contextlib.redirect_stderr(err),
     ):
         try:
-            main()
+            main(arguments, surroundings)
         except SystemExit as exit:
             status = exit.code
     return Ran(int(status or 0), kept.getvalue(), err.getvalue())

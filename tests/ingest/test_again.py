@@ -12,6 +12,7 @@ from esdedup.stores import ClusterStore, Store
 from esdedup.stores.elastic import indices
 from tests.helpers.commands import call, esdedup_command, run_command, write_lines
 from tests.helpers.places import OpenStore, plain
+from tests.helpers.wrapped import wrapped
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
 DOCUMENTS: list[dict[str, Any]] = [
@@ -101,21 +102,21 @@ def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store:
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
-def test_a_change_that_comes_in_between_is_seen(
-    index: esdedup.Index, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_comes_in_between_is_seen(index: esdedup.Index, store: Store) -> None:
     """Another client gives a document a group after it was read and before it is written."""
     index.add(DOCUMENTS)
-    real = type(index.store).change
+    updated = list[int]()
 
-    def first_another(self: Store, changes: Any) -> Any:
-        monkeypatch.setattr(type(index.store), "change", real)
-        (one,) = store.hold(["a"])
-        assert store.change([Change(one, {"esdedup": {"group": "g"}})]).updated == 1
-        return real(self, changes)
+    def first_another(changes: Any) -> Any:
+        if not updated:
+            (one,) = store.hold(["a"])
+            report = store.change([Change(one, {"esdedup": {"group": "g"}})])
+            updated.append(report.updated)
+        return index.store.change(changes)
 
-    monkeypatch.setattr(type(index.store), "change", first_another)
-    report = index.add([{**DOCUMENTS[0], "n": 2}])
+    with wrapped(index, change=first_another) as late:
+        report = late.add([{**DOCUMENTS[0], "n": 2}])
+    assert updated == [1]
     assert (report.updated, report.failed) == (1, 0)
     (found,) = store.get(["a"])
     assert (found.source["n"], found.tokens["group"]) == (2, "g")

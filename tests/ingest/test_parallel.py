@@ -68,15 +68,13 @@ def test_they_write_what_one_process_writes(action: PolicyAction, folder: Path) 
         assert texts.items() <= stored_texts.items()
 
 
-def test_large_files_are_read_by_several_processes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+def test_large_files_are_read_by_several_processes(folder: Path) -> None:
     for name, mebibytes in (("small", 1), ("large", 40), ("huge", 4_000)):
         with (folder / name).open("wb") as file:
             file.truncate(mebibytes << 20)
     for names, processes in (("small", 1), ("small large", 2), ("huge", 4), ("-", 1)):
-        assert FileOptions().processes(names.split()) == processes
+        assert FileOptions().processes(names.split(), cores=8) == processes
+    assert FileOptions().processes(["huge"], cores=3) == 3
     assert FileOptions(workers=6).processes(["small"]) == 6
 
 

@@ -73,11 +73,10 @@ def test_the_benchmark_of_the_proxy(elasticsearch_url: str, tmp_path: Path) -> N
 
 
 @pytest.mark.nightly
-def test_a_short_soak_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     arguments = ["--minutes", "0.5", "--days", "3", "--heap", "512m", "--folder", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", [soak.__file__, *arguments])
     with refusing():
-        soak.main()
+        soak.main(arguments)
     document = json.loads((tmp_path / "soak.json").read_text("utf-8"))
     assert document["results"]["acknowledged"] > 0
     assert not soak.bad(document["results"])

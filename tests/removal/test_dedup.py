@@ -4,6 +4,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,16 +23,16 @@ from esdedup.removal.remove import Dedup, DedupReport
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
-from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.crashes import crash_everywhere
+from tests.helpers.full_disk import largest_file
 from tests.helpers.fuzz import fuzz
 from tests.helpers.places import META, OTHER, STORES, Place, clusters, local, whole, with_tokens
 from tests.helpers.processes import at_once, await_true
 from tests.helpers.small_pages import SMALL_PAGES
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import Proxy, Received, product_of
 
 ACTIONS: list[Action] = ["delete", "mark", "move"]
 
@@ -98,7 +100,7 @@ Apply = Callable[..., DedupReport]
 
 
 @pytest.fixture
-def apply(store: Store, there: Store, monkeypatch: pytest.MonkeyPatch) -> Apply:
+def apply(store: Store, there: Store) -> Apply:
     """Find the groups, do something, and take the duplicates out.
 
     then, finally_: called after a plan was written to the log, and before what became of it.
@@ -123,10 +125,9 @@ def apply(store: Store, there: Store, monkeypatch: pytest.MonkeyPatch) -> Apply:
 
         groups = find_groups(store, META, Grouping(method="components"))
         before()
-        monkeypatch.setattr("esdedup.removal.remove.LogWriter", Log)
         to = there if action == "move" else None
         plan = Dedup(by, META, META.scheme.id, groups, action, to, Path("log.jsonl.zst"))
-        report = plan.apply().report
+        report = replace(plan, writer=Log).apply().report
         assert report is not None
         return report
 
@@ -371,7 +372,7 @@ def test_an_alias_that_means_another_index_ends_the_run(
 
 
 def test_a_successor_gets_what_was_removed(
-    place: Place, others: Place, there: Store, store: Store, monkeypatch: pytest.MonkeyPatch
+    place: Place, others: Place, there: Store, store: Store
 ) -> None:
     fill(store, sources(3))
     before = whole(store)
@@ -379,20 +380,23 @@ def test_a_successor_gets_what_was_removed(
     fill(there, [one[0] for id, one in whole(store).items() if not id.startswith("s")])
     refused = run(others, "undo", report["log"], "--yes")
     assert (refused.status, f"--into {others.index}" in refused.err) == (2, True), refused.err
-    asked: list[str | None] = []
-    takes_creates = indices.takes_creates
-
-    def counted(cluster: Any, index: str | None) -> str | None:
-        asked.append(index)
-        return takes_creates(cluster, index)
-
-    monkeypatch.setattr(indices, "takes_creates", counted)
-    ran = run(place, "undo", report["log"], "--into", others.index, "--yes")
+    received = list[Received]()
+    with ExitStack() as opened:
+        far = place
+        if isinstance(store, ClusterStore):
+            target = str(place.target)
+            proxy = opened.enter_context(Proxy(target, product_of(target)))
+            proxy.on_request = received.append
+            far = Place(proxy.url, place.index)
+        # The log is of the address before the proxy.
+        ran = run(far, "undo", report["log"], "--into", others.index, "--force", "--yes")
     assert (ran.status, ran.json[0]["restored"]) == (0, 6), ran.err
     assert f"of index {place.index!r}" in ran.err
     expected = {id: one[0] for id, one in before.items() if not id.startswith("s")}
     assert {id: one[0] for id, one in whole(there).items()} == expected
-    assert len(asked) <= 1
+    # Whether the index that each document was in still accepts new ones is asked once.
+    gone = f"/_resolve/index/{place.index}"
+    assert len([request for request in received if request.path == gone]) <= 1
 
 
 def test_an_id_that_another_client_took_meanwhile_keeps_its_document(
@@ -653,7 +657,7 @@ def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_threads_write_one_log(full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_write_one_log(full: bool, tmp_path: Path) -> None:
     """Until the disk is full, or Ctrl-C."""
     path, logged = tmp_path / "log.jsonl.zst", set[str]()
     writer = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
@@ -664,22 +668,20 @@ def test_threads_write_one_log(full: bool, tmp_path: Path, monkeypatch: pytest.M
             logged.add(id)
             writer.settle([id], [])
 
-    def fail(_: int) -> None:
-        monkeypatch.undo()
-        raise OSError(28, "No space left")
-
     def end() -> None:
         await_true("pages", lambda: len(logged) > 30, every=0)
-        if full:
-            monkeypatch.setattr(os, "fsync", fail)
-        else:
-            writer.__exit__(KeyboardInterrupt)
+        writer.__exit__(KeyboardInterrupt)
 
-    *refusals, none = at_once([*(partial(write, first) for first in range(3)), end])
+    writes = [partial(write, first) for first in range(3)]
     if full:
+        with largest_file(20_000):
+            refusals, none = at_once(writes), None
         writer.__exit__(StoreUnavailable)
-    why = "No space left" if full else "the run has ended"
+    else:
+        *refusals, none = at_once([*writes, end])
+    why = "File too large" if full else "the run has ended"
     assert [why in str(each) for each in refusals] == [True] * 3
+    assert len(logged) > 30
     reader = LogReader(path)
     assert {each.id for page in reader.pages() for each in page} >= logged
     # On a full disk, the last page is left out, and the end fits.
@@ -726,23 +728,19 @@ def test_undo_counts_what_was_done(
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "zst"])
-def test_a_log_on_a_full_disk_has_an_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
+def test_a_log_on_a_full_disk_has_an_end(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"log.{ending}"
     entry = Entry(Held(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
     other = Entry(Held(Document("3", {"text": "some words"}), "1/1"), "2", 1.0)
-
-    def fail(_: int) -> None:
-        raise OSError(28, "No space left")
-
     log = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
     log.append([entry.line()])
     log.settle(["1"], [])
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fail)
-        with pytest.raises(esdedup.StoreError, match=r"No space left.*unchanged"):
-            log.append([other.line()])
+    # A part of the line fits.
+    with (
+        largest_file(path.stat().st_size + 40),
+        pytest.raises(esdedup.StoreError, match=r"File too large.*unchanged"),
+    ):
+        log.append([other.line()])
     log.__exit__(esdedup.StoreError)
     reader = LogReader(path)
     assert [[entry.id for entry in page] for page in reader.pages()] == [["1"]]
@@ -761,6 +759,7 @@ def test_nothing_follows_a_line_that_was_interrupted(
 
     log = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
     with monkeypatch.context() as patched:
+        # No signal can be sent for certain between the end of a write and that of its sync.
         patched.setattr(os, "fsync", interrupt)
         with pytest.raises(KeyboardInterrupt):
             log.append([entry.line()])
@@ -771,14 +770,8 @@ def test_nothing_follows_a_line_that_was_interrupted(
     assert path.read_bytes() == written
 
 
-def test_a_log_whose_first_line_does_not_fit_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: int) -> None:
-        raise OSError(28, "No space left")
-
-    monkeypatch.setattr(os, "fsync", fail)
+def test_a_log_whose_first_line_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "log.zst"
-    with pytest.raises(esdedup.StoreError, match="No space left"):
+    with largest_file(40), pytest.raises(esdedup.StoreError, match="File too large"):
         LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
     assert not path.exists()

@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -350,10 +351,11 @@ def test_a_run_that_was_refused_changes_nothing_and_names_no_log(
     assert whole(writing.review.index.store) == before
 
 
-def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
-    writing: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.groups.groups._MOST_REGROUPED", 2)
+def test_a_run_waits_for_decisions_that_the_groups_do_not_show(visit: Visit) -> None:
+    # Groups of more than 1,000 documents are not formed again by themselves.
+    copies = [{"id": f"copy{n}", "text": DOCUMENTS[0]["text"]} for n in range(998)]
+    writing = visit(*copies, write=True)
+    writing.settled("/groups")
     run = confirmed(writing, "mark")
     writing.post("/verdict?left=a1&right=a2&verdict=different")
     page = writing.get("/group?id=a1").text
@@ -372,9 +374,8 @@ def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     ("action", "done", "number"), [("delete", "deleted", 4), ("mark", "marked", 7)]
 )
 def test_the_history_shows_what_is_left_of_each_run(
-    writing: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch, action: str, done: str,
-    number: int,
-) -> None:  # fmt: skip
+    writing: Visitor, folder: Path, action: str, done: str, number: int
+) -> None:
     run = confirmed(writing, action)
     writing.post(run, data={"word": "delete"})
     writing.settled("/decide")
@@ -392,9 +393,8 @@ def test_the_history_shows_what_is_left_of_each_run(
     cut = folder / "documents.dedup-00.jsonl.zst"
     blocks = log.read_bytes().split(b"\x28\xb5\x2f\xfd")
     cut.write_bytes(b"\x28\xb5\x2f\xfd".join(blocks[:-1]))
-    with monkeypatch.context() as patched:
-        patched.setattr("esdedup.review.decide._SECONDS", -1.0)
-        assert "not counted" in history()
+    hasty = Visitor(replace(writing.review, counting_seconds=-1.0))
+    assert "not counted" in plain(hasty.settled("/decide").partition('id="logs"')[2])
     text = history()
     assert f"{number - 1} of {number} documents still {done}; the run was interrupted" in text
     page = writing.get("/decide").text

@@ -12,13 +12,14 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import trustme
 
@@ -30,12 +31,41 @@ HOP_HEADERS = frozenset(
 UPSTREAM_SECONDS = 120
 
 
+@dataclass(frozen=True)
+class Received:
+    """A request.
+
+    path: without its parameters.
+    headers: their names in lower case.
+    body: as it came.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
 @dataclass
 class Answer:
     status: int
     headers: list[tuple[str, str]]
     body: bytes
     cut: bool = False
+
+
+def point_in(request: Received, answer: Answer) -> str | None:
+    """Return the point in time that a request has opened; None for another request."""
+    if request.method != "POST" or not request.path.endswith(("/_pit", "/point_in_time")):
+        return None
+    point = json.loads(answer.body)
+    return str(point.get("id") or point["pit_id"])
+
+
+def product_of(url: str) -> str:
+    """Return the product that answers at an address, as `Proxy` needs it."""
+    with urlopen(f"{url}/_cluster/health") as answer:
+        return "elasticsearch" if "X-elastic-product" in answer.headers else "opensearch"
 
 
 def credentials(first: str, second: str, kind: str = "Basic") -> str:
@@ -74,6 +104,9 @@ class Proxy:
         # Before a _bulk request is passed on.
         self.bulk_seconds = 0.0
         self.before_bulk: Callable[[], None] = lambda: None
+        # Before any request is passed on, and after the server has done it.
+        self.on_request: Callable[[Received], None] = lambda _: None
+        self.on_answer: Callable[[Received, Answer], None] = lambda *_: None
         # With TLS: the certificate of the authority, and the SHA-256 of the proxy's own.
         self.ca_file = self.fingerprint = ""
         self._server = _Server(("127.0.0.1", 0), _Handler, self)
@@ -189,9 +222,13 @@ class _Handler(BaseHTTPRequestHandler):
         proxy, path = self.server.proxy, urlsplit(self.path).path
         if (own := proxy.answer(self.command, path, self.headers["Authorization"])) is not None:
             return own
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        received = Received(self.command, path, headers, body)
+        proxy.on_request(received)
         cut = path.endswith("/_bulk") and proxy.drops()
         answer = self._pass_on(body)
         answer.cut = cut
+        proxy.on_answer(received, answer)
         return answer
 
     def _pass_on(self, body: bytes) -> Answer:

@@ -20,10 +20,10 @@ from esdedup.spark import groups
 from esdedup.spark.cluster import read_index, write_groups
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, ConnectionSettings
-from esdedup.stores.elastic.store import ClusterStore
 from tests.helpers.commands import all_documents, call, words
 from tests.helpers.processes import await_true
 from tests.servers.node import Node
+from tests.servers.proxy import Answer, Proxy, Received, point_in, product_of
 
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
@@ -122,22 +122,25 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, url: str, name: 
     assert found.report.basis == local.basis
 
 
-def test_a_point_in_time_that_is_gone(
-    spark: SparkSession, url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_point_in_time_that_is_gone(spark: SparkSession, url: str, name: str) -> None:
     made(url, name, 3)
-    opening = ClusterStore.open_point
+    closed = list[str]()
 
-    def closed(store: ClusterStore, keep_alive: str) -> str:
-        point = opening(store, keep_alive)
-        store.cluster.close_point(point)
-        return point
+    def close(request: Received, answer: Answer) -> None:
+        if (point := point_in(request, answer)) is not None:
+            is_elasticsearch = request.path.endswith("/_pit")
+            path, body = "/_search/point_in_time", {"pit_id": [point]}
+            call(url, "DELETE", *(("/_pit", {"id": point}) if is_elasticsearch else (path, body)))
+            closed.append(point)
 
-    monkeypatch.setattr(ClusterStore, "open_point", closed)
-    read = read_index(spark, url, name)
-    gone = read.selectExpr("id", *(f"cast(null as string) `{each}`" for each in GROUPED_BUT_ID))
-    with pytest.raises(PySparkException, match=r"StoreError: .* is lost.*\. Read the index again"):
-        write_groups(gone, url, name)
+    with Proxy(url, product_of(url)) as proxy:
+        proxy.on_answer = close
+        read = read_index(spark, proxy.url, name)
+        gone = read.selectExpr("id", *(f"cast(null as string) `{each}`" for each in GROUPED_BUT_ID))
+        lost = r"StoreError: .* is lost.*\. Read the index again"
+        with pytest.raises(PySparkException, match=lost):
+            write_groups(gone, url, name)
+    assert closed
 
 
 @pytest.mark.on_every_server

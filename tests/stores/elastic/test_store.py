@@ -3,7 +3,6 @@
 import gzip
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from tests.helpers.commands import call, words
+from tests.servers.proxy import Answer, Proxy, Received, point_in, product_of
 
 
 @pytest.fixture
@@ -79,25 +79,22 @@ def test_documents_with_a_routing(
     assert index.statistics().documents == 0
 
 
-def test_a_lost_point_in_time_is_opened_again(
-    index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index.add([{"id": f"d{n}", "text": "one two three"} for n in range(4_500)])
-    assert isinstance(index.store, ClusterStore)
-    cluster, opened = index.store.cluster, list[str]()
-    open_point = cluster.open_point
+def test_a_lost_point_in_time_is_opened_again(url: str, name: str) -> None:
+    opened = list[str]()
 
-    def noted(*arguments: Any) -> str:
-        opened.append(open_point(*arguments))
-        return opened[-1]
+    def note(request: Received, answer: Answer) -> None:
+        if (point := point_in(request, answer)) is not None:
+            opened.append(point)
 
-    monkeypatch.setattr(cluster, "open_point", noted)
-    monkeypatch.setattr(cluster.retries, "total", 60.0)
-    pages = index.store.scan([], index.meta)
-    found = [each.id for each in next(pages)]
-    cluster.close_point(opened[0])
-    index.add([{"id": "new", "text": "four five six"}])
-    found += [each.id for page in pages for each in page]
+    with Proxy(url, product_of(url)) as proxy, esdedup.open(proxy.url, name, retry_for=60) as index:
+        proxy.on_answer = note
+        index.add([{"id": f"d{n}", "text": "one two three"} for n in range(4_500)])
+        assert isinstance(index.store, ClusterStore)
+        pages = index.store.scan([], index.meta)
+        found = [each.id for each in next(pages)]
+        index.store.cluster.close_point(opened[0])
+        index.add([{"id": "new", "text": "four five six"}])
+        found += [each.id for page in pages for each in page]
     assert sorted(found) == sorted(["new", *(f"d{n}" for n in range(4_500))])
     assert len(opened) == 2
 
@@ -155,42 +152,51 @@ def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> No
         assert not isinstance(caught.value, PermissionDenied)
 
 
-def test_requests_and_answers_are_compressed(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed, compress = list[int](), gzip.compress
-
-    def counted(*given: Any) -> bytes:
-        packed.append(1)
-        return compress(*given)
-
-    monkeypatch.setattr(gzip, "compress", counted)
-    with esdedup.open(url, name, compress=True) as index:
+def test_requests_and_answers_are_compressed(url: str, name: str) -> None:
+    requests, answers = list[Received](), list[Answer]()
+    with (
+        Proxy(url, product_of(url)) as proxy,
+        esdedup.open(proxy.url, name, compress=True) as index,
+    ):
+        proxy.on_request = requests.append
+        proxy.on_answer = lambda _, answer: answers.append(answer)
         assert index.add([{"id": str(n), "text": words(n)} for n in range(20)]).created == 20
-        sent = len(packed)
+        sent = packed(requests)
         assert sent > 1
         assert index.similar(words(7)).matches[0].id == "7"
-        assert len(packed) > sent
+        assert packed(requests) > sent
+    encodings = [value for answer in answers for key, value in answer.headers if key == ENCODING]
+    assert "gzip" in encodings
 
 
-def test_a_change_during_a_refresh_is_seen(
-    index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = index.store
-    assert isinstance(store, ClusterStore)
-    index.add([{"id": "1", "text": "one", "n": 1}])
-    refresh = store.cluster.refresh
+ENCODING = "content-encoding"
 
-    def with_another_call(path: str) -> None:
-        refresh(path)
-        monkeypatch.undo()
-        assert update(store, [Document("1", {"n": 2})]).updated == 1
 
-    monkeypatch.setattr(store.cluster, "refresh", with_another_call)
-    store.refresh()
-    # Fields of more than 100 documents are read by a search.
-    ids = ["1", *map(str, range(100, 300))]
-    assert store.get(ids, ["n"])[0].source == {"n": 2}
-    assert store.hold(ids, ["n"])[0].document.source == {"n": 2}
-    index.add([{"id": "1", "text": "one", "n": 3}])
-    assert store.get(ids, ["n"])[0].source == {"n": 3}
+def packed(requests: list[Received]) -> int:
+    """Return the number of requests whose bodies came compressed."""
+    return sum(
+        request.headers.get(ENCODING) == "gzip" and bool(gzip.decompress(request.body))
+        for request in requests
+    )
+
+
+def test_a_change_during_a_refresh_is_seen(url: str, name: str) -> None:
+    with Proxy(url, product_of(url)) as proxy, esdedup.open(proxy.url, name) as index:
+        store = index.store
+        assert isinstance(store, ClusterStore)
+        index.add([{"id": "1", "text": "one", "n": 1}])
+        updated = list[int]()
+
+        def with_another_call(request: Received, _: Answer) -> None:
+            if request.path.endswith("/_refresh") and not updated:
+                updated.append(update(store, [Document("1", {"n": 2})]).updated)
+
+        proxy.on_answer = with_another_call
+        store.refresh()
+        assert updated == [1]
+        # Fields of more than 100 documents are read by a search.
+        ids = ["1", *map(str, range(100, 300))]
+        assert store.get(ids, ["n"])[0].source == {"n": 2}
+        assert store.hold(ids, ["n"])[0].document.source == {"n": 2}
+        index.add([{"id": "1", "text": "one", "n": 3}])
+        assert store.get(ids, ["n"])[0].source == {"n": 3}

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -14,13 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import esdedup.records.files
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import (
     BadRecord,
     ReadSizes,
     Record,
     TextFormat,
+    _read_lines,
     chunks_in,
     read_records,
 )
@@ -161,15 +162,9 @@ OBJECTS = st.lists(st.tuples(st.sampled_from(['"a"', '"b"', '"\\u0061"']), VALUE
     lines=st.lists(OBJECTS.map(written_object) | VALUES | st.sampled_from(["", " {} ", "\ufeff{}"]))
 )
 def test_lines_parsed_together_are_as_parsed_alone(lines: list[str]) -> None:
-    def read_now() -> list[Record | BadRecord]:
-        numbers = range(1, len(lines) + 1)
-        return [*esdedup.records.files._read_lines("f", "jsonl", numbers, lines)]
-
-    found = read_now()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esdedup.records.files, "_parsed", lambda lines: [None] * len(lines))
-        alone = read_now()
-    assert repr(found) == repr(alone)
+    read = partial(_read_lines, "f", "jsonl", range(1, len(lines) + 1), lines)
+    alone = read(parse=lambda lines: [None] * len(lines))
+    assert repr([*read()]) == repr([*alone])
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.txt", "a.csv", "a.tsv", "a.jsonl.gz"])

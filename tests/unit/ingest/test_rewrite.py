@@ -3,7 +3,6 @@
 import gzip
 import itertools
 import json
-import resource
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from esdedup.exceptions import InputError, StoreError, UsageError
 from esdedup.records.files import BadRecord, Format, Record, read_records
 from esdedup.records.rewrite import RetainedFile, rewrite
+from tests.helpers.full_disk import largest_file
 from tests.helpers.fuzz import fuzz
 from tests.unit.ingest.test_files import content
 
@@ -218,14 +218,12 @@ def test_a_file_that_changed_or_a_full_disk_leaves_nothing(tmp_path: Path, name:
     with pytest.raises(StoreError, match=rf"new/{name}: No such file"):
         rewrite([records], str(target))
     target.parent.mkdir()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for size in (0, 10_000):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-        try:
-            with pytest.raises(StoreError, match=rf"new/{name}: File too large"):
-                rewrite([records], str(target))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with (
+            largest_file(size),
+            pytest.raises(StoreError, match=rf"new/{name}: File too large"),
+        ):
+            rewrite([records], str(target))
     write(8_999)
     with pytest.raises(InputError, match="has changed"):
         rewrite([records], str(target))
