@@ -119,7 +119,9 @@ def _options(
 app = get_group(_app)
 
 
-def main(arguments: Sequence[str] | None = None, surroundings: "Surroundings | None" = None) -> None:
+def main(
+    arguments: Sequence[str] | None = None, surroundings: "Surroundings | None" = None
+) -> None:
     """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure.
 
     arguments: by default those of the process, without its name.

@@ -25,5 +25,5 @@ class Surroundings:
 
 def surroundings() -> Surroundings:
     """Return those of the command that runs."""
-    given: Surroundings | None = CONTEXT.get().obj
-    return given or Surroundings()
+    surroundings: Surroundings | None = CONTEXT.get().obj
+    return surroundings or Surroundings()

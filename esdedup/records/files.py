@@ -317,15 +317,16 @@ def _read_lines(
     numbers: Sequence[int],
     lines: Sequence[str],
     longest: int = LONGEST,
-    parse: Callable[[Sequence[str]], Iterable[dict[str, Any] | None]] | None = None,
+    together: bool = True,
 ) -> Iterator[Record | BadRecord]:
     """Yield the records of lines that are not empty.
 
     numbers: of the lines, from 1.
     longest: characters of a line that is not a Head.
-    parse: parses lines together; None for `_parsed`.
+    together: parse many lines at once, which needs a quarter of the time.
     """
-    parsed = repeat(None, len(lines)) if format == "text" else (parse or _parsed)(lines)
+    can_parse = together and format != "text"
+    parsed = _parsed(lines) if can_parse else repeat(None, len(lines))
     for number, raw_line, source in zip(numbers, lines, parsed, strict=True):
         if source is not None and "\\" not in raw_line:
             yield Record(name, number, source, None, raw_line.strip())
