@@ -396,7 +396,7 @@ def _text(source: Any, names: Sequence[str], row: int) -> str:
         raise RecordError(f"record {row}: {error}") from error
 
 
-def _id(source: Mapping[str, Any], field: str, row: int) -> str:
+def _id(source: Mapping[str, object], field: str, row: int) -> str:
     """Return the id of a record, one of its position if it has none."""
     if value_at(source, field) in (None, ""):
         return f"row:{row}"

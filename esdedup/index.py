@@ -131,7 +131,7 @@ class Index:
 
     def add(
         self,
-        documents: Iterable[Mapping[str, Any] | str],
+        documents: Iterable[Mapping[str, object] | str],
         *,
         id_field: str = "id",
         on_duplicate: PolicyAction | DuplicatePolicy = "keep",
@@ -172,7 +172,7 @@ class Index:
         """Write the records of files as `ingest.ingest`, without a refresh."""
         return ingest(self.store, lambda: self.meta, chunks, dead_letter, settings)
 
-    def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
+    def update(self, documents: Iterable[Mapping[str, object]], *, id_field: str = "id") -> int:
         """Merge fields into documents that exist, and return the number of documents.
 
         A document whose text is among the fields gets new tokens; a text that is null removes them.
@@ -216,7 +216,7 @@ class Index:
         text: str | None = None,
         *,
         id: str | None = None,
-        filters: Sequence[Mapping[str, Any]] = (),
+        filters: Sequence[Mapping[str, object]] = (),
         limits: Limits | None = None,
         **settings: Unpack[QuerySettings],
     ) -> Result:
@@ -257,7 +257,7 @@ class Index:
         self,
         text: str | None = None,
         id: str | None = None,
-        filters: Sequence[Mapping[str, Any]] = (),
+        filters: Sequence[Mapping[str, object]] = (),
         sketch: str | None = None,
     ) -> Query:
         """Return a query by text, or by the id of a document, which its own matches leave out.
@@ -721,12 +721,12 @@ def _working(path: str | Path | None) -> Iterator[Run | None]:
 
 
 def _records(
-    documents: Iterable[Mapping[str, Any]], id_field: str | None = None
+    documents: Iterable[Mapping[str, object]], id_field: str | None = None
 ) -> Iterator[Record]:
     """Yield the records of documents. id_field: without this field, the id is random."""
     check_list("documents", documents)
 
-    def record(number: int, source: Mapping[str, Any]) -> Record:
+    def record(number: int, source: Mapping[str, object]) -> Record:
         if not isinstance(source, Mapping):
             raise RecordError(
                 f"document {number}: use a mapping or text, not {type(source).__name__}"

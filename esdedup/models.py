@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from esdedup.text.arrays import F64, Mask, Ragged
 
 Each = TypeVar("Each")
+Fields = dict[str, Any]
+"""The fields of a document, or of an object in it, as JSON has them."""
 MARKS = ("group", "original", "similarity", "distance")
 """The values, beside the tokens, that an ingest policy or `group` adds."""
 FIELD = "esdedup"
@@ -63,7 +65,7 @@ class Document:
         return tokens_in(self.source, field)
 
 
-def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+def tokens_in(source: Mapping[str, object], field: str) -> Mapping[str, Any]:
     """Return the values under a field of ours in a document's source, empty if there are none."""
     found = source.get(field)
     if isinstance(found, list) and len(found) == 1:
@@ -72,7 +74,7 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def value_in(source: Mapping[str, Any], path: str) -> Any:
+def value_in(source: Mapping[str, object], path: str) -> Any:
     """Return the value at "field.name" of ours, or None. A dotted key is never ours."""
     field, _, name = path.partition(".")
     return tokens_in(source, field).get(name)
@@ -101,7 +103,7 @@ class Query:
 
     text: str
     exclude: str | None = None
-    filters: Sequence[Mapping[str, Any]] = ()
+    filters: Sequence[Mapping[str, object]] = ()
     originals: bool = False
     marked: bool = False
     parts: int = 1
@@ -131,7 +133,7 @@ class CandidateQuery:
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD
-    filters: Sequence[Mapping[str, Any]] = ()
+    filters: Sequence[Mapping[str, object]] = ()
     least: int = 1
     stopped: int = 0
     originals: bool = False
@@ -241,7 +243,7 @@ class Change:
     """
 
     held: Held
-    fields: Mapping[str, Any] | None
+    fields: Mapping[str, object] | None
     whole: bool = False
     new: bool = False
     raw: str | None = None
@@ -348,7 +350,7 @@ class Result(Tabular):
     def __repr__(self) -> str:
         return f"<Result: {len(self)} matches of {self.candidates} candidates>"
 
-    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
         return ((each.id, each.similarity, each.distance, each.matched) for each in self.matches)
 
     @property

@@ -1,10 +1,17 @@
 """Results as tables, for Arrow, pandas, Polars and DuckDB."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from esdedup.exceptions import MissingExtra
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 TableFormat = Literal["parquet", "arrow"]
 _ROWS_AT_ONCE = 1 << 16
@@ -14,9 +21,9 @@ class PandasFrame(Protocol):
     """A frame of pandas, or of a library that follows it."""
 
     @property
-    def columns(self) -> Any: ...
+    def columns(self) -> object: ...
     @property
-    def iloc(self) -> Any: ...
+    def iloc(self) -> object: ...
 
 
 class PolarsFrame(Protocol):
@@ -24,7 +31,7 @@ class PolarsFrame(Protocol):
 
     @property
     def columns(self) -> list[str]: ...
-    def lazy(self) -> Any: ...
+    def lazy(self) -> object: ...
 
 
 class ArrowTable(Protocol):
@@ -38,14 +45,14 @@ class ArrowTable(Protocol):
 class ArrowStream(Protocol):
     """An object with Arrow's C stream, which is read once."""
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 Frame = PandasFrame | PolarsFrame | ArrowTable
 """A table in memory, of whose rows one of the same type can be made."""
 
 
-def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
+def require_pyarrow(use: str = "Parquet and Arrow files need") -> ModuleType:
     """Return pyarrow. Raise MissingExtra if it is not installed."""
     try:
         import pyarrow.compute
@@ -53,7 +60,8 @@ def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise MissingExtra(f"{use} pyarrow: pip install 'esdedup[parquet]'") from error
-    return pyarrow
+    module: ModuleType = pyarrow
+    return module
 
 
 class Tabular:
@@ -65,15 +73,15 @@ class Tabular:
 
     columns: ClassVar[dict[str, str]]
 
-    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
         """Return the values of each row, in the order of `columns`."""
         raise NotImplementedError
 
-    def arrow_schema(self) -> Any:
+    def arrow_schema(self) -> pa.Schema:
         """Return the `pyarrow.Schema`. Raises MissingExtra without pyarrow."""
         return require_pyarrow("Arrow needs").schema(list(self.columns.items()))
 
-    def arrow_batches(self, rows_at_once: int = _ROWS_AT_ONCE) -> Iterator[Any]:
+    def arrow_batches(self, rows_at_once: int = _ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
         """Yield the rows as some `pyarrow.RecordBatch`. rows_at_once: the most of a batch."""
         schema, rows = self.arrow_schema(), self.table_rows()
         while batch := list(itertools.islice(rows, rows_at_once)):
@@ -81,11 +89,11 @@ class Tabular:
             arrays = [require_pyarrow().array(values, field.type) for values, field in columns]
             yield require_pyarrow().record_batch(arrays, schema=schema)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """Return a `pyarrow.Table`. Raises MissingExtra without pyarrow."""
         return require_pyarrow().Table.from_batches(self.arrow_batches(), self.arrow_schema())
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame`. Raises MissingExtra without pyarrow or pandas."""
         try:
             return self.to_arrow().to_pandas()

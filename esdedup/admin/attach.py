@@ -8,7 +8,7 @@ from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
-from esdedup.stores.elastic.bodies import Body, IndexMapping
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
@@ -22,6 +22,7 @@ from esdedup.stores.elastic.indices import (
 from esdedup.stores.elastic.templates import put_template
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import (
+    IndexMapping,
     IndexMeta,
     TextFields,
     analysis_of,

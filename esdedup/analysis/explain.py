@@ -5,7 +5,7 @@ Tokens are computed again from both texts with the index's own scheme, whatever 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -162,7 +162,7 @@ class Explanation:
         shared = f"{left:,} and {right:,} {self.units}"
         return f"in passages of {passage}", shared, f"{of_left} and {of_right}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a JSON object of everything but the texts."""
         return object_of(self)
 
@@ -263,7 +263,7 @@ def _text_of(document: Document, meta: IndexMeta) -> str:
         raise StoreError(f"document {document.id!r}: {error}") from error
 
 
-def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTokens:
+def _stored(tokens: Mapping[str, object], scheme: Scheme, digest: str) -> StoredTokens:
     """Return the state of the tokens of a document. digest: of its text."""
     if scheme.by_server:
         return "current"

@@ -6,7 +6,6 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -175,7 +174,7 @@ class Report:
             )
         return warnings
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a JSON object of everything but the texts of examples."""
         return object_of(self) | {"scheme_id": self.scheme.id} | self.groups.to_json()
 

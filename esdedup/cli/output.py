@@ -44,7 +44,7 @@ _SECONDS_IN_PLACE = 0.2
 _CLEAR = "\x1b[2K"
 
 
-def json_line(document: dict[str, Any], *, plain: bool = False) -> str:
+def json_line(document: object, *, plain: bool = False) -> str:
     """Return a line of JSON without characters that a terminal obeys. plain: in ASCII."""
     line = _ENCODERS[plain].encode(document)
     if not line.isascii() or "\x7f" in line:
@@ -52,7 +52,7 @@ def json_line(document: dict[str, Any], *, plain: bool = False) -> str:
     return f"{line}\n"
 
 
-def print_json(document: dict[str, Any]) -> None:
+def print_json(document: object) -> None:
     """Print one line of JSON."""
     sys.stdout.write(json_line(document, plain=only_plain()))
 

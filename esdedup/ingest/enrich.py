@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import UsageError
+from esdedup.models import Fields
 from esdedup.records.documents import merged_fields, text_given
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import sketch, token_fields
@@ -81,7 +82,7 @@ class _Body(NamedTuple):
     is_partial: whether they are the `doc` of an update, which is merged into a document.
     """
 
-    fields: dict[str, Any]
+    fields: Fields
     is_partial: bool
 
 
@@ -109,9 +110,8 @@ def _add_tokens(bodies: Sequence[_Body], sketched: SketchedFields) -> set[int]:
     for row, (body, (change, _)) in enumerate(zip(bodies, changes, strict=True)):
         if change == "new":
             tokens = next(next_tokens)
-            if body.is_partial:
-                tokens = merged_fields(tokens, sketched.scheme)
-            body.fields[sketched.field] = tokens
+            merged = merged_fields(tokens, sketched.scheme)
+            body.fields[sketched.field] = merged if body.is_partial else tokens
         elif change == "gone":
             body.fields[sketched.field] = None
         elif change == "part":
@@ -142,7 +142,7 @@ def _copied(action: object) -> tuple[object, list[_Body]]:
 
 
 def text_change(
-    fields: Mapping[str, Any], meta: SketchedFields, partial: bool
+    fields: Mapping[str, object], meta: SketchedFields, partial: bool
 ) -> tuple[Literal["new", "gone", "part", "none"], str | None]:
     """Return how a document, or the `doc` of an update, changes the text, and the new text.
 

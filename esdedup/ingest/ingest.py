@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import beside, in_order
@@ -517,8 +516,8 @@ def _are_equal(stored: Document, sent: Document, ours: Collection[str], has_digi
 
 
 def _merged(
-    before: Mapping[str, Any], tokens: Mapping[str, Any], renews_marks: bool
-) -> dict[str, Any]:
+    before: Mapping[str, object], tokens: Mapping[str, object], renews_marks: bool
+) -> dict[str, object]:
     """Add to new values what else a document has below a field of ours.
 
     renews_marks: the marks are new values too.

@@ -18,7 +18,6 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
-from typing import Any
 
 from esdedup.exceptions import EsdedupError, StoreError
 from esdedup.stores import concurrency
@@ -118,12 +117,12 @@ def _processes(
 
 def _result(
     work: Callable[[Item], Answer], pipes: SimpleQueue[Connection | None], item: Item
-) -> Any:
+) -> Answer:
     """Send an item to a process that is idle, and return its result, or raise its error."""
     pipe = pipes.get()
     try:
         if pipe is None:
-            result = _outcome(work, item)
+            result: Answer | EsdedupError = _outcome(work, item)
         else:
             pipe.send(item)
             result = pipe.recv()
@@ -133,12 +132,12 @@ def _result(
         ) from error
     finally:
         pipes.put(pipe)
-    if isinstance(result, Exception):
+    if isinstance(result, EsdedupError):
         raise result
     return result
 
 
-def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
+def _serve(pipe: Connection, work: Callable[[Item], object]) -> None:
     """Work on the items of a pipe, in a worker process, until the pipe ends with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_a_program()
@@ -147,7 +146,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
             pipe.send(_outcome(work, pipe.recv()))
 
 
-def _outcome(work: Callable[[Any], Any], item: Any) -> Any:
+def _outcome(work: Callable[[Item], Answer], item: Item) -> Answer | EsdedupError:
     """Return the result of the work on an item, or the error to raise."""
     try:
         return work(item)

@@ -80,7 +80,7 @@ class Verdict:
     exact: bool = False
 
     @staticmethod
-    def stored(id: str, ours: Mapping[str, Any]) -> Verdict:
+    def stored(id: str, ours: Mapping[str, object]) -> Verdict:
         """Return the verdict in our field of a document. Without a group, it is its own."""
         marks: dict[str, Any] = {name: ours.get(name) for name in MARKS}
         return Verdict(**{**marks, "group": marks["group"] or id})

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from esdedup.models import Document
 from esdedup.records.files import BadRecord, Record, check_unicode
 from esdedup.sketch.packed import pack
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
-from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.sketch import Tokens, sketch, token_fields
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import fault_in, has_field, text_at, text_of, value_at
 from esdedup.stores.json_text import text_without
@@ -37,7 +37,7 @@ def is_ours(name: str) -> bool:
     return name in OURS or is_token_field(name)
 
 
-def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
+def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[Tokens]:
     """Return the value of the field of tokens for each text; nothing if the index computes them."""
     if scheme.by_server:
         return [{} for _ in texts]
@@ -45,7 +45,7 @@ def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
 
 
 def partial_document(
-    fields: Mapping[str, Any], id_field: str, meta: IndexMeta
+    fields: Mapping[str, object], id_field: str, meta: IndexMeta
 ) -> tuple[Document, bool]:
     """Return the fields to merge into a document, with new tokens if they hold the whole text.
 
@@ -63,13 +63,14 @@ def partial_document(
         if completeness == "wholly":
             text = text_at(fields, sketched.text_fields)
             tokens = {} if text is None else tokens_of([text], sketched.scheme)[0]
-            source[sketched.field] = merged_fields(tokens, sketched.scheme)
+            new_tokens = merged_fields(tokens, sketched.scheme)
+            source[sketched.field] = new_tokens
             if sketched.field == meta.field:
-                source |= meta.fields_of(source[sketched.field], mark)
+                source |= meta.fields_of(new_tokens, mark)
     return Document(id, source), partly
 
 
-def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
+def merged_fields(tokens: Mapping[str, object], scheme: Scheme) -> dict[str, object]:
     """Return the value of our field in an update, which merges objects: nulls remove old values."""
     if scheme.by_server:
         return {}
@@ -77,7 +78,7 @@ def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
 
 
 def text_given(
-    fields: Mapping[str, Any], sketched: SketchedFields
+    fields: Mapping[str, object], sketched: SketchedFields
 ) -> Literal["wholly", "partly", "no"]:
     """Return whether the fields of an update hold all of the text fields, or only some of them."""
     is_given = [has_field(fields, name) for name in sketched.text_fields]
@@ -138,7 +139,7 @@ def _own_json(item: NewDocument, ours: Collection[str]) -> str:
     return raw
 
 
-def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+def without(source: Mapping[str, object], fields: Collection[str]) -> dict[str, object]:
     """Return a document without some fields of ours."""
     ours = dotted(fields)
     return {
@@ -225,7 +226,7 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     return id_at(record.source, id_field or "id"), True
 
 
-def id_at(source: Mapping[str, Any], field: str) -> str:
+def id_at(source: Mapping[str, object], field: str) -> str:
     """Return the id in a field. Raises RecordError if there is none that an index takes."""
     value = value_at(source, field)
     if value is None or value == "":

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 import orjson
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
-from esdedup.models import grouped
+from esdedup.models import Fields, grouped
 from esdedup.records.columnar import check_columns, rows_in
 from esdedup.records.locations import look_up
 from esdedup.records.streams import (
@@ -352,7 +352,7 @@ def _read_lines(
             yield BadRecord(name, number, line, str(error), readable)
 
 
-def _parsed(lines: Sequence[str]) -> Sequence[dict[str, Any] | None]:
+def _parsed(lines: Sequence[str]) -> Sequence[Fields | None]:
     """Return the objects of lines of JSON; None for a line that is left to `_object`.
 
     It needs four times as long, and only what `orjson` parses as it does is accepted. An object
@@ -381,7 +381,7 @@ def _parsed(lines: Sequence[str]) -> Sequence[dict[str, Any] | None]:
     return [*chain.from_iterable(map(_parsed, slices))]
 
 
-def _readable(raw: str) -> dict[str, Any] | None:
+def _readable(raw: str) -> Fields | None:
     """Return an object that Python's json module reads, of a repeated key the last value.
 
     Return None for other text.
@@ -403,7 +403,7 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse_number(text)
 
 
-def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _with_keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object. Raise RecordError if it has a key twice, which servers refuse."""
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -417,7 +417,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _object(raw: str) -> dict[str, Any]:
+def _object(raw: str) -> Fields:
     """Parse a JSON object. Raises RecordError for other text."""
     try:
         source = _DECODER.decode(raw)
@@ -543,7 +543,7 @@ def _read_rows(
             yield BadRecord(name, first, json.dumps(row), reason)
 
 
-def _checked(name: str, line: int, source: dict[str, Any]) -> Record | BadRecord:
+def _checked(name: str, line: int, source: Fields) -> Record | BadRecord:
     """Return a record, or a bad one if it has no form in JSON."""
     try:
         return Record(name, line, source, None, _written(source))
@@ -551,7 +551,7 @@ def _checked(name: str, line: int, source: dict[str, Any]) -> Record | BadRecord
         return BadRecord(name, line, json.dumps(source, ensure_ascii=False), str(error), source)
 
 
-def _written(source: dict[str, Any]) -> str:
+def _written(source: Fields) -> str:
     """Return the source as JSON in one line. Raises RecordError if it has no such form."""
     if _PLAIN.issuperset(map(type, source.values())):
         try:

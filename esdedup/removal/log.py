@@ -60,7 +60,7 @@ class RunHeader:
     field: str
     action: Action
     to: str | None
-    grouping: Mapping[str, Any]
+    grouping: Mapping[str, object]
     began: str
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class Entry:
     stored: Held
     original: str | None
     value: float | None
-    marks: Mapping[str, Any] = field(default_factory=dict)
-    former: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, object] = field(default_factory=dict)
+    former: Mapping[str, object] = field(default_factory=dict)
     present: bool = False
 
     @property

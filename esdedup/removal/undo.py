@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from esdedup.groups.marks import differing, former, replacing
 from esdedup.models import Change, Counts, Failure, Held
@@ -97,7 +96,7 @@ def changed_by(store: Store, log: LogReader) -> int:
 
 
 def is_changed(
-    entry: Entry, sources: Mapping[str, Mapping[str, Any]], marks_field: str, marks: bool
+    entry: Entry, sources: Mapping[str, Mapping[str, object]], marks_field: str, marks: bool
 ) -> bool:
     """Return whether a document is changed as a run planned.
 

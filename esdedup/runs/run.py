@@ -128,7 +128,7 @@ class Run:
         """Return whether the folder has a file that processes lock."""
         return (self.folder / _LOCK).exists()
 
-    def claim(self, job: Mapping[str, Any], *, replace: bool = False) -> None:
+    def claim(self, job: Mapping[str, object], *, replace: bool = False) -> None:
         """Claim the folder for a job, which is described by its parameters.
 
         replace: replace another job on files, of which no results exist. Raises UsageError if the
@@ -308,7 +308,7 @@ def load_arrays(file: IO[bytes], *names: str) -> Arrays:
         return {name: arrays[name] for name in names or arrays.files}
 
 
-def difference(earlier: Mapping[str, Any], parameters: Mapping[str, Any]) -> str | None:
+def difference(earlier: Mapping[str, object], parameters: Mapping[str, object]) -> str | None:
     """Return the first parameter that an earlier job has with another value, as words."""
     for name, value in parameters.items():
         if earlier.get(name) != value:

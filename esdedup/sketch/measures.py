@@ -5,8 +5,9 @@ A kind of sketch has one measure, which verifies the candidates that share its t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class Measure:
         order = np.argsort(values, kind="stable")
         return order if self.sign < 0 else order[::-1]
 
-    def farthest(self, values: Any) -> float:
+    def farthest(self, values: F64 | Sequence[float]) -> float:
         """Return the value of the least similar documents. nan is left out."""
         return float((np.nanmin if self.sign > 0 else np.nanmax)(values))
 

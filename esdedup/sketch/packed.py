@@ -9,7 +9,6 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ def is_wordless(packed: bytes) -> bool:
 
 
 @functools.lru_cache(8)
-def layout(scheme: Scheme) -> np.dtype[Any]:
+def layout(scheme: Scheme) -> np.dtype[np.void]:
     """Return the type of a document with tokens: "digest", and the values of each `Sketch.key`.
 
     Of sketches whose number of tokens varies only that number.

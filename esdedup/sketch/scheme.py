@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import xxhash
 
@@ -252,7 +252,7 @@ class Scheme:
             rows += sketch.costs(documents)
         return rows
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return a JSON object that `from_json` reads, with the tables of weights."""
         tables = [sketch.table for sketch in self.sketches if sketch.table is not None]
         weights = {"weights": {table.digest: table.packed for table in tables}}
@@ -357,10 +357,10 @@ def _require_version(version: object) -> None:
         )
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield parameters by dotted name; those of a sketch below its name."""
     for key, value in document.items():
-        if key == "sketches":
+        if key == "sketches" and isinstance(value, list):
             yield key, [sketch["name"] for sketch in value]
             for sketch in value:
                 yield from _flat({**sketch, "name": None}, f"{sketch['name']}.")

@@ -39,6 +39,8 @@ _MOST_KEPT = 1 << 22
 """Memory of the sets that are kept by one kind of key, in numbers of 8 bytes: 32 MB, besides the
 texts that are keys."""
 Key = TypeVar("Key", bound=Hashable)
+Tokens = dict[str, str | list[str]]
+"""The scheme and the digest of a text, and a list of tokens for each sketch."""
 # 22 characters hold 4 bits more than a digest: with others, it would have several spellings.
 _DIGEST = re.compile("[A-Za-z0-9_-]{21}[AQgw]")
 
@@ -295,7 +297,7 @@ def normalised_digests(
     return normalised, text_digests(normalised)
 
 
-def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
+def token_fields(sketches: Sketches, scheme: Scheme) -> list[Tokens]:
     """Return the value of the `esdedup` field of each document; without words only its digest."""
     return [json.loads(value) for value in token_json(sketches, scheme)]
 

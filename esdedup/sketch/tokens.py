@@ -65,7 +65,7 @@ def json_lists(values: Values, bits: int) -> list[str]:
     return [f"[{content[start : end - 1]}]" for start, end in itertools.pairwise(bounds)]
 
 
-def write_into(text: NDArray[Any], values: U64, bits: int) -> None:
+def write_into(text: NDArray[np.unsignedinteger[Any]], values: U64, bits: int) -> None:
     """Write the code points of `encode`: values, shape (n, count), into (n, count, width)."""
     lead, positions = _form(values.shape[1], bits)[0], np.arange(values.shape[1])
     alphabet = _DIGITS.astype(text.dtype)

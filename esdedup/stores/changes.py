@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from esdedup.exceptions import StoreError
-from esdedup.models import Change, Counts, Document, Failure, Held, WriteReport
+from esdedup.models import Change, Counts, Document, Failure, Fields, Held, WriteReport
 from esdedup.stores.base import Store
 from esdedup.stores.json_text import REMOVED
 
@@ -125,7 +125,7 @@ def change_held(
 
 def update(store: Store, documents: Sequence[Document]) -> WriteReport:
     """Merge fields into documents, objects into objects; a missing document is a failure."""
-    fields: dict[str, Any] = {}
+    fields: Fields = {}
     for document in documents:
         fields[document.id] = merged(fields.get(document.id, {}), document.source)
     stored = store.hold(list(fields), [], to_change=True)

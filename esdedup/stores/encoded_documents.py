@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from esdedup.models import FIELD, Document
 from esdedup.sketch.packed import unpack
@@ -28,7 +27,7 @@ class EncodedDocuments:
     sources: list[str]
     tokens: Mapping[str, tuple[Scheme, list[bytes | None]]]
     marks_in: str = FIELD
-    marks: Sequence[Mapping[str, Any]] = ()
+    marks: Sequence[Mapping[str, object]] = ()
 
     def __len__(self) -> int:
         return len(self.ids)

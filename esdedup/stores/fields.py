@@ -6,13 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 from esdedup.exceptions import RecordError, UsageError
-from esdedup.models import FIELD, tokens_in
+from esdedup.models import FIELD, Fields, tokens_in
 from esdedup.sketch.kinds.base import ValueField
 
 _MISSING = object()
 
 
-def value_at(source: Mapping[str, Any], path: str) -> Any:
+def value_at(source: Mapping[str, object], path: str) -> Any:
     """Return the value of a field, or None if there is none.
 
     "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers. If
@@ -22,7 +22,7 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
     return None if value is _MISSING else value
 
 
-def has_field(source: Mapping[str, Any], path: str) -> bool:
+def has_field(source: Mapping[str, object], path: str) -> bool:
     """Return whether a field is there, even if it, or an object that holds it, is null."""
     if _at(source, path) is not _MISSING:
         return True
@@ -30,7 +30,7 @@ def has_field(source: Mapping[str, Any], path: str) -> bool:
     return bool(parent) and has_field(source, parent) and value_at(source, parent) is None
 
 
-def _at(source: object, path: str) -> Any:
+def _at(source: object, path: str) -> object:
     if isinstance(source, list):
         values = [value for item in source if (value := _at(item, path)) is not _MISSING]
         return values or _MISSING
@@ -47,9 +47,9 @@ def _at(source: object, path: str) -> Any:
     return _MISSING
 
 
-def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+def only(source: Mapping[str, object], paths: Iterable[str]) -> Fields:
     """Return fields by their dotted names; those below a field of ours are in an object of it."""
-    fields: dict[str, Any] = {}
+    fields: Fields = {}
     for path in paths:
         field, dot, name = path.partition(".")
         if dot and field.startswith(FIELD):
@@ -60,7 +60,7 @@ def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     return fields
 
 
-def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:
+def text_at(source: Mapping[str, object], text_fields: Sequence[str]) -> str | None:
     """Return the text of a document, or None if none of the fields holds a string.
 
     The strings of all fields are joined by line breaks: the fields in the given order, and the
@@ -75,14 +75,14 @@ def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None
     return "\n".join(strings) if strings else None
 
 
-def parts_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> int:
+def parts_of(source: Mapping[str, object], text_fields: Sequence[str]) -> int:
     """Return the number of strings that are joined to the text of a document."""
     if isinstance(text_fields[0], ValueField):
         return 1
     return sum(1 for field in text_fields for _ in _strings(value_at(source, field)))
 
 
-def _value_of(source: Mapping[str, Any], field: ValueField) -> tuple[str | None, str | None]:
+def _value_of(source: Mapping[str, object], field: ValueField) -> tuple[str | None, str | None]:
     """Return the text of a field's value, or why it has none."""
     if (value := value_at(source, field)) is None:
         return None, None
@@ -92,7 +92,7 @@ def _value_of(source: Mapping[str, Any], field: ValueField) -> tuple[str | None,
         return None, f"the field {str(field)!r}: {error}"
 
 
-def fault_in(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:
+def fault_in(source: Mapping[str, object], text_fields: Sequence[str]) -> str | None:
     """Return why a `ValueField` can't be read; None if it can, is missing, or there is none."""
     first = text_fields[0]
     return _value_of(source, first)[1] if isinstance(first, ValueField) else None
@@ -126,7 +126,7 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(item)
 
 
-def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:
+def text_of(source: Mapping[str, object], text_fields: Sequence[str]) -> str:
     """Return the text of a document. Raises RecordError if it has none."""
     text = text_at(source, text_fields)
     if text is not None:

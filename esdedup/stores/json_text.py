@@ -7,8 +7,9 @@ serialised.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from esdedup.models import Fields
 from esdedup.stores.to_json import to_json
 
 REMOVED = object()
@@ -45,6 +46,11 @@ def _digits(digits: str) -> dict[str, int]:
 
 
 _DIGITS = json.JSONDecoder(parse_int=_digits, parse_float=_digits)
+
+
+Value = TypeVar("Value")
+Reader = Callable[[str, int], tuple[Value, int]]
+"""A function that returns the value at a place of a text, and the value's end."""
 
 
 class JsonMember(NamedTuple):
@@ -93,16 +99,16 @@ def after_blanks(text: str, position: int) -> int:
     return position
 
 
-def with_digits(text: str) -> dict[str, Any]:
+def with_digits(text: str) -> Fields:
     """Parse an object for a comparison in which 100.1 and 100.10 differ.
 
     A number becomes an object with its digits as the name, which is not equal to a string.
     """
-    fields: dict[str, Any] = _DIGITS.decode(text)
+    fields: Fields = _DIGITS.decode(text)
     return fields
 
 
-def merged_text(text: str, fields: Mapping[str, Any], subject: str) -> str:
+def merged_text(text: str, fields: Mapping[str, object], subject: str) -> str:
     """Merge fields into the text of an object, objects into objects, as a cluster does.
 
     A field `REMOVED` is removed. subject: names the fields in messages. Raises RecordError if JSON
@@ -178,7 +184,7 @@ def _stays(digits: str) -> bool:
     return plain and repr(value) == digits
 
 
-def _present(value: Any) -> Any:
+def _present(value: object) -> object:
     """Return a value to add without the names to remove."""
     if not isinstance(value, Mapping):
         return value
@@ -223,32 +229,30 @@ def _without(text: str, member: JsonMember) -> str:
 
 
 def values_with_texts(
-    text: str, paths: Mapping[str, Callable[[str, int], tuple[Any, int]]], start: int = 0
-) -> tuple[dict[str, Any], int]:
+    text: str, paths: Mapping[str, Reader[object]], start: int = 0
+) -> tuple[Fields, int]:
     """Parse the object at `start`, some members by functions of their own; return its end too.
 
-    paths: functions by name, which receive the text and the place of the value, and return the
-    value and its end. Raises ValueError if the text is not valid.
+    paths: the functions by name. Raises ValueError if the text is not valid.
     """
-    values: dict[str, Any] = {}
+    values: Fields = {}
     if text[start] != "{":
         raise ValueError("not a JSON object")
     position = after_blanks(text, start + 1)
     while text[position] != "}":
         key, position = VALUES.raw_decode(text, position)
         position = after_blanks(text, after_blanks(text, position) + 1)
-        values[key], position = paths.get(key, VALUES.raw_decode)(text, position)
+        read: Reader[object] = paths.get(key, VALUES.raw_decode)
+        values[key], position = read(text, position)
         position = after_blanks(text, position)
         if text[position] == ",":
             position = after_blanks(text, position + 1)
     return values, position + 1
 
 
-def list_with_texts(
-    text: str, start: int, item: Callable[[str, int], tuple[Any, int]]
-) -> tuple[list[Any], int]:
+def list_with_texts(text: str, start: int, item: Reader[Value]) -> tuple[list[Value], int]:
     """Parse the array at `start`, each item by a function; return its end too."""
-    values: list[Any] = []
+    values: list[Value] = []
     if text[start] != "[":
         raise ValueError("not a JSON array")
     position = after_blanks(text, start + 1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
-from esdedup.models import FIELD, MARKS, tokens_in
+from esdedup.models import FIELD, MARKS, Fields, tokens_in
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import normalised_digests
@@ -24,8 +24,10 @@ TOKEN_PATHS = [f"{FIELD}*.{name}*" for name, kind in KINDS.items() if not kind.b
 """The lists of tokens, which queries leave out of the documents they return."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
-IndexMapping = dict[str, Any]
+IndexMapping = Mapping[str, Any]
 """The mapping of an index, of a field or of properties, as servers have it in JSON."""
+NewMapping = dict[str, Any]
+"""A mapping to send."""
 
 TextFields = str | Sequence[str]
 """The name of the field with the text, or the names of several."""
@@ -78,13 +80,13 @@ class SketchedFields:
         """The object field that holds groups and marks."""
         return self.marks_in or self.field
 
-    def ours_in(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    def ours_in(self, source: Mapping[str, object]) -> Mapping[str, Any]:
         """Return the values of ours in a document: tokens and marks."""
         tokens, marks = tokens_in(source, self.field), tokens_in(source, self.marks_field)
         digest = {} if self.in_documents else {"digest": self.digest_in(source)}
         return {**tokens, **digest, **{name: marks[name] for name in MARKS if name in marks}}
 
-    def digest_in(self, source: Mapping[str, Any]) -> Any:
+    def digest_in(self, source: Mapping[str, object]) -> Any:
         """Return the digest of a document's text, with the fields of `digest_paths`, or None."""
         if self.in_documents:
             return tokens_in(source, self.field).get("digest")
@@ -97,7 +99,9 @@ class SketchedFields:
         """The dotted names of the fields that `digest_in` reads."""
         return [f"{self.field}.digest"] if self.in_documents else [*self.text_fields]
 
-    def fields_of(self, tokens: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
+    def fields_of(
+        self, tokens: Mapping[str, object], marks: Mapping[str, object]
+    ) -> dict[str, dict[str, object]]:
         """Return the fields of a document that hold tokens and marks."""
         if self.field == self.marks_field:
             return {self.field: {**tokens, **marks}}
@@ -190,7 +194,7 @@ class IndexMeta(SketchedFields):
             next=self.next,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the description as it is stored, without values that are the defaults."""
         document = {
             "id": self.full_scheme.id,
@@ -259,7 +263,7 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
     return names
 
 
-def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> IndexMapping:
+def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> NewMapping:
     """Return the mapping of the object field that holds our tokens.
 
     doc_values: of every field, for an index that rebuilds `_source` from them.
@@ -272,7 +276,7 @@ def field_mapping(scheme: Scheme, *, doc_values: bool = False) -> IndexMapping:
     return _with_doc_values(document) if doc_values else document
 
 
-def _with_doc_values(document: IndexMapping) -> IndexMapping:
+def _with_doc_values(document: IndexMapping) -> NewMapping:
     """Return the mapping of a field of ours without the settings that leave doc values out."""
     properties = {
         name: {setting: value for setting, value in field.items() if setting != "doc_values"}
@@ -281,7 +285,7 @@ def _with_doc_values(document: IndexMapping) -> IndexMapping:
     return {**document, "properties": properties}
 
 
-def has_doc_values(meta: IndexMeta, mapping: Mapping[str, Any]) -> bool:
+def has_doc_values(meta: IndexMeta, mapping: IndexMapping) -> bool:
     """Return whether the fields of ours in the mapping of an index have doc values."""
     fields = [mapping.get("properties", {}).get(part.field, {}) for part in meta.sketched_with_next]
     digests = [field.get("properties", {}).get("digest") for field in fields]
@@ -291,10 +295,10 @@ def has_doc_values(meta: IndexMeta, mapping: Mapping[str, Any]) -> bool:
     )
 
 
-def _mapping(names: Sequence[str] = ()) -> IndexMapping:
+def _mapping(names: Sequence[str] = ()) -> NewMapping:
     """Return the mapping of a field of ours without tokens. names: of its values; none for all."""
     text = files("esdedup.mappings").joinpath("document.json").read_text("utf-8")
-    document: IndexMapping = json.loads(text)
+    document: NewMapping = json.loads(text)
     for name in document["properties"].keys() - (names or document["properties"].keys()):
         del document["properties"][name]
     return document
@@ -302,17 +306,17 @@ def _mapping(names: Sequence[str] = ()) -> IndexMapping:
 
 def index_mapping(
     meta: IndexMeta,
-    mapping: Mapping[str, Any] = MappingProxyType({}),
+    mapping: IndexMapping = MappingProxyType({}),
     *,
     doc_values: bool = False,
-) -> IndexMapping:
+) -> NewMapping:
     """Return the mapping to put: our fields, and `_meta` with the values of others in it.
 
     mapping: of the index, to which this is added. doc_values: as of `field_mapping`; True for a
     mapping whose fields of ours have them.
     """
     doc_values = doc_values or has_doc_values(meta, mapping)
-    properties: IndexMapping = {
+    properties: NewMapping = {
         meta.marks_field: _mapping(MARKS),
         **{
             part.field: field_mapping(part.scheme, doc_values=doc_values)
@@ -327,7 +331,7 @@ def index_mapping(
 
 
 def _add_analyzed(
-    properties: IndexMapping, part: SketchedFields, fields: Mapping[str, Mapping[str, Any]]
+    properties: NewMapping, part: SketchedFields, fields: Mapping[str, IndexMapping]
 ) -> None:
     """Add the field whose tokens the index computes. fields: of the mapping, by dotted name."""
     (analyzer,) = part.scheme.analysis["analyzer"]
@@ -357,9 +361,9 @@ def _add_analyzed(
             object_properties[name] = {**field, "fields": subfields}
 
 
-def analysis_of(meta: IndexMeta) -> IndexMapping:
+def analysis_of(meta: IndexMeta) -> NewMapping:
     """Return the setting `analysis` of an index that computes tokens; nothing for others."""
-    analysis: IndexMapping = {}
+    analysis: NewMapping = {}
     for part in meta.sketched:
         if not part.in_documents:
             for kind, definitions in part.scheme.analysis.items():
@@ -367,7 +371,7 @@ def analysis_of(meta: IndexMeta) -> IndexMapping:
     return analysis
 
 
-def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
+def uncomputed(meta: IndexMeta, mapping: IndexMapping) -> list[str]:
     """Return the text fields that an index should compute tokens of, and does not.
 
     An index template that maps such a field replaces what a component template adds to it.
@@ -375,7 +379,7 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
     computed = [part for part in meta.sketched if not part.in_documents]
     if not computed:
         return []
-    fields, properties = dict(fields_of(mapping)), IndexMapping()
+    fields, properties = dict(fields_of(mapping)), NewMapping()
     for part in computed:
         _add_analyzed(properties, part, fields)
     expected = dict(fields_of({"properties": properties}))
@@ -384,8 +388,8 @@ def uncomputed(meta: IndexMeta, mapping: Mapping[str, Any]) -> list[str]:
 
 
 def fields_of(
-    mapping: Mapping[str, Any], prefix: str = "", *, nested: bool = True
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    mapping: IndexMapping, prefix: str = "", *, nested: bool = True
+) -> Iterator[tuple[str, IndexMapping]]:
     """Yield fields and objects by their dotted names. nested: also those below nested objects."""
     for name, field in mapping.get("properties", {}).items():
         yield f"{prefix}{name}", field
@@ -393,13 +397,13 @@ def fields_of(
             yield from fields_of(field, f"{prefix}{name}.", nested=nested)
 
 
-def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
+def meta_of(mapping: IndexMapping) -> IndexMeta | None:
     """Read our part of a mapping's `_meta`; None if there is none. Raises UsageError."""
     stored = (mapping.get("_meta") or {}).get(FIELD)
     return None if stored is None else IndexMeta.from_json(stored)
 
 
-def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMeta | None:
+def common_meta(mappings: Mapping[str, IndexMapping], name: str) -> IndexMeta | None:
     """Return the `IndexMeta` that all indices behind a name share, or None if none has any.
 
     mappings: by index. Stop lists may differ, because indices are made at different times: a token
@@ -451,7 +455,7 @@ def _with_values_of_all(meta: IndexMeta, metas: Collection[IndexMeta]) -> IndexM
     )
 
 
-def without_tokens(source: Mapping[str, Any], token_list: str = "") -> dict[str, Any]:
+def without_tokens(source: Mapping[str, object], token_list: str = "") -> Fields:
     """Return a document's fields without its lists of tokens, except one."""
     fields = dict(source)
     for name in source:

@@ -6,15 +6,18 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from esdedup.exceptions import StoreError
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+DType = type[Scalar] | np.dtype[Scalar]
 
-def mapped(folder: Path, arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
+
+def mapped(folder: Path, arrays: Iterable[NDArray[Scalar]]) -> NDArray[Scalar]:
     """Return arrays joined to one, at least one array, mapped from a temporary file.
 
     Raises StoreError if they can't be written.
@@ -28,7 +31,7 @@ def mapped(folder: Path, arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
         return _of_file(file, (rows, *array.shape[1:]), array.dtype)
 
 
-def mapped_zeros(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def mapped_zeros(folder: Path, shape: tuple[int, ...], dtype: DType[Scalar]) -> NDArray[Scalar]:
     """Return zeros mapped from a temporary file. Raises StoreError if the disk has no room."""
     with _temporary(folder) as file:
         size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -38,7 +41,7 @@ def mapped_zeros(folder: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDAr
         return _of_file(file, shape, dtype)
 
 
-def _of_file(file: IO[bytes], shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def _of_file(file: IO[bytes], shape: tuple[int, ...], dtype: DType[Scalar]) -> NDArray[Scalar]:
     # An empty file can't be mapped.
     return np.memmap(file, dtype, "r+", shape=shape) if all(shape) else np.empty(shape, dtype)
 

@@ -147,14 +147,14 @@ class SeenValues:
     """
 
     def __init__(self) -> None:
-        self._sorted: list[NDArray[Any]] = []
+        self._sorted: list[NDArray[np.generic]] = []
 
     @property
     def size(self) -> int:
         """The number of different values."""
         return sum(array.size for array in self._sorted)
 
-    def add(self, values: NDArray[Any]) -> Mask:
+    def add(self, values: NDArray[np.generic]) -> Mask:
         """Return which of the next values came before, or before in this array: shape (n,)."""
         distinct, positions = np.unique(values, return_index=True)
         for array in self._sorted:

@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from esdedup.exceptions import MissingExtra, UsageError
@@ -28,14 +29,15 @@ def cut(texts: Sequence[str], version: str) -> list[list[str]]:
     return [list(_segmenter().cut(text)) for text in texts]
 
 
-def _jieba() -> Any:
+def _jieba() -> ModuleType:
     try:
         import jieba
     except ImportError as error:
         raise MissingExtra(
             "Chinese word segmentation needs jieba: pip install 'esdedup[jieba]'"
         ) from error
-    return jieba
+    module: ModuleType = jieba
+    return module
 
 
 @functools.cache

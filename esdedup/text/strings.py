@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,11 @@ class Strings(Sequence[str]):
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    def __getitem__(self, row: Any) -> Any:
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
         if isinstance(row, slice):
             return [self[index] for index in range(*row.indices(len(self)))]
         index = range(len(self))[row]
@@ -105,9 +109,14 @@ class Numbers(Sequence[str]):
     def __len__(self) -> int:
         return self.values.size
 
-    def __getitem__(self, row: Any) -> Any:
-        numbers = self.values[row]
-        return [*map(str, numbers.tolist())] if isinstance(row, slice) else str(numbers)
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [*map(str, self.values[row].tolist())]
+        return str(self.values[row])
 
 
 def natural_order(ids: Strings) -> tuple[I64, Mask]:

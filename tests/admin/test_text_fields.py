@@ -15,8 +15,9 @@ PARTS = {"title": words(0), "n": [{"body": words(1)}, {"body": [words(2)]}]}
 
 
 def digest(text: str) -> str:
-    found: str = tokens_of([text], esdedup.Scheme())[0]["digest"]
-    return found
+    written = tokens_of([text], esdedup.Scheme())[0]["digest"]
+    assert isinstance(written, str)
+    return written
 
 
 @pytest.mark.on_every_server

@@ -37,7 +37,7 @@ def report_command(
     write_page(file, report.html(target.index))
     if as_json:
         document = {"index": target.index, **report.to_json()}
-        document["warnings"] = [with_options(warning) for warning in document["warnings"]]
+        document["warnings"] = [with_options(warning) for warning in report.warnings]
         print_json(document)
     else:
         rows = [(name, f"{value} ({remark})") for name, value, remark in report.facts()]

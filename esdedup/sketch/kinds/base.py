@@ -161,7 +161,7 @@ class Sketch(ABC):
         return self.tokens
 
     @property
-    def dtype(self) -> type[np.unsignedinteger[Any]]:
+    def dtype(self) -> type[np.uint32 | np.uint64]:
         """The narrowest type that holds a value."""
         return np.uint32 if self.bits <= 32 else np.uint64
 

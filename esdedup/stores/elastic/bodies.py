@@ -9,8 +9,6 @@ Query = Mapping[str, Any]
 """A query, as a search has it."""
 Hit = Mapping[str, Any]
 """A hit of a search, or an item of a multi-get."""
-IndexMapping = Mapping[str, Any]
-"""The mapping of an index."""
 SourceFilter = bool | Sequence[str] | Mapping[str, Any]
 """A value of `_source` in a search: paths, True for whole documents, or an object."""
 

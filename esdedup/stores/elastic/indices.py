@@ -11,9 +11,16 @@ from urllib.parse import quote
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
-from esdedup.stores.elastic.bodies import Body, IndexMapping, SourceFilter
+from esdedup.stores.elastic.bodies import Body, SourceFilter
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping, meta_of, uncomputed
+from esdedup.stores.mapping import (
+    IndexMapping,
+    IndexMeta,
+    common_meta,
+    index_mapping,
+    meta_of,
+    uncomputed,
+)
 
 _SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
 _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")

@@ -1,7 +1,6 @@
 """Parse answers of searches and multi-gets, with the JSON of each document as it came."""
 
-from typing import Any
-
+from esdedup.models import Fields
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.json_text import (
     VALUES,
@@ -35,18 +34,18 @@ def _answer(text: str) -> Body:
     return values_with_texts(text, readers, after_blanks(text, 0))[0]
 
 
-def _hits(text: str, start: int) -> tuple[Any, int]:
+def _hits(text: str, start: int) -> tuple[Fields, int]:
     return values_with_texts(text, {"hits": _items}, start)
 
 
-def _items(text: str, start: int) -> tuple[Any, int]:
+def _items(text: str, start: int) -> tuple[list[Fields], int]:
     return list_with_texts(text, start, _item)
 
 
-def _item(text: str, start: int) -> tuple[Any, int]:
+def _item(text: str, start: int) -> tuple[Fields, int]:
     raw = None
 
-    def source(text: str, start: int) -> tuple[Any, int]:
+    def source(text: str, start: int) -> tuple[object, int]:
         nonlocal raw
         value, end = VALUES.raw_decode(text, start)
         raw = text[start:end]

@@ -32,7 +32,7 @@ from esdedup.stores.base import ALL_PATHS
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.answers import Action, AnswerReader
-from esdedup.stores.elastic.bodies import Body, IndexMapping, Query, SourceFilter
+from esdedup.stores.elastic.bodies import Body, Query, SourceFilter
 from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
     document_lines,
@@ -64,6 +64,7 @@ from esdedup.stores.elastic.rewriting import (
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
+    IndexMapping,
     IndexMeta,
     analysis_of,
     common_meta,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class _Fields(NamedTuple):
 
     number: int
     field: str
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
 
 class Listing:

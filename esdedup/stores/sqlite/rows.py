@@ -15,10 +15,10 @@ import numpy as np
 import xxhash
 
 from esdedup.exceptions import RecordError
-from esdedup.models import FIELD, MARKS, Change, Document
+from esdedup.models import FIELD, MARKS, Change, Document, Fields
 from esdedup.sketch.packed import DIGEST_BYTES, pack_values, records
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import digest_words, written_digests
+from esdedup.sketch.sketch import Tokens, digest_words, written_digests
 from esdedup.sketch.tokens import encode
 from esdedup.stores.changes import merged
 from esdedup.stores.encoded_documents import EncodedDocuments
@@ -76,9 +76,7 @@ class RowFormat:
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
 
-    def our_fields(
-        self, rows: Sequence[Row], lists: Collection[str] | None = None
-    ) -> list[dict[str, Any]]:
+    def our_fields(self, rows: Sequence[Row], lists: Collection[str] | None = None) -> list[Fields]:
         """Return the value of FIELD of each document.
 
         lists: names of the lists of tokens to unpack; None for all.
@@ -94,14 +92,11 @@ class RowFormat:
             fields.append(tokens)
         return fields
 
-    def _unpacked(
-        self, packed: Sequence[bytes], lists: Collection[str] | None
-    ) -> list[dict[str, Any]]:
+    def _unpacked(self, packed: Sequence[bytes], lists: Collection[str] | None) -> list[Tokens]:
         """Return packed tokens as they are in documents. lists: as in `our_fields`."""
         values, filled = records(packed, self.scheme)
         digests = written_digests([tokens[:DIGEST_BYTES] for tokens in packed])
-        fields: list[dict[str, Any]]
-        fields = [{"scheme": self.scheme.id, "digest": digest} for digest in digests]
+        fields: list[Tokens] = [{"scheme": self.scheme.id, "digest": digest} for digest in digests]
         for position in np.flatnonzero(~filled).tolist():
             fields[position]["wordless"] = digests[position]
         positions = np.flatnonzero(filled).tolist()
@@ -123,7 +118,11 @@ class RowFormat:
         return documents
 
     def documents(
-        self, rows: Sequence[tuple[Any, ...]], token_list: str = "", *, marked: bool = True
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        token_list: str = "",
+        *,
+        marked: bool = True,
     ) -> list[Document]:
         """Return documents without their lists of tokens, except one.
 
@@ -175,7 +174,7 @@ class RowFormat:
             source = text_without(document.raw, FIELD)
         return Row(document.id, source, to_json(tokens, name), **marks)
 
-    def _packed(self, documents: Sequence[Mapping[str, Any]]) -> list[bytes | None]:
+    def _packed(self, documents: Sequence[Fields]) -> list[bytes | None]:
         """Return the tokens of each document packed, or None if that would change them."""
         filled = [fields for fields in documents if "wordless" not in fields]
         try:
@@ -213,8 +212,8 @@ class RowFormat:
 
 
 def parsed(
-    sources: Sequence[str], parse: Callable[[str], list[dict[str, Any]]] = json.loads
-) -> list[dict[str, Any]]:
+    sources: Sequence[str], parse: Callable[[str], list[Fields]] = json.loads
+) -> list[Fields]:
     """Return the objects of JSON. parse: parses an array of them."""
     # One call takes half of the time of a call for each row.
     return parse(f"[{','.join(sources)}]")
@@ -241,9 +240,7 @@ def _marked(row: Row, change: Change) -> Row | None:
     ours = change.fields[FIELD] if change.fields and change.fields.keys() == {FIELD} else None
     if change.whole or not isinstance(ours, Mapping) or not all(map(_is_mark, ours, ours.values())):
         return None
-    marks: dict[str, Any] = {
-        name: None if value is REMOVED else value for name, value in ours.items()
-    }
+    marks: Fields = {name: None if value is REMOVED else value for name, value in ours.items()}
     return row._replace(**marks)
 
 

@@ -134,12 +134,14 @@ def test_crafted_texts_take_linear_time(text: str) -> None:
 
 def test_a_fold_is_a_parameter_of_the_scheme() -> None:
     scheme = Scheme(normalisation=folding("turkish", "marks"))
-    assert scheme.to_json()["normalisation"]["fold"] == ["marks", "turkish"]
+    document: dict[str, Any] = scheme.to_json()
+    assert document["normalisation"]["fold"] == ["marks", "turkish"]
     assert Scheme.from_json(scheme.to_json()) == scheme
     orders = itertools.permutations(("marks", "turkish"))
     assert {Scheme(normalisation=folding(*names)).id for names in orders} == {scheme.id}
     assert Scheme().id != scheme.id
-    assert "fold" not in Scheme().to_json()["normalisation"]
+    plain: dict[str, Any] = Scheme().to_json()
+    assert "fold" not in plain["normalisation"]
     wrong: list[tuple[Any, str]] = [
         (lambda: folding("accents"), "fold 'accents': use marks, arabic"),
         (lambda: Normalisation(fold="marks"), "fold: give a list"),  # type: ignore[arg-type]
