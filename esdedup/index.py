@@ -26,7 +26,7 @@ from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Match, Query, Result, Statistics
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
-from esdedup.records.files import BadRecord, Chunk, Record, chunked
+from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, undo
@@ -159,7 +159,7 @@ class Index:
         )
         records = _records(sources, id_field)
         settings = IngestSettings(id_field=id_field, on_duplicate=on_duplicate)
-        report = self.ingest(chunked(records), _raise, settings)
+        report = self.ingest(chunks_of_records(records), _raise, settings)
         self.store.refresh()
         return report
 

@@ -17,7 +17,7 @@ from esdedup.cleaning.outputs import CleanFiles, RetainedRecords
 from esdedup.models import Counts
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record
-from esdedup.records.files import BadRecord, Record, chunks_in
+from esdedup.records.files import BadRecord, Record, chunks_of_file
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
 from esdedup.text.arrays import SeenValues
@@ -111,7 +111,7 @@ def retained_without_repeated(
     text_field = files.text_fields[0]
     for path in files.files:
         lines, is_retained, changed = list[int](), list[bool](), dict[int, str]()
-        for chunk in chunks_in(path, files.format, None, files.encoding):
+        for chunk in chunks_of_file(path, files.format, None, files.encoding):
             records = [*chunk.records()]
             texts = [_text_of(record, text_field) for record in records]
             shortened = repeated.without(texts)

@@ -14,7 +14,7 @@ from esdedup.cli.output import count, message
 from esdedup.cli.setting_names import with_options
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.documents import PATH, RepeatedIds
-from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_of
+from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_of_files
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding
@@ -97,7 +97,7 @@ class FileOptions(options.SchemeOptions):
         """
         if columns is not None:
             columns = [*text_fields, self.id_field or "id", *columns]
-        chunks = chunks_of(files, self.format, advance, self.encoding, columns)
+        chunks = chunks_of_files(files, self.format, advance, self.encoding, columns)
         if all_files is None or all_files == files:
             return checked(chunks, text_fields, self.id_field)
         self.chunks(all_files, text_fields, lambda _: None, columns)

@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
 from types import MappingProxyType, NoneType
@@ -50,14 +51,27 @@ batch has.
 """
 _OpenWriter = Callable[[IO[bytes], _Schema], Any]
 """A function that opens a writer of tables."""
-_Row = dict[str, Any] | tuple[str, str]
-"""A row, or the good columns of a bad one as JSON and the reason."""
 _BAD = ValueError, ArithmeticError, LookupError, RuntimeError
 """Errors of values, also those of Arrow."""
 _AS_IT_IS = {NoneType, str, int, float, bool}
 """Types of values that JSON has."""
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row with a value that has no form in JSON.
+
+    good_columns: its other columns, as JSON.
+    reason: why it can't be read.
+    """
+
+    good_columns: str
+    reason: str
+
+
+_Row = dict[str, Any] | BadRow
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> tuple[str, ...]:
@@ -346,7 +360,9 @@ def _row(batch: _Batch) -> _Row:
             elif isinstance(error, ArithmeticError):
                 reason = "holds a time that is out of range"
             reasons.append(f"the column {name!r} {reason}")
-    return (json.dumps(good, ensure_ascii=False), "; ".join(reasons)) if reasons else good
+    if reasons:
+        return BadRow(json.dumps(good, ensure_ascii=False), "; ".join(reasons))
+    return good
 
 
 def _values(array: _Array) -> list[Any]:

@@ -21,13 +21,13 @@ import orjson
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import Fields, grouped
-from esdedup.records.columnar import check_columns, rows_in
+from esdedup.records.columnar import BadRow, check_columns, rows_in
 from esdedup.records.locations import look_up
 from esdedup.records.streams import (
     COMPRESSED,
     LONGEST,
     STDIN,
-    Head,
+    TruncatedLine,
     begins_with,
     lines_of,
     name_of,
@@ -69,6 +69,7 @@ _FORMATS: dict[str, Format] = {
 _PLAIN = {str, int, bool, NoneType}
 """Types of values that `orjson` writes as ENCODER does, in a tenth of the time."""
 _DIGITS = bytes(ord("0") if chr(code) in "0123456789" else code for code in range(256))
+"""Translates every digit to 0, so that long numbers are found by searching."""
 _LINES_A_PART = 50
 """Of a chunk with a line that is not exact: the lines around it are left to `_object` in parts."""
 _HEAD = 1_000
@@ -150,8 +151,8 @@ def check_file(
     columns: those that the file must have. Raises UsageError if a file can't be read as requested,
     MissingExtra for a table without pyarrow.
     """
-    kind = format or format_of(path)
-    if kind not in get_args(TableFormat):
+    format = format or format_of(path)
+    if format not in get_args(TableFormat):
         if columns:
             raise UsageError(f"{path}: `column` requires Parquet or Arrow files")
         return ()
@@ -161,7 +162,7 @@ def check_file(
         raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:
         raise UsageError(f"{path}: `encoding` requires text files")
-    return check_columns(path, cast("TableFormat", kind), columns)
+    return check_columns(path, cast("TableFormat", format), columns)
 
 
 def read_records(
@@ -176,15 +177,15 @@ def read_records(
     columns: of a table, the columns to read, None for all. The file may lack some of them.
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
-    kind = format or format_of(path)
-    if kind not in get_args(TableFormat):
+    format = format or format_of(path)
+    if format not in get_args(TableFormat):
         # A pipe may give one line after the other, and each is waited for.
         sizes = replace(sizes, documents=_LINES_AT_ONCE)
-    for chunk in chunks_in(path, kind, None, encoding, columns, sizes):
+    for chunk in chunks_of_file(path, format, None, encoding, columns, sizes):
         yield from chunk.records()
 
 
-def chunks_in(
+def chunks_of_file(
     path: str,
     format: Format | None = None,
     on_bytes: Callable[[int], None] | None = None,
@@ -196,30 +197,32 @@ def chunks_in(
 
     on_bytes: called with the number of bytes read from the file since the last call.
     """
-    kind = format or format_of(path)
-    if kind == "parquet" or kind == "arrow":
-        names, report = check_file(path, kind, encoding), on_bytes or (lambda _: None)
-        rows = rows_in(path, kind, columns, sizes.bytes, sizes.documents, report)
+    format = format or format_of(path)
+    if format == "parquet" or format == "arrow":
+        fields, report = check_file(path, format, encoding), on_bytes or (lambda _: None)
+        rows = rows_in(path, format, columns, sizes.bytes, sizes.documents, report)
         name = name_of(path)
         records = (
-            _checked(name, number, row) if isinstance(row, dict) else BadRecord(name, number, *row)
+            BadRecord(name, number, row.good_columns, row.reason)
+            if isinstance(row, BadRow)
+            else _checked(name, number, row)
             for number, row in enumerate(rows, 1)
         )
-        yield from chunked(records, replace(sizes, characters=sizes.bytes), names)
+        yield from chunks_of_records(records, replace(sizes, characters=sizes.bytes), fields)
         return
-    if kind == "file":
-        yield from chunks_of([path], kind, on_bytes, encoding, sizes=sizes)
+    if format == "file":
+        yield from chunks_of_files([path], format, on_bytes, encoding, sizes=sizes)
         return
     with opened(path, encoding) as (file, stream):
         position, seekable = 0, file.seekable()
-        for chunk in _chunks(name_of(path), kind, stream, sizes):
+        for chunk in _chunks_of_text(name_of(path), format, stream, sizes):
             if on_bytes is not None and seekable:
                 on_bytes(file.tell() - position)
                 position = file.tell()
             yield chunk
 
 
-def chunks_of(
+def chunks_of_files(
     paths: Iterable[str],
     format: Format | None = None,
     on_bytes: Callable[[int], None] | None = None,
@@ -227,7 +230,7 @@ def chunks_of(
     columns: Sequence[str] | None = None,
     sizes: ReadSizes = SIZES,
 ) -> Iterator[Chunk]:
-    """Yield the records of files in chunks, as `chunks_in` does, small files in one chunk."""
+    """Yield the records of files in chunks, as `chunks_of_file` does, small files in one chunk."""
 
     def size(path: str) -> int:
         # Standard input has no size, and a file that `_read_files` rejects may have none.
@@ -236,7 +239,7 @@ def chunks_of(
 
     if format != "file":
         for path in paths:
-            yield from chunks_in(path, format, on_bytes, encoding, columns, sizes)
+            yield from chunks_of_file(path, format, on_bytes, encoding, columns, sizes)
         return
     for batch in grouped(paths, size, sizes.bytes, sizes.documents):
         if on_bytes is not None:
@@ -268,21 +271,22 @@ def _too_long(longest: int) -> str:
     return f"longer than {number} characters"
 
 
-def _chunks(
-    name: str, kind: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes
+def _chunks_of_text(
+    name: str, format: TextFormat, stream: io.TextIOWrapper, sizes: ReadSizes
 ) -> Iterator[Chunk]:
-    is_array = kind == "jsonl" and begins_with(stream, "[")
-    if is_array or kind in ("csv", "tsv"):
+    """Yield the records of an opened file in chunks. name: of the file, in records."""
+    is_array = format == "jsonl" and begins_with(stream, "[")
+    if is_array or format in ("csv", "tsv"):
         # Only from the beginning of such a file it is known where a record ends.
         read = _read_array if is_array else _read_rows
-        records = read(name, kind, stream, sizes.longest)
-        yield from chunked(records, replace(sizes, characters=sizes.bytes))
+        records = read(name, format, stream, sizes.longest)
+        yield from chunks_of_records(records, replace(sizes, characters=sizes.bytes))
         return
     # A small compressed file may hold a billion empty lines.
     numbered_lines = (
         (number, line)
         for number, line in enumerate(lines_of(stream, sizes.longest), 1)
-        if not line.isspace() or isinstance(line, Head)
+        if not line.isspace() or isinstance(line, TruncatedLine)
     )
 
     def size(numbered_line: tuple[int, str]) -> int:
@@ -290,10 +294,10 @@ def _chunks(
 
     for batch in grouped(numbered_lines, size, sizes.bytes, sizes.documents):
         numbers, lines = zip(*batch, strict=True)
-        yield Chunk(partial(_read_lines, name, kind, numbers, lines, sizes.longest))
+        yield Chunk(partial(_read_lines, name, format, numbers, lines, sizes.longest))
 
 
-def chunked(
+def chunks_of_records(
     records: Iterable[Record | BadRecord],
     sizes: ReadSizes = SIZES,
     fields: tuple[str, ...] = (),
@@ -322,31 +326,34 @@ def _read_lines(
     """Yield the records of lines that are not empty.
 
     numbers: of the lines, from 1.
-    longest: characters of a line that is not a Head.
+    longest: characters of a line that is not truncated.
     together: parse many lines at once, which needs a quarter of the time.
     """
     can_parse = together and format != "text"
     parsed = _parsed(lines) if can_parse else repeat(None, len(lines))
     for number, raw_line, source in zip(numbers, lines, parsed, strict=True):
+        # Most lines are parsed exactly, and without an escape no half of a character can hide: the
+        # line is its own JSON.
         if source is not None and "\\" not in raw_line:
             yield Record(name, number, source, None, raw_line.strip())
             continue
         line = raw_line.rstrip("\r\n")
         try:
-            if isinstance(raw_line, Head):
+            if isinstance(raw_line, TruncatedLine):
                 raise RecordError(
                     f"{_too_long(longest)}: only its beginning is kept here."
                     " Is a line feed missing?"
                 )
             if format == "text":
-                source, written = {"text": line}, None
+                source = {"text": line}
+                json_text = _written(source)
             else:
                 source = _object(line) if source is None else source
-                written = line.strip()
+                json_text = line.strip()
                 if "\\u" in line:
                     # Escapes may hide half of a character, which this refuses.
                     _written(source)
-            yield Record(name, number, source, None, written or _written(source))
+            yield Record(name, number, source, None, json_text)
         except RecordError as error:
             readable = None if format == "text" else _readable(line)
             yield BadRecord(name, number, line, str(error), readable)
@@ -355,22 +362,24 @@ def _read_lines(
 def _parsed(lines: Sequence[str]) -> Sequence[Fields | None]:
     """Return the objects of lines of JSON; None for a line that is left to `_object`.
 
-    It needs four times as long, and only what `orjson` parses as it does is accepted. An object
-    that has a key twice has fewer quotes than its line: each string has two, and one for each quote
-    in it, unless it is written as \\u0022. Integers beyond 64 bits, which become floats, have at
-    least 20 digits, or a sign and 19.
+    `orjson` parses in a quarter of the time of `_object`, but reads two kinds of objects wrongly.
+    All lines are parsed together, and in smaller parts only if one may be of these kinds:
+
+    - An object that has a key twice. `orjson` drops one of them, so that the result has fewer
+      quotes than the line: each string has two, and one for each quote in it, unless that is
+      written as \\u0022.
+    - An object with an integer beyond 64 bits, which becomes a float. It has at least 20 digits, or
+      a sign and 19.
     """
     try:
         sources = [*map(orjson.loads, lines)]
         text, written = "".join(lines).encode(), orjson.dumps(sources)
         digits = text.translate(_DIGITS)
-        if (
-            {*map(type, sources)} == {dict}
-            and written.count(b'"') == text.count(b'"')
-            and (b"\\" not in text or b"\\u0022" not in text)
-            and b"0" * 20 not in digits
-            and b"-" + b"0" * 19 not in digits
-        ):
+        are_objects = {*map(type, sources)} == {dict}
+        has_keys_once = written.count(b'"') == text.count(b'"')
+        hides_quotes = b"\\" in text and b"\\u0022" in text
+        has_long_number = b"0" * 20 in digits or b"-" + b"0" * 19 in digits
+        if are_objects and has_keys_once and not (hides_quotes or has_long_number):
             return sources
     except (ValueError, TypeError):
         pass  # Not valid, or nested too deeply for `orjson`.
@@ -387,7 +396,7 @@ def _readable(raw: str) -> Fields | None:
     Return None for other text.
     """
     try:
-        # Python limits the digits of whole numbers, by default to 4,300.
+        # Python limits the digits of whole numbers, by default to 4,300, and at least to 640.
         source = json.loads(raw, parse_int=lambda text: int(text) if len(text) < 640 else text)
     except (ValueError, RecursionError):
         return None
@@ -489,47 +498,31 @@ def _read_rows(
     Raises UsageError for a header that names a field twice, InputError for one that can't be read,
     and for quotes in a TSV that do not match.
     """
-    lines, number = list[str](), 0
-
-    def content_lines() -> Iterator[str]:
-        nonlocal number
-        for line in lines_of(stream, longest):
-            number += 1
-            content = line.rstrip("\r\n")
-            # Of an empty line between rows, the reader would make an empty row.
-            if content or lines:
-                lines.append(line)
-                yield content + "\n"
-
-    header: list[str] | None = None
+    lines = _LinesOfRow(stream, longest)
     csv.field_size_limit(longest)
     # Without strict, a quote that is never closed swallows the rest of the file.
-    reader = csv.reader(content_lines(), strict=True, delimiter="\t" if format == "tsv" else ",")
+    reader = csv.reader(lines, strict=True, delimiter="\t" if format == "tsv" else ",")
+    header: list[str] | None = None
     while True:
-        reason = ""
-        lines.clear()
+        lines.begin_row()
+        row, reason = list[str](), ""
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            reason = f"not valid {format.upper()}: {error}"
-            if "new-line character" in reason:
-                reason = f"not valid {format.upper()}: lines end with CR alone: end them with LF"
-            elif "unexpected end" in reason:
-                reason = f"not valid {format.upper()}: a quote is never closed"
-        first = number - len(lines) + 1
-        if "field limit" in reason or Head in map(type, lines):
+            reason = _reason_of(error, format)
+        if "field limit" in reason or lines.has_truncated:
             reason = f"{_too_long(longest)}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:
             raise InputError(f"{name}: the first row, which names the fields, is {reason}")
         if reason and format == "tsv":
             # Some programs write fields with quotes in them unquoted: the rows after this one may
             # be parts of a field, or this one of several rows.
-            write = "quote fields as Python's csv module does, or convert the file to JSON lines"
-            raise InputError(f"{name}, line {first}: {reason}: {write}")
+            advice = "quote fields as Python's csv module does, or convert the file to JSON lines"
+            raise InputError(f"{name}, line {lines.first}: {reason}: {advice}")
         if reason:
-            yield BadRecord(name, first, "".join(lines), reason)
+            yield BadRecord(name, lines.first, lines.raw, reason)
         elif not row:
             continue
         elif header is None:
@@ -537,10 +530,58 @@ def _read_rows(
             if repeated := sorted(column for column, count in Counter(row).items() if count > 1):
                 raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
         elif len(row) == len(header):
-            yield _checked(name, first, dict(zip(header, row, strict=True)))
+            yield _checked(name, lines.first, dict(zip(header, row, strict=True)))
         else:
             reason = f"{len(row)} fields, but the header has {len(header)}"
-            yield BadRecord(name, first, json.dumps(row), reason)
+            yield BadRecord(name, lines.first, json.dumps(row), reason)
+
+
+class _LinesOfRow:
+    """The lines of a table for a reader of rows, which may be of several lines."""
+
+    def __init__(self, stream: io.TextIOWrapper, longest: int) -> None:
+        self._lines = lines_of(stream, longest)
+        self._number = 0
+        self._of_row: list[str] = []
+
+    def begin_row(self) -> None:
+        """Forget the lines of the row before."""
+        self._of_row.clear()
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._number += 1
+            content = line.rstrip("\r\n")
+            # Of an empty line between rows, the reader would make an empty row. Within quotes, it
+            # is a part of a field.
+            if content or self._of_row:
+                self._of_row.append(line)
+                yield content + "\n"
+
+    @property
+    def first(self) -> int:
+        """The number of the row's first line, from 1."""
+        return self._number - len(self._of_row) + 1
+
+    @property
+    def raw(self) -> str:
+        """The lines of the row, as they were read."""
+        return "".join(self._of_row)
+
+    @property
+    def has_truncated(self) -> bool:
+        """Whether a line of the row is too long."""
+        return TruncatedLine in map(type, self._of_row)
+
+
+def _reason_of(error: csv.Error, format: TextFormat) -> str:
+    """Return why a row can't be read."""
+    fault = str(error)
+    if "new-line character" in fault:
+        fault = "lines end with CR alone: end them with LF"
+    elif "unexpected end" in fault:
+        fault = "a quote is never closed"
+    return f"not valid {format.upper()}: {fault}"
 
 
 def _checked(name: str, line: int, source: Fields) -> Record | BadRecord:

@@ -26,14 +26,14 @@ LONGEST = 64_000_000
 and servers reject requests of more than 100 MB."""
 
 _HEAD = 1_000
-"""Bytes that show the encoding, and characters that are kept of a line that is too long."""
+"""Bytes that show the encoding, and characters of a `TruncatedLine`."""
 _PACKED_BYTES = 2 << 10
 """Bytes of a .zst that are unpacked at a time. They may become 64 MB."""
 _INVALID = "esdedup.invalid"
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
-class Head(str):
+class TruncatedLine(str):
     """The beginning of a line that is too long."""
 
 
@@ -111,12 +111,14 @@ def begins_with(stream: io.TextIOWrapper, character: str) -> bool:
 
 
 def lines_of(stream: io.TextIOBase, longest: int = LONGEST) -> Iterator[str]:
-    """Yield lines with their ends. Of a line of more than `longest` characters, only the Head."""
+    """Yield lines with their ends. Of a line of more than `longest` characters, only the
+    beginning, a `TruncatedLine`.
+    """
     while line := stream.readline(longest + 1):
         if len(line) > longest and line[-1] != "\n":
             while (piece := stream.readline(longest)) and piece[-1] != "\n":
                 pass
-            line = Head(line[:_HEAD])
+            line = TruncatedLine(line[:_HEAD])
         yield line
 
 

@@ -31,7 +31,7 @@ from esdedup.compare.source import read_chunk
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.files import BadRecord, Format, chunks_in
+from esdedup.records.files import BadRecord, Format, chunks_of_file
 from esdedup.records.locations import is_address
 from esdedup.records.paths import files_named
 from esdedup.records.streams import name_of
@@ -69,7 +69,7 @@ class _Tasks:
                 # Documents to compare with precede all others.
                 first = bytes([number >= len(files.against)])
                 path = files.inputs[number]
-                for chunk in chunks_in(path, files.format, None, files.encoding, columns):
+                for chunk in chunks_of_file(path, files.format, None, files.encoding, columns):
                     read = read_chunk(self.plan, id_field, chunk, is_numbered=True)
                     yield from sketched_records(read, self.plan, number, first)
 

@@ -19,7 +19,7 @@ import esdedup
 from esdedup.compare.file_pairs import pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
-from esdedup.records.files import chunks_in
+from esdedup.records.files import chunks_of_file
 from esdedup.runs.run import Run
 from tests.helpers.commands import run_command
 
@@ -65,7 +65,7 @@ def of_add(rows: list[Row]) -> Found:
 def of_index(path: str) -> Found:
     with esdedup.open(":memory:") as index:
         index.create()
-        index.ingest(chunks_in(path), lambda bad: None)
+        index.ingest(chunks_of_file(path), lambda bad: None)
         return ids_of(index.pairs(threshold=0.8))
 
 
@@ -73,7 +73,7 @@ def of_pairs(path: str) -> Found:
     limits = esdedup.Limits(threshold=0.8)
     plan = Plan.of_texts(esdedup.Scheme().for_texts(limits), limits)
     with Run.temporary() as work:
-        source = FileSource(plan, chunks_in(path), lambda _: None)
+        source = FileSource(plan, chunks_of_file(path), lambda _: None)
         return ids_of(pairs_in_files(work, source)[0])
 
 

@@ -4,12 +4,12 @@ from functools import partial
 from importlib import import_module
 
 from esdedup.cli import main
-from esdedup.records.files import ReadSizes, chunks_of
+from esdedup.records.files import ReadSizes, chunks_of_files
 
 SMALL_PAGES = [
     (import_module(f"esdedup.{module}"), name, value)
     for module, name, value in (
-        ("cli.files", "chunks_of", partial(chunks_of, sizes=ReadSizes(documents=100))),
+        ("cli.files", "chunks_of_files", partial(chunks_of_files, sizes=ReadSizes(documents=100))),
         ("groups.marks", "DOCUMENTS_AT_ONCE", 40),
         ("admin.backfill", "_PAGE_DOCUMENTS", 100),
         ("removal.remove", "_FIRST_PAGE", 4),

@@ -23,7 +23,7 @@ from esdedup.records.files import (
     ReadSizes,
     Record,
     check_file,
-    chunks_in,
+    chunks_of_file,
     read_records,
 )
 from tests.helpers.commands import run_command, write_lines
@@ -173,7 +173,7 @@ def test_pieces_are_small_and_complete(write: Write, name: str) -> None:
     write(pa.table({"text": coded, "id": range(40)}), Path(name))
     read: list[int] = []
     small = ReadSizes(documents=6, bytes=1_200)
-    chunks = list(chunks_in(name, on_bytes=read.append, sizes=small))
+    chunks = list(chunks_of_file(name, on_bytes=read.append, sizes=small))
     sizes = [len(list(chunk.records())) for chunk in chunks]
     assert max(sizes) <= 6
     assert len(sizes) >= 10
@@ -202,7 +202,7 @@ def test_many_rows_that_refer_to_one_long_text(write: Write, name: str, bomb: st
     write(pa.table({"text": BOMBS[bomb]()}), Path(name))
     assert Path(name).stat().st_size < 3 * len(LONG)
     before, peak, lines = pa.total_allocated_bytes(), 0, []
-    for chunk in itertools.islice(chunks_in(name), 25):
+    for chunk in itertools.islice(chunks_of_file(name), 25):
         for record in chunk.records():
             assert isinstance(record, Record)
             assert LONG in (record.source["text"], *record.source["text"][:1])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup import DuplicatePolicy
 from esdedup.ingest.ingest import IngestSettings, ingest
-from esdedup.records.files import BadRecord, ReadSizes, Record, chunked
+from esdedup.records.files import BadRecord, ReadSizes, Record, chunks_of_records
 from esdedup.stores.changes import update
 from tests.helpers.arrivals import Marks, Texts, by_brute_force, family
 from tests.helpers.commands import words
@@ -71,7 +71,7 @@ def add(
         raise AssertionError(record)
 
     index.create()
-    chunks = chunked(records(), ReadSizes(documents=batch))
+    chunks = chunks_of_records(records(), ReadSizes(documents=batch))
     report = index.ingest(chunks, refuse, IngestSettings(on_duplicate=policy))
     index.store.refresh()
     return report
@@ -166,7 +166,9 @@ def test_a_duplicate_of_what_was_refused_is_not_lost(
     records = (Record("f", n, source) for n, source in enumerate(given, 1))
     policy = DuplicatePolicy(action)
     settings = IngestSettings(on_duplicate=policy)
-    report = ingest(index.store, lambda: index.meta, chunked(records), letters.append, settings)
+    report = ingest(
+        index.store, lambda: index.meta, chunks_of_records(records), letters.append, settings
+    )
     assert report.failed == len(letters) == 1
     assert report.read == report.created + report.updated + report.skipped + report.failed
     index.store.refresh()

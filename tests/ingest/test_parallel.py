@@ -18,7 +18,7 @@ from esdedup import DuplicatePolicy
 from esdedup.cli.files import FileOptions
 from esdedup.ingest.ingest import IngestSettings
 from esdedup.ingest.policies import PolicyAction
-from esdedup.records.files import BadRecord, ReadSizes, chunks_of
+from esdedup.records.files import BadRecord, ReadSizes, chunks_of_files
 from tests.helpers.arrivals import family
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import scanned
@@ -48,7 +48,7 @@ def test_they_write_what_one_process_writes(action: PolicyAction, folder: Path) 
     outcomes = []
     for workers in (1, 2):
         letters: list[BadRecord] = []
-        chunks = chunks_of(["some.jsonl"], sizes=ReadSizes(documents=50, bytes=6_000))
+        chunks = chunks_of_files(["some.jsonl"], sizes=ReadSizes(documents=50, bytes=6_000))
         settings = IngestSettings(workers=workers, on_duplicate=DuplicatePolicy(action))
         with esdedup.open("esdedup.db", f"by-{workers}") as index:
             index.create()

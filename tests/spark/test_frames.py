@@ -21,7 +21,7 @@ from esdedup.compare.file_pairs import pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.models import Pair
-from esdedup.records.files import chunks_in
+from esdedup.records.files import chunks_of_file
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
 
@@ -54,7 +54,7 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
         raise AssertionError(bad)
 
     with Run.temporary() as folder:
-        source = FileSource(plan, chunks_in(str(file)), refuse)
+        source = FileSource(plan, chunks_of_file(str(file)), refuse)
         return pairs_in_files(folder, source)[0]
 
 

@@ -33,7 +33,7 @@ from esdedup.cli.output import (
     write_page,
 )
 from esdedup.models import MOST_SAMPLED
-from esdedup.records.files import Format, Record, check_file, chunks_of
+from esdedup.records.files import Format, Record, check_file, chunks_of_files
 from esdedup.records.locations import written
 from esdedup.records.paths import files_named
 from esdedup.records.streams import check_encoding
@@ -329,7 +329,7 @@ class _Files:
         names = self._text_fields
         with Progress("Counting", total_bytes(self._files)) as progress:
             advance = progress.advance
-            chunks = chunks_of(self._files, self._format, advance, self._encoding, names)
+            chunks = chunks_of_files(self._files, self._format, advance, self._encoding, names)
             documents = 0
             for chunk in checked(chunks, names, None):
                 for record in chunk.records():

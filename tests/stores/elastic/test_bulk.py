@@ -8,7 +8,7 @@ import pytest
 
 import esdedup
 from esdedup.ingest.ingest import ingest
-from esdedup.records.files import BadRecord, Record, chunked
+from esdedup.records.files import BadRecord, Record, chunks_of_records
 from esdedup.stores import BulkPolicy
 from esdedup.stores.concurrency import Window
 from esdedup.stores.elastic.answers import Action, AnswerReader
@@ -38,7 +38,7 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     letters: list[BadRecord] = []
     given = [*large, too_large, wrong]
     records = (Record("file", line, source) for line, source in enumerate(given, 1))
-    report = ingest(index.store, lambda: index.meta, chunked(records), letters.append)
+    report = ingest(index.store, lambda: index.meta, chunks_of_records(records), letters.append)
     assert (report.read, report.created, report.failed) == (62, 60, 2)
     reasons = {json.loads(letter.raw)["id"]: letter.reason for letter in letters}
     assert "larger than the server accepts" in reasons["giant"]

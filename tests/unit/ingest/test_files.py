@@ -22,7 +22,7 @@ from esdedup.records.files import (
     Record,
     TextFormat,
     _read_lines,
-    chunks_in,
+    chunks_of_file,
     read_records,
 )
 from tests.helpers.fuzz import fuzz
@@ -60,7 +60,9 @@ def read(file: Path, format: TextFormat, encoding: str | None) -> list[Record | 
         refused = True
     in_chunks: list[Record | BadRecord] = []
     try:
-        for chunk in chunks_in(str(file), format, encoding=encoding, sizes=ReadSizes(bytes=20)):
+        for chunk in chunks_of_file(
+            str(file), format, encoding=encoding, sizes=ReadSizes(bytes=20)
+        ):
             in_chunks += chunk.records()
     except (InputError, UsageError):
         assert refused
@@ -129,7 +131,7 @@ def test_lines_after_a_long_one_keep_their_numbers(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text("\n".join(['{"a": 1}', "x" * 160, '{"a": 2}', "[3]"]))
     sizes = ReadSizes(documents=2, longest=50)
-    chunks = [[*chunk.records()] for chunk in chunks_in(str(file), sizes=sizes)]
+    chunks = [[*chunk.records()] for chunk in chunks_of_file(str(file), sizes=sizes)]
     found = [[(type(record), record.line) for record in chunk] for chunk in chunks]
     assert found == [[(Record, 1), (BadRecord, 2)], [(Record, 3), (BadRecord, 4)]]
 
