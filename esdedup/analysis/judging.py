@@ -23,8 +23,9 @@ from esdedup.text.arrays import F64, I64
 NEAR = 0.1
 """Half of the pairs to judge are nearer to the threshold than this."""
 _FEWEST = 10
-"""Judgements of a stratum: the share of duplicates among fewer is little known."""
+"""Judgements of a stratum: the fraction of duplicates among fewer is little known."""
 _DRAWS = 1_000
+"""Draws from which an interval is computed."""
 _SEED = 1
 
 
@@ -56,7 +57,8 @@ class Pool:
         rows = rows[groups.value[rows] >= least]
         # Of several documents of equal text in a group, the first counts.
         texts = np.column_stack([representative[rows], groups.digests[rows]])
-        rows = rows[np.sort(np.unique(texts, axis=0, return_index=True)[1])]
+        _, first_positions = np.unique(texts, axis=0, return_index=True)
+        rows = rows[np.sort(first_positions)]
         values = groups.value[rows]
         turns = [uniform(ids[int(representative[row])], ids[row]) for row in rows.tolist()]
         order = np.argsort(turns)
@@ -72,17 +74,19 @@ class Pool:
     def in_turn(self, threshold: float) -> list[SampledPair]:
         """Return the pairs in the order in which to judge them.
 
-        Half are within NEAR of the threshold; bins have equal shares, by the method of
-        Sainte-Laguë. The order depends on the pool and the threshold alone.
+        Half are within NEAR of the threshold, and in each half all bins have as many: seats of a
+        parliament are handed out in this way, by the method of Sainte-Laguë. The order depends on
+        the pool and the threshold alone.
         """
         edges = edges_from(self.sample.floor)
-        middle = np.append((edges[:-1] + edges[1:]) / 2, 1.0)
-        is_near = np.abs(middle - threshold) <= NEAR
+        middles = np.append((edges[:-1] + edges[1:]) / 2, 1.0)
+        is_near = np.abs(middles - threshold) <= NEAR
         near_fraction, far_fraction = 0.5 / max(1, is_near.sum()), 0.5 / max(1, (~is_near).sum())
         fraction_of_bin = np.where(is_near, near_fraction, far_fraction)
         pairs = sorted(self.pairs, key=lambda pair: pair.turn)
         bins = np.searchsorted(edges, [pair.similarity for pair in pairs], "right") - 1
-        # A random place among equals: a rising similarity would sway judgement.
+        # The n-th pair of a bin comes at n divided by the bin's fraction, and at a random place
+        # among equals: a rising similarity would sway judgement.
         place = _rank(bins) + np.array([uniform(pair.right, pair.left) for pair in pairs])
         order = np.argsort(place / fraction_of_bin[bins])
         return [pairs[position] for position in order.tolist()]
@@ -103,7 +107,12 @@ def _rank(numbers: I64) -> I64:
 
 
 class Interval(NamedTuple):
-    """An estimate, with the ends of its 95% interval."""
+    """An estimate, and the interval that holds 95% of its draws.
+
+    value: the estimate.
+    low: the lower end.
+    high: the upper end.
+    """
 
     value: float
     low: float
@@ -179,50 +188,93 @@ def estimates(pool: Pool, judged: JudgedPairs, thresholds: Sequence[float]) -> l
         return [AtThreshold(threshold, None, None, nothing, 0, 0) for threshold in thresholds]
     rng = np.random.default_rng(_SEED)
     above_floor = [threshold for threshold in thresholds if threshold >= sample.floor]
-    # Cells are ranges of similarity, of which each threshold begins one.
-    edges = np.unique([*edges_from(sample.floor), *above_floor])
+    numbers = _drawn_numbers(pool, np.unique([*edges_from(sample.floor), *above_floor]), rng)
+    judged_cells = np.searchsorted(numbers.edges, judged.similarity, "right") - 1
+    at_thresholds = []
+    for threshold in thresholds:
+        first = int(np.searchsorted(numbers.edges, max(threshold, sample.floor)))
+        fractions = np.full(numbers.pairs.shape, np.nan)
+        cells_above, cells_below = range(first, numbers.edges.size), range(first - 1, -1, -1)
+        for cells_of_side in (cells_above, cells_below):
+            _fill_fractions(
+                fractions,
+                [*cells_of_side],
+                numbers.grouped_pairs[0],
+                judged_cells,
+                judged.duplicate,
+                rng,
+            )
+        at_thresholds.append(_at_threshold(threshold, first, numbers, fractions, judged_cells))
+    return at_thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class _DrawnNumbers:
+    """Numbers of an index by similarity: an estimate, and draws that show how uncertain it is.
+
+    Of the arrays of shape (draws + 1, cells), the first row is the estimate.
+
+    edges: the lower end of each cell, a range of similarity; each threshold is one, shape (cells,).
+    pairs: the number of pairs in each cell, shape (draws + 1, cells).
+    grouped_pairs: of those, the ones that groups found, as far as there are groups, likewise.
+    removed: the number of documents that are removed by a threshold at the cell's lower end,
+        likewise.
+    """
+
+    edges: F64
+    pairs: F64
+    grouped_pairs: F64
+    removed: F64
+
+
+def _drawn_numbers(pool: Pool, edges: F64, rng: np.random.Generator) -> _DrawnNumbers:
+    """Estimate the numbers of an index from a sample, and draw them. edges: of the cells."""
+    sample = pool.sample
     # Of each sampled document the pairs, and the neighbours, in each cell: shape (sampled, cells).
-    pairs = _in_cells(sample, edges, sample.weight)
+    pairs_of_documents = _in_cells(sample, edges, sample.weight)
     neighbours = _in_cells(sample, edges, 1.0 / sample.chances)
-    # The first row is the estimate, the others are draws. The whole index has no sampling error.
+    # The whole index has no sampling error.
     weights = np.ones((_DRAWS + 1, sample.sampled))
     if not sample.whole:
         weights[1:] = rng.standard_exponential((_DRAWS, sample.sampled))
-    drawn_pairs = weights @ pairs
+    pairs = weights @ pairs_of_documents
+    # The neighbours in a cell and in all cells of greater similarity.
     neighbours_from_cell = neighbours[:, ::-1].cumsum(axis=1)[:, ::-1]
     removed_fraction = 1.0 - 1.0 / (1.0 + neighbours_from_cell)
     removed = sample.documents * (weights @ removed_fraction) / weights.sum(axis=1, keepdims=True)
-    grouped_pairs = drawn_pairs.copy()
+    grouped_pairs = pairs.copy()
     if pool.duplicates is not None:
         cells = np.searchsorted(edges, pool.duplicates, "right") - 1
         is_grouped = edges >= pool.threshold
         grouped_pairs[:, is_grouped] = np.bincount(cells, minlength=edges.size)[is_grouped]
-    judged_cells = np.searchsorted(edges, judged.similarity, "right") - 1
-    at_thresholds = []
-    for threshold in thresholds:
-        first = int(np.searchsorted(edges, max(threshold, sample.floor)))
-        fractions = np.full(drawn_pairs.shape, np.nan)
-        for cells_of_side in (range(first, edges.size), range(first - 1, -1, -1)):
-            _fill_fractions(
-                fractions, [*cells_of_side], grouped_pairs[0], judged_cells, judged.duplicate, rng
-            )
-        duplicates = np.where(drawn_pairs > 0, drawn_pairs * fractions, 0.0)
-        grouped_duplicates = np.where(grouped_pairs > 0, grouped_pairs * fractions, 0.0)
-        above = int((judged_cells >= first).sum())
-        at_thresholds.append(
-            AtThreshold(
-                threshold,
-                precision=_ratio(
-                    grouped_duplicates[:, first:].sum(axis=1),
-                    grouped_pairs[:, first:].sum(axis=1),
-                ),
-                recall=_ratio(duplicates[:, first:].sum(axis=1), duplicates.sum(axis=1)),
-                removed=_interval(removed[:, first]),
-                above=above,
-                below=judged.similarity.size - above,
-            )
-        )
-    return at_thresholds
+    return _DrawnNumbers(edges, pairs, grouped_pairs, removed)
+
+
+def _at_threshold(
+    threshold: float, first: int, numbers: _DrawnNumbers, fractions: F64, judged_cells: I64
+) -> AtThreshold:
+    """Return the estimates for a threshold.
+
+    first: the cell that it begins.
+    fractions: of duplicates among the pairs of each cell, nan if unknown, shape
+        (draws + 1, cells).
+    judged_cells: the cell of each judged pair, shape (judged,).
+    """
+    pairs, grouped_pairs = numbers.pairs, numbers.grouped_pairs
+    # Without pairs there are no duplicates, whatever their fraction.
+    duplicates = np.where(pairs > 0, pairs * fractions, 0.0)
+    grouped_duplicates = np.where(grouped_pairs > 0, grouped_pairs * fractions, 0.0)
+    above = int((judged_cells >= first).sum())
+    return AtThreshold(
+        threshold,
+        precision=_ratio(
+            grouped_duplicates[:, first:].sum(axis=1), grouped_pairs[:, first:].sum(axis=1)
+        ),
+        recall=_ratio(duplicates[:, first:].sum(axis=1), duplicates.sum(axis=1)),
+        removed=_interval(numbers.removed[:, first]),
+        above=above,
+        below=judged_cells.size - above,
+    )
 
 
 def _in_cells(sample: Sample, edges: F64, weights: F64) -> F64:
@@ -242,9 +294,12 @@ def _fill_fractions(
 ) -> None:
     """Fill in the fraction of duplicates of one side of a threshold, shape (draws + 1, cells).
 
-    side: its cells, from the threshold on. pairs: number of pairs of each cell. judged_cells,
-    duplicate: of n judged pairs. Cells form strata of 10 judgements or more. Without any, the
-    fraction stays nan.
+    Cells form strata of 10 judgements or more. Without any, the fraction stays nan.
+
+    side: its cells, from the threshold on.
+    pairs: number of pairs of each cell, shape (cells,).
+    judged_cells: the cell of each judged pair, shape (judged,).
+    duplicate: as of `JudgedPairs`, shape (judged,).
     """
     judged_in_cell = np.bincount(judged_cells, minlength=pairs.size)
     pairs_of_side = max(float(pairs[side].sum()), 1e-9)
@@ -260,11 +315,13 @@ def _fill_fractions(
         # The effective number of Kish, which is less if weights are unequal.
         effective = max(2.0, float(weight.sum() ** 2 / (weight**2).sum()))
         prior = 0.5 * pairs_of_stratum / pairs_of_side + 1e-9
-        yes, no = value * effective + prior, (1.0 - value) * effective + prior
+        duplicates = value * effective + prior
+        others = (1.0 - value) * effective + prior
         # Judged pairs have no error. A draw divides the variance by n + 1, an estimate by n - 1.
         unjudged = 1.0 - min(1.0, weight.size / pairs_of_stratum)
         wider = math.sqrt(unjudged * (effective + 1.0) / (effective - 1.0))
-        draws = np.clip(value + wider * (rng.beta(yes, no, _DRAWS) - value), 0.0, 1.0)
+        draws = rng.beta(duplicates, others, _DRAWS)
+        draws = np.clip(value + wider * (draws - value), 0.0, 1.0)
         fractions[:, cells] = np.append(value, draws)[:, None]
 
 
