@@ -48,8 +48,10 @@ _MASKS = np.array([256**size - 1 for size in range(9)], np.uint64)
 """For each number of bytes, the largest value."""
 
 _HEAD = 9
-"""Bytes of a page before its entries: 16 times the bytes of a token, without the first one, plus
-those of a document's number; and the first token. All numbers are little-endian."""
+"""Bytes of a page before its entries: its form, and its first token in 8 bytes.
+
+The form is one byte: 16 times the bytes of a token of an entry, from which the first token is
+subtracted, plus the bytes of the number of a document. All numbers are little-endian."""
 
 
 class Entries(NamedTuple):
@@ -60,7 +62,11 @@ class Entries(NamedTuple):
 
 
 class _Pages(NamedTuple):
-    """Sorted entries, and where each of their pages begins: shape (pages,)."""
+    """Sorted entries of pages, one page after another.
+
+    entries: of all pages.
+    starts: position of the first entry of each page, shape (pages,).
+    """
 
     entries: Entries
     starts: I64
@@ -110,11 +116,11 @@ class Postings:
         """Yield what `find` returns in blocks, of which the largest is that of one token."""
         for _, run in self.runs():
             for pages in self._pages(run, tokens):
-                for (page_tokens, documents), _ in _read(pages):
-                    first = np.searchsorted(page_tokens, tokens, "left")
-                    counts = np.searchsorted(page_tokens, tokens, "right") - first
+                for (page_tokens, page_documents), _ in _read(pages):
+                    firsts = np.searchsorted(page_tokens, tokens, "left")
+                    counts = np.searchsorted(page_tokens, tokens, "right") - firsts
                     positions = np.repeat(np.arange(tokens.size), counts)
-                    yield positions, documents[ranges(first, counts)]
+                    yield positions, page_documents[ranges(firsts, counts)]
 
     def add(self, blocks: list[Entries], *, more_follow: bool = False) -> None:
         """Add new entries as a run, and empty their list.
@@ -127,9 +133,14 @@ class Postings:
             self._write(run, Entries(tokens, documents), _page_starts(tokens))
         runs = self.runs()
         totals = [*itertools.accumulate(entries for entries, _ in runs)]
-        small = [row for row in range(1, len(runs)) if runs[row][0] <= _MERGED * totals[row - 1]]
-        if small and (not more_follow or len(runs) > _MOST_RUNS):
-            last = small[-1]
+        # Positions of runs that are not much larger than all smaller ones together.
+        mergeable = [
+            position
+            for position in range(1, len(runs))
+            if runs[position][0] <= _MERGED * totals[position - 1]
+        ]
+        if mergeable and (not more_follow or len(runs) > _MOST_RUNS):
+            last = mergeable[-1]
             self._merge([run for _, run in runs[: last + 1]], totals[last])
 
     def remove(self, tokens: U64, documents: U64) -> None:
@@ -137,18 +148,19 @@ class Postings:
         for _, run in self.runs():
             pages = [*itertools.chain(*self._pages(run, tokens))]
             for (page_tokens, page_documents), starts in _read(pages):
-                stay = ~np.isin(page_documents, documents)
+                stays = ~np.isin(page_documents, documents)
                 sizes = np.diff(starts, append=page_documents.size)
-                sizes_after = np.add.reduceat(stay, starts, dtype=np.int64)
-                changed = sizes_after < sizes
+                sizes_after = np.add.reduceat(stays, starts, dtype=np.int64)
+                is_changed = sizes_after < sizes
                 self.db.executemany(
                     f"DELETE FROM {self._table(run)} WHERE first = ?",
-                    [(first,) for first in page_tokens[starts[changed]].tolist()],
+                    [(first,) for first in page_tokens[starts[is_changed]].tolist()],
                 )
                 # Only what stays of the changed pages is written again.
-                stay &= np.repeat(changed, sizes)
-                new_starts = offsets_of(sizes_after[changed & (sizes_after > 0)])[:-1]
-                self._write(run, Entries(page_tokens[stay], page_documents[stay]), new_starts)
+                rewritten = stays & np.repeat(is_changed, sizes)
+                entries = Entries(page_tokens[rewritten], page_documents[rewritten])
+                new_starts = offsets_of(sizes_after[is_changed & (sizes_after > 0)])[:-1]
+                self._write(run, entries, new_starts)
 
     def _new_run(self, entries: int) -> int:
         """Return a run without pages. entries: number to write into it."""
@@ -202,14 +214,14 @@ class Postings:
         """Write sorted entries as pages. starts: where they begin, shape (pages,)."""
         if not starts.size:
             return
-        begins = run_starts(starts // _ENTRIES_AT_ONCE)
-        begins[:: self._pages_at_once] = True
-        blocks = [*np.flatnonzero(begins).tolist(), starts.size]
-        ends = np.append(starts, entries.tokens.size)
-        for block in itertools.starmap(slice, itertools.pairwise(blocks)):
-            first, end = int(ends[block.start]), int(ends[block.stop])
-            part = Entries(entries.tokens[first:end], entries.documents[first:end])
-            pages = _written(part, starts[block] - first)
+        begins_block = run_starts(starts // _ENTRIES_AT_ONCE)
+        begins_block[:: self._pages_at_once] = True
+        pages_of_blocks = itertools.pairwise([*np.flatnonzero(begins_block).tolist(), starts.size])
+        bounds = np.append(starts, entries.tokens.size)
+        for first_page, end_page in pages_of_blocks:
+            first, end = int(bounds[first_page]), int(bounds[end_page])
+            block = Entries(entries.tokens[first:end], entries.documents[first:end])
+            pages = _written(block, starts[first_page:end_page] - first)
             self.db.executemany(f"INSERT INTO {self._table(run)} VALUES(?, ?)", pages)
 
 
@@ -241,46 +253,52 @@ def _page_starts(tokens: U64) -> I64:
 
 
 def _read(pages: Sequence[bytes]) -> Iterator[_Pages]:
-    """Yield the sorted entries of pages of the same widths."""
+    """Yield the entries of pages, those of one form together."""
     for form in sorted({page[0] for page in pages}):
-        alike = [page for page in pages if page[0] == form]
-        firsts = np.frombuffer(b"".join([page[1:_HEAD] for page in alike]), "<u8")
-        raw = b"".join([*(page[_HEAD:] for page in alike), bytes(16)])
+        pages_of_form = [page for page in pages if page[0] == form]
         token_bytes, document_bytes = divmod(form, 16)
-        if not (size := token_bytes + document_bytes):
+        entry_bytes = token_bytes + document_bytes
+        if not entry_bytes:
             raise ValueError("a page whose entries take no bytes")
-        counts = (np.fromiter(map(len, alike), np.int64, len(alike)) - _HEAD) // size
+        first_tokens = np.frombuffer(b"".join([page[1:_HEAD] for page in pages_of_form]), "<u8")
+        # Each number is read as eight bytes, of which the mask leaves its own. After the last
+        # entry, these are within the zeros.
+        raw = b"".join([*(page[_HEAD:] for page in pages_of_form), bytes(16)])
+        page_bytes = np.fromiter(map(len, pages_of_form), np.int64, len(pages_of_form))
+        counts = (page_bytes - _HEAD) // entry_bytes
         starts = offsets_of(counts)
-        # Overlapping words of eight bytes.
         tokens, documents = (
-            np.ndarray((starts[-1],), "<u8", raw, offset, (size,)) & _MASKS[width]
+            np.ndarray((starts[-1],), "<u8", raw, offset, (entry_bytes,)) & _MASKS[width]
             for offset, width in ((0, token_bytes), (token_bytes, document_bytes))
         )
-        tokens += np.repeat(firsts, counts)
+        tokens += np.repeat(first_tokens, counts)
         yield _Pages(Entries(tokens, documents), starts[:-1])
 
 
 def _written(entries: Entries, starts: I64) -> Iterator[tuple[int, bytes]]:
-    """Yield the first tokens and the pages of entries. starts: where they begin."""
+    """Yield the first token of each page of entries, and the page. starts: where they begin."""
     tokens, documents = entries
-    firsts, counts = tokens[starts], np.diff(starts, append=tokens.size)
-    columns = tokens - np.repeat(firsts, counts), documents
+    first_tokens, counts = tokens[starts], np.diff(starts, append=tokens.size)
+    columns = tokens - np.repeat(first_tokens, counts), documents
+    # As many bytes as the largest number of a page needs.
     token_bytes, document_bytes = (
         np.searchsorted(_MASKS, np.maximum.reduceat(column, starts)) for column in columns
     )
     forms = 16 * token_bytes + document_bytes
+    # The bytes of each entry, shape (entries, 16): the lowest of the token first, then those of the
+    # document.
     raw = np.stack(columns, axis=1).astype("<u8", copy=False).view(np.uint8)
     for form in np.unique(forms).tolist():
-        pages = np.flatnonzero(forms == form)
+        is_of_form = forms == form
         token_width, document_width = divmod(form, 16)
         byte_columns = [*range(token_width), *range(8, 8 + document_width)]
-        data = raw[np.repeat(forms == form, counts)][:, byte_columns].tobytes()
-        bounds = (offsets_of(counts[pages]) * len(byte_columns)).tolist()
-        heads = (bytes([form]) + first.to_bytes(8, "little") for first in firsts[pages].tolist())
-        for first, head, (start, end) in zip(
-            firsts[pages].tolist(), heads, itertools.pairwise(bounds), strict=True
+        data = raw[np.repeat(is_of_form, counts)][:, byte_columns].tobytes()
+        bounds = (offsets_of(counts[is_of_form]) * len(byte_columns)).tolist()
+        for first_token, (start, end) in zip(
+            first_tokens[is_of_form].tolist(), itertools.pairwise(bounds), strict=True
         ):
-            yield first, head + data[start:end]
+            head = bytes([form]) + first_token.to_bytes(8, "little")
+            yield first_token, head + data[start:end]
 
 
 def numbers_of(tokens: Sequence[str], sketch: Sketch | None) -> U64:
