@@ -190,7 +190,8 @@ def _fill(
                     report += outcome
                     on_update(outcome)
         cluster.refresh(path_of(index))
-        # A document that can't be written is read again by the next pass, and counted then.
+        # Counts are of all passes, but a document that stays without tokens is read by each one:
+        # of those, only the last pass counts.
         total = replace(total, read=total.settled, without_text=0, failures=[]) + report
         if lost is not None:
             if report.written:
@@ -276,6 +277,6 @@ def _update_page(cluster: Cluster, pages: _ReadPages) -> tuple[_Outcome, _ReadPa
     if following is None:
         return report, None
     # Fewer documents next if they are long, so that they do not fill the memory.
-    characters = sum(len(held.document.raw or "") for held in documents)
+    characters = sum(len(document.document.raw or "") for document in documents)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
     return report, replace(pages, slice=following.with_size(size))

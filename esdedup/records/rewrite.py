@@ -72,33 +72,33 @@ def rewrite(
     of several is a JSON array; InputError if a file can't be read or lacks a record, or its
     encoding doesn't allow removing lines; StoreError if the target can't be written.
     """
-    first = sources[0].path
-    kind = format or format_of(first)
-    if kind == "file" and not sources[0].stays.all():
+    first = sources[0]
+    format = format or format_of(first.path)
+    if format == "file" and not first.stays.all():
         return
-    to = (
-        written(target, first, kind != "file")
-        if target != STDIN
-        else nullcontext(sys.stdout.buffer)
-    )
-    with to as out:
-        is_copy = len(sources) == 1 and sources[0].stays.all() and not sources[0].changed
-        if is_copy and _packing(first) == _packing(target):
-            with open_file(first) as file:
+    if target == STDIN:
+        opened_target: AbstractContextManager[IO[bytes]] = nullcontext(sys.stdout.buffer)
+    else:
+        opened_target = written(target, first.path, sync=format != "file")
+    with opened_target as out:
+        is_copy = len(sources) == 1 and first.stays.all() and not first.changed
+        if is_copy and _packing(first.path) == _packing(target):
+            with open_file(first.path) as file:
                 shutil.copyfileobj(file, out)
-        elif kind == "parquet" or kind == "arrow":
+        elif format == "parquet" or format == "arrow":
             rows = [(source.path, source.stays) for source in sources]
-            copy_rows(rows, kind, out, sources[0].field, sources[0].changed)
+            copy_rows(rows, format, out, first.field, first.changed)
         else:
             with packed(out, target) as content:
-                if kind == "file":
-                    content.write(sources[0].changed[1].encode(encoding or "utf-8"))
+                if format == "file":
+                    content.write(first.changed[1].encode(encoding or "utf-8"))
                 else:
-                    _copy_texts(sources, kind, encoding, content)
+                    _copy_texts(sources, format, encoding, content)
         check()
 
 
 def _packing(path: str) -> str | None:
+    """Return the ending of a compressed file, None for another file."""
     suffix = PurePath(name_of(path)).suffix.lower()
     return suffix if suffix in COMPRESSED else None
 
@@ -113,14 +113,14 @@ def packed(out: IO[bytes], path: str) -> AbstractContextManager[Any]:
 
 
 def _copy_texts(
-    sources: Sequence[RetainedFile], kind: Format, encoding: str | None, out: IO[bytes]
+    sources: Sequence[RetainedFile], format: Format, encoding: str | None, out: IO[bytes]
 ) -> None:
     """Copy the records that stay of files of lines, or of one JSON array."""
     first_codec: str | None = None
-    first_names, last_line = "", b""
+    first_header, last_line = "", b""
     for source in sources:
         with opened(source.path, encoding) as (_, text):
-            is_array = kind == "jsonl" and begins_with(text, "[")
+            is_array = format == "jsonl" and begins_with(text, "[")
             codec, mark = _begin(text)
             if is_array:
                 _check_array(source, len(sources))
@@ -130,19 +130,20 @@ def _copy_texts(
             lines, newline = _lines(source.path, text, codec), "\n".encode(codec)
             starts = source.starts
             header = b"".join(itertools.islice(lines, starts[0] - 1 if starts.size else None))
-            names = header.decode(codec, "replace").strip("\r\n")
-            if len(sources) > 1 and not names and not starts.size:
+            # Of files without records, the whole content.
+            header_text = header.decode(codec, "replace").strip("\r\n")
+            if len(sources) > 1 and not header_text and not starts.size:
                 continue
             if first_codec is None:
-                first_codec, first_names, last_line = codec, names, header
+                first_codec, first_header, last_line = codec, header_text, header
                 out.write(mark + header)
-            elif (codec, names) != (first_codec, first_names):
+            elif (codec, header_text) != (first_codec, first_header):
                 differs = "its header or its encoding differs from that of the first file"
                 raise UsageError(f"{source.path}: {differs}: name a folder to write to")
             elif last_line and not last_line.endswith(newline):
                 last_line = newline
                 out.write(newline)
-            field = None if kind == "text" else source.field
+            field = None if format == "text" else source.field
             for line in _retained_lines(source, lines, codec, field):
                 last_line = line
                 out.write(line)
@@ -235,9 +236,12 @@ def _lines(path: str, text: io.TextIOWrapper, codec: str) -> Iterator[bytes]:
         line += piece
         # A line feed begins at a multiple of its width.
         line += stream.read(-len(line) % len(newline))
-        if not (ends := line.endswith(newline)) and piece:
+        has_end = line.endswith(newline)
+        if piece and not has_end:
             continue
-        if decoder.decode(line).count("\n") != ends or (ends and decoder.getstate() != state):
+        # A line must decode to one line, and leave nothing behind for the next one.
+        line_feeds = decoder.decode(line).count("\n")
+        if line_feeds != has_end or (has_end and decoder.getstate() != state):
             depend = f"its lines depend on each other in the encoding {text.encoding}"
             raise InputError(f"{path}: {depend}: convert it to UTF-8")
         if line:

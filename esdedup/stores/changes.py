@@ -79,14 +79,15 @@ def change_held(
     gone: str | None = None,
     attempts: int = ATTEMPTS,
 ) -> ChangeReport:
-    """Change documents, each as it is at the moment of writing; return counts of those held.
+    """Change documents, each as it is at the moment of writing; return counts of the documents.
 
-    documents: with at least the fields of `paths`. decide: called first with them, then with
-    those that conflicted, as they are by then. paths: dotted names of the fields to read again;
-    None for whole documents. gone: the reason to fail a deleted document; None to count it as gone.
+    documents: with at least the fields of `paths`.
+    decide: called first with them, then with those that conflicted, as they are by then.
+    paths: dotted names of the fields to read again; None for whole documents.
+    gone: the reason to fail a deleted document; None to count it as gone.
     attempts: at a document that other clients keep changing.
     """
-    report, unsure = ChangeReport(read=len(documents)), set[str]()
+    report, unsure_ids = ChangeReport(read=len(documents)), set[str]()
     for attempt in range(attempts):
         decisions = decide(documents)
         changes = [decision for decision in decisions if isinstance(decision, Change)]
@@ -94,30 +95,31 @@ def change_held(
         conflict_ids = {failure.id for failure in failures if failure.conflict}
         conflicts = [change.held for change in changes if change.held.document.id in conflict_ids]
         final_failures = [failure for failure in failures if not failure.conflict]
-        unchanged = [
+        unchanged_ids = [
             document.id
             for document, decision in zip(documents, decisions, strict=True)
             if decision == "unchanged"
         ]
-        # Documents that a request changed whose answer was lost.
-        changed_before = len(unsure.intersection(unchanged))
-        unsure.update(failure.id for failure in failures if failure.unsure)
-        not_decided = [decision for decision in decisions if isinstance(decision, Failure)]
+        # An earlier request changed them, whose answer was lost.
+        changed_before = len(unsure_ids.intersection(unchanged_ids))
+        unsure_ids.update(failure.id for failure in failures if failure.unsure)
+        decided_failures = [decision for decision in decisions if isinstance(decision, Failure)]
         report += ChangeReport(
             written=len(changes) - len(conflicts) - len(final_failures) + changed_before,
-            unchanged=len(unchanged) - changed_before,
+            unchanged=len(unchanged_ids) - changed_before,
             without_text=decisions.count("without_text"),
             stale=decisions.count("stale"),
-            failures=[*not_decided, *final_failures],
+            failures=[*decided_failures, *final_failures],
         )
         if not conflicts:
             return report
         # Without a random pause, a quicker writer would win each time.
         time.sleep(random.uniform(0, 0.02 * attempt))
         documents = store.hold_again(conflicts, paths)
-        deleted = conflict_ids & unsure - {document.id for document in documents}
-        ids = [document.id for document in conflicts if document.id not in deleted]
-        report += ChangeReport(written=len(deleted), conflicts=len(conflicts))
+        # If the answer was lost and the document is gone, the request has deleted it.
+        deleted_ids = conflict_ids & unsure_ids - {document.id for document in documents}
+        ids = [document.id for document in conflicts if document.id not in deleted_ids]
+        report += ChangeReport(written=len(deleted_ids), conflicts=len(conflicts))
         report += missing(ids, documents, gone)
     reason = f"it changed each of {attempts} times between reading and writing; run this again"
     return report + ChangeReport(failures=[Failure(document.id, reason) for document in documents])
@@ -164,9 +166,9 @@ def merged(old: object, new: object) -> Any:
 
 
 def missing(ids: Sequence[str], documents: Sequence[Held], gone: str | None) -> ChangeReport:
-    """Count the documents that were not found. gone: see `change_held`."""
+    """Count the documents that do not exist. gone: as in `change_held`."""
     if gone is None:
         return ChangeReport(gone=len(ids) - len(documents))
-    lost = set(ids) - {document.id for document in documents}
-    failures = [Failure(id, gone, conflict=True) for id in ids if id in lost]
+    missing_ids = set(ids) - {document.id for document in documents}
+    failures = [Failure(id, gone, conflict=True) for id in ids if id in missing_ids]
     return ChangeReport(failures=failures)

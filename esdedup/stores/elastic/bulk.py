@@ -73,6 +73,7 @@ def write_actions(
 def _write_chunk(
     pending: list[Action], send: Send, retries: Retries, reader: AnswerReader
 ) -> WriteReport:
+    """Send actions in one request, and again those that are rejected for load."""
     report, attempts, unsure = WriteReport(), Attempts(retries), False
     while True:
         try:
@@ -90,8 +91,9 @@ def _write_chunk(
             unsure = True
             continue
         settled = reader.settled(pending, answer["items"])
-        written, rejected = settled.report, settled.rejected
-        report += replace(written, failures=[replace(f, unsure=unsure) for f in written.failures])
+        failures = [replace(failure, unsure=unsure) for failure in settled.report.failures]
+        report += replace(settled.report, failures=failures)
+        rejected = settled.rejected
         if not rejected:
             return report
         if len(rejected) < len(pending):
@@ -105,12 +107,11 @@ def _write_chunk(
             if report == WriteReport():
                 # It refused all of them for the whole time, and would refuse the next ones too.
                 raise attempts.given_up(refusal)
-            return report + WriteReport(
-                failures=[
-                    Failure(action.key, str(attempts.given_up(StoreUnavailable(reason))))
-                    for action, reason in rejected
-                ]
-            )
+            failures = [
+                Failure(action.key, str(attempts.given_up(StoreUnavailable(reason))))
+                for action, reason in rejected
+            ]
+            return report + WriteReport(failures=failures)
 
 
 def has_refused(answer: Body) -> bool:
