@@ -21,7 +21,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.documents import items_of
+from esdedup.records.documents import documents_of
 from esdedup.records.files import Chunk, Record
 from esdedup.runs.run import OnStep
 from esdedup.runs.shares import Shares
@@ -124,7 +124,7 @@ class _Candidates:
         texts = list[str]()
         for chunk in self._items.chunks:
             records = [*chunk.records()]
-            items, _ = items_of(records, self._plan.meta, self._items.id_field, stored=False)
+            items, _ = documents_of(records, self._plan.meta, self._items.id_field, stored=False)
             texts.extend(item.text for item in items)
             yield Chunk(partial(list, records))
         store, meta = self._index.store, self._index.meta_of(self._plan.limits)

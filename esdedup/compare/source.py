@@ -18,7 +18,7 @@ from esdedup.compare.plan import Plan
 from esdedup.ingest.parallel import in_order
 from esdedup.models import WHOLE, Document, Share, value_in
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.documents import items_of
+from esdedup.records.documents import documents_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Part, Shares, TextsOf
@@ -110,7 +110,7 @@ def read_chunk(
     """
     fields = plan.meta.text_fields
     records = [*chunk.records()]
-    items, bad = items_of(records, plan.meta, id_field, stored=not is_numbered)
+    items, bad = documents_of(records, plan.meta, id_field, stored=not is_numbered)
     documents = (Document(item.id, item.record.source) for item in items)
     keys = plan.keep.keys(documents, fields)
     part = part_of_texts(

@@ -1,6 +1,6 @@
 """Write documents to a store with their tokens, and account for every record.
 
-A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
+A record is read (`files`), becomes a document (`documents.documents_of`), gets its tokens
 (`documents.encoded`), and is written. Worker processes do everything but the writing. This process
 writes a batch to a file while it prepares the next one. To a cluster it writes several at the same
 time, but those that have an id in common in the order of the records: of several documents of one
@@ -24,9 +24,9 @@ from esdedup.records.documents import (
     TAKEN_BY_LINE,
     RepeatedIds,
     bad_record,
+    documents_of,
     encoded,
     is_ours,
-    items_of,
     without,
 )
 from esdedup.records.files import BadRecord, Chunk
@@ -206,15 +206,15 @@ def _prepare(
 ) -> _Batch:
     """Read and sketch a chunk, maybe in a worker process."""
     chunk, meta = chunk_with_meta
-    items, bad = items_of(chunk.records(), meta, id_field)
+    documents, bad = documents_of(chunk.records(), meta, id_field)
     return _Batch(
         meta,
         id_field,
-        [item.own_id for item in items],
-        [item.record.json is not None for item in items],
-        [item.text for item in items] if with_texts else [],
+        [document.has_own_id for document in documents],
+        [document.record.json is not None for document in documents],
+        [document.text for document in documents] if with_texts else [],
         bad,
-        encoded(items, meta),
+        encoded(documents, meta),
     )
 
 
@@ -386,9 +386,9 @@ class _Writer:
         """Refuse the records of rows, which are read again, for the reasons."""
         batch = self.batch
         records = self.chunk.records() if refused else ()
-        items, _ = items_of(records, batch.meta, batch.id_field)
+        documents, _ = documents_of(records, batch.meta, batch.id_field)
         for row, reason in refused.items():
-            self.refused.append(bad_record(items[row].record, reason))
+            self.refused.append(bad_record(documents[row].record, reason))
 
     def _put(
         self, rows: Sequence[int], verdict_of: Mapping[str, Verdict]

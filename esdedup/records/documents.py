@@ -54,20 +54,20 @@ def partial_document(
     id = id_at(fields, id_field)
     names = [meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)]
     source = {**without(fields, names), **{name: fields[name] for name in names if name in fields}}
-    partly = False
-    # Marks of the former text go too. The document is a group of its own.
-    mark = {**dict.fromkeys(MARKS), "group": id}
+    has_part_of_text = False
+    # The marks of the former text are removed. The document is a group of its own.
+    marks = {**dict.fromkeys(MARKS), "group": id}
     for sketched in meta.sketched_with_next:
         completeness = text_given(fields, sketched)
-        partly = partly or completeness == "partly"
+        has_part_of_text = has_part_of_text or completeness == "partly"
         if completeness == "wholly":
             text = text_at(fields, sketched.text_fields)
             tokens = {} if text is None else tokens_of([text], sketched.scheme)[0]
             new_tokens = merged_fields(tokens, sketched.scheme)
             source[sketched.field] = new_tokens
             if sketched.field == meta.field:
-                source |= meta.fields_of(new_tokens, mark)
-    return Document(id, source), partly
+                source |= meta.fields_of(new_tokens, marks)
+    return Document(id, source), has_part_of_text
 
 
 def merged_fields(tokens: Mapping[str, object], scheme: Scheme) -> dict[str, object]:
@@ -90,13 +90,13 @@ class NewDocument(NamedTuple):
 
     record: as it was read.
     id: of the document.
-    own_id: whether the id is not computed from the record's line.
+    has_own_id: whether the id is not computed from the record's line.
     text: of its text fields.
     """
 
     record: Record
     id: str
-    own_id: bool
+    has_own_id: bool
     text: str
 
 
@@ -120,19 +120,19 @@ def encoded(documents: Sequence[NewDocument], meta: IndexMeta) -> EncodedDocumen
             ]
         distinct = [text for text in dict.fromkeys(texts) if text is not None]
         packed = pack(sketch(distinct, sketched.scheme), sketched.scheme)
-        tokens: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
-        columns[sketched.field] = sketched.scheme, [*map(tokens.get, texts)]
+        tokens_of_text: dict[str | None, bytes] = dict(zip(distinct, packed, strict=True))
+        columns[sketched.field] = sketched.scheme, [*map(tokens_of_text.get, texts)]
     return EncodedDocuments(
         [document.id for document in documents], sources, columns, meta.marks_field
     )
 
 
-def _own_json(item: NewDocument, ours: Collection[str]) -> str:
+def _own_json(document: NewDocument, ours: Collection[str]) -> str:
     """Return the JSON of a record without fields of ours, as it came if it was JSON."""
-    source, raw = item.record.source, item.record.json
+    source, raw = document.record.source, document.record.json
     if not raw:
         fields = {name: value for name, value in source.items() if name not in ours}
-        return to_json(fields, f"document {item.id!r}")
+        return to_json(fields, f"document {document.id!r}")
     for name in ours:
         if name in source:
             raw = text_without(raw, name)
@@ -157,7 +157,7 @@ def dotted(fields: Collection[str]) -> tuple[str, ...]:
     return tuple(f"{field}." for field in fields)
 
 
-def items_of(
+def documents_of(
     records: Iterable[Record | BadRecord],
     meta: IndexMeta,
     id_field: str | None,
@@ -182,6 +182,7 @@ def items_of(
             bad.append(record)
             continue
         else:
+            # No store accepts it, but it has fields, and perhaps a text.
             readable = Record(record.file, record.line, record.source)
         try:
             text = text_of(readable.source, text_fields)
@@ -190,14 +191,14 @@ def items_of(
                     raise RecordError(fault)
             if readable is not record:
                 check_unicode(text)
-            documents.append(NewDocument(readable, *id_of(readable, id_field), text))
+            id, has_own_id = id_of(readable, id_field)
+            documents.append(NewDocument(readable, id, has_own_id, text))
         except RecordError as error:
             reason = str(error)
-            bad.append(
-                bad_record(record, reason)
-                if isinstance(record, Record)
-                else replace(record, reason=f"{record.reason}; {reason}")
-            )
+            if isinstance(record, Record):
+                bad.append(bad_record(record, reason))
+            else:
+                bad.append(replace(record, reason=f"{record.reason}; {reason}"))
     return documents, bad
 
 
