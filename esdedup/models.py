@@ -214,9 +214,13 @@ class WriteReport(Counts):
 
 
 @dataclass(frozen=True)
-class Held:
-    """A document as it was read, its version, and where it is stored in a cluster.
+class StoredDocument:
+    """A document as it was read, so that it can be changed if it is still the same.
 
+    document: its id and fields.
+    version: differs after each change.
+    index: the index of the cluster that it is stored in; None in a local file.
+    routing: decides on its shard, instead of its id.
     number: the version that the cluster shows to its clients (`_version`); None if it is not known.
     """
 
@@ -231,18 +235,34 @@ class Held:
         """The document's id."""
         return self.document.id
 
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """The document's fields."""
+        return self.document.source
+
+    @property
+    def raw(self) -> str | None:
+        """The document's JSON, if it was read whole."""
+        return self.document.raw
+
+    def tokens_in(self, field: str) -> Mapping[str, Any]:
+        """Return the values under a field of ours, empty if there are none."""
+        return self.document.tokens_in(field)
+
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a document that is still as it was held.
+    """A change of a document that is still as it was read.
 
+    stored: the document as it was read.
     fields: merged into it, objects into objects; None to delete it. A value
-    `stores.json_text.REMOVED` removes a name.
-    whole: they replace all of it. new: the fields come from outside, so that a cluster's index puts
-    them through its own pipeline. raw: the JSON of `fields`, if they replace all of it.
+        `stores.json_text.REMOVED` removes a name.
+    whole: they replace all of it.
+    new: the fields come from outside, so that a cluster's index puts them through its own pipeline.
+    raw: the JSON of `fields`, if they replace all of it.
     """
 
-    held: Held
+    stored: StoredDocument
     fields: Mapping[str, object] | None
     whole: bool = False
     new: bool = False
@@ -432,15 +452,15 @@ def grouped(
     group.
     """
     group: list[Each] = []
-    held = 0
+    total = 0
     try:
         for item in items:
             more = weigh(item)
-            if group and (held + more > size or len(group) == most):
+            if group and (total + more > size or len(group) == most):
                 yield group
-                group, held = [], 0
+                group, total = [], 0
             group.append(item)
-            held += more
+            total += more
     except Exception:
         if group:
             yield group

@@ -32,11 +32,11 @@ from esdedup.stores.elastic.indices import (
 from esdedup.stores.elastic.queries import (
     Slice,
     any_of,
-    held_body,
-    held_of,
     not_sketched,
     scan_body,
     sketched,
+    stored_of,
+    versioned_body,
     with_text,
 )
 from esdedup.stores.elastic.retry import Attempts
@@ -178,7 +178,7 @@ def _fill(
         with cluster.point_in_time(path_of(index)) as point:
             # A change writes the whole document.
             fields = cluster.remembered(("whole", index), partial(_whole_source, cluster, index))
-            body = held_body(
+            body = versioned_body(
                 scan_body(plan.query, fields, min(_FIRST_PAGE_DOCUMENTS, _PAGE_DOCUMENTS))
             )
             pages = _ReadPages(index, plan, Slice(point, body, raw=True), effort.rate or math.inf)
@@ -264,7 +264,7 @@ def _update_page(cluster: Cluster, pages: _ReadPages) -> tuple[_Outcome, _ReadPa
     size = math.ceil(min(pages.slice.body["size"], pages.rate))
     try:
         hits, following = cluster.page(pages.slice.with_size(size))
-        documents = list(map(held_of, hits))
+        documents = list(map(stored_of, hits))
         fields, store = plan.meta.sketched, ClusterStore(cluster, pages.index)
         again = not plan.stale and any(part.scheme.by_server for part in fields)
         report = renew(store, documents, fields, plan.beside, again=again)
@@ -277,6 +277,6 @@ def _update_page(cluster: Cluster, pages: _ReadPages) -> tuple[_Outcome, _ReadPa
     if following is None:
         return report, None
     # Fewer documents next if they are long, so that they do not fill the memory.
-    characters = sum(len(document.document.raw or "") for document in documents)
+    characters = sum(len(document.raw or "") for document in documents)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
     return report, replace(pages, slice=following.with_size(size))

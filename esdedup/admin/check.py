@@ -10,7 +10,7 @@ from itertools import islice
 from esdedup.admin.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import fields_to_read, renewals
-from esdedup.models import WHOLE, Change, Held, value_in
+from esdedup.models import WHOLE, Change, StoredDocument, value_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.bodies import Query
@@ -25,11 +25,11 @@ from esdedup.stores.elastic.indices import (
 )
 from esdedup.stores.elastic.queries import (
     bare,
-    held_body,
-    held_of,
     other_scheme,
     scan_body,
     sketched,
+    stored_of,
+    versioned_body,
     with_text,
 )
 from esdedup.stores.elastic.store import ClusterStore
@@ -164,12 +164,12 @@ class _Scan:
 
     def pages(
         self, index: str, query: Query, fields: Sequence[SketchedFields]
-    ) -> Iterator[list[Held]]:
+    ) -> Iterator[list[StoredDocument]]:
         """Yield documents with the fields that their tokens are computed from."""
         body = scan_body(query, fields_to_read(fields), self.page_size)
-        for hits in self.cluster.hits(path_of(index), held_body(body), WHOLE):
+        for hits in self.cluster.hits(path_of(index), versioned_body(body), WHOLE):
             self.on_scan(len(hits))
-            yield [*map(held_of, hits)]
+            yield [*map(stored_of, hits)]
 
     def originals(self, index: str, field: str) -> Iterator[dict[str, object]]:
         """Yield the originals, by id, of the duplicates of each page. field: with the marks."""
@@ -194,19 +194,19 @@ def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCh
     without_tokens = _tally(cluster, path, bare_query)
     if readable and without_tokens.count:
         without_tokens = Tally.of(
-            held.id
+            document.id
             for page in scan.pages(state.name, bare_query, fields)
-            for held in page
-            if text_at(held.document.source, meta.text_fields) is not None
+            for document in page
+            if text_at(document.source, meta.text_fields) is not None
         )
     outdated = None
     if all(part.scheme.by_server for part in fields):
         outdated = Tally()
     elif stale and readable:
         outdated = Tally.of(
-            held.id
+            document.id
             for page in scan.pages(state.name, sketched(meta), fields)
-            for held, decision in zip(page, renewals(page, fields), strict=True)
+            for document, decision in zip(page, renewals(page, fields), strict=True)
             if isinstance(decision, Change)
         )
     return IndexCheck(

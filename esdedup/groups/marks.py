@@ -13,11 +13,11 @@ import numpy as np
 
 from esdedup.exceptions import StoreError
 from esdedup.groups.groups import Groups
-from esdedup.models import Change, Held, tokens_in
+from esdedup.models import Change, StoredDocument, tokens_in
 from esdedup.records.documents import MARKS
 from esdedup.runs.run import OnStep
 from esdedup.stores.base import Store
-from esdedup.stores.changes import ChangeReport, Decision, change_held
+from esdedup.stores.changes import ChangeReport, Decision, change_documents
 from esdedup.stores.json_text import REMOVED
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
@@ -109,17 +109,17 @@ def _write_page(
 ) -> tuple[ChangeReport, int]:
     """Write marks as `write_marks`. Return the mean characters of the documents that were read."""
 
-    def decision(document: Held) -> Decision:
-        lacking = marks_of[document.id].lacking(document.document.source, meta)
+    def decision(document: StoredDocument) -> Decision:
+        lacking = marks_of[document.id].lacking(document.source, meta)
         if lacking is None:
             return "stale"
         return Change(document, {meta.marks_field: lacking}) if lacking else "unchanged"
 
     ids, paths = list(marks_of), mark_paths(meta)
     documents = store.hold(ids, paths, to_change=True)
-    report = change_held(store, documents, lambda batch: [*map(decision, batch)], paths)
+    report = change_documents(store, documents, lambda batch: [*map(decision, batch)], paths)
     gone = report.gone + len(ids) - len(documents)
-    characters = sum(len(document.document.raw or "") for document in documents)
+    characters = sum(len(document.raw or "") for document in documents)
     mean = characters // max(1, len(documents))
     return replace(report, read=len(ids), stale=report.stale + gone, gone=0), mean
 

@@ -17,7 +17,7 @@ from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import beside, in_order
 from esdedup.ingest.places import Places
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import Change, Counts, Document, Failure, Held, tokens_in
+from esdedup.models import Change, Counts, Document, Failure, StoredDocument, tokens_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
@@ -32,7 +32,7 @@ from esdedup.records.documents import (
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import ALL_PATHS, Store
-from esdedup.stores.changes import Decision, change_held, missing
+from esdedup.stores.changes import Decision, change_documents, missing
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.fields import text_at
 from esdedup.stores.json_text import text_with_fields, with_digits
@@ -426,7 +426,7 @@ class _Writer:
         refused = [failure for failure in written.failures if not failure.conflict]
         unchanged = written.unchanged
 
-        def decide(stored_documents: Sequence[Held]) -> list[Decision]:
+        def decide(stored_documents: Sequence[StoredDocument]) -> list[Decision]:
             positions = [last_position[document.id] for document in stored_documents]
             sent_documents = documents.of(positions).documents()
             sent_rows = [rows[position] for position in positions]
@@ -434,10 +434,12 @@ class _Writer:
 
         for first in range(0, len(conflicts), _COMPARED_AT_ONCE):
             page = conflicts[first : first + _COMPARED_AT_ONCE]
-            unread = [Held(Document(failure.id, {}), "", failure.index) for failure in page]
+            unread = [
+                StoredDocument(Document(failure.id, {}), "", failure.index) for failure in page
+            ]
             stored = self.store.hold_again(unread, ALL_PATHS)
             changes = missing([failure.id for failure in page], stored, _GONE)
-            changes += change_held(self.store, stored, decide, ALL_PATHS, _GONE)
+            changes += change_documents(self.store, stored, decide, ALL_PATHS, _GONE)
             refused += changes.failures
             unchanged += changes.unchanged
         failure_of = {failure.id: failure for failure in refused}
@@ -459,9 +461,9 @@ class _Writer:
         )
         return report, failed
 
-    def _decision(self, current: Held, document: Document, row: int) -> Decision:
+    def _decision(self, current: StoredDocument, document: Document, row: int) -> Decision:
         """Compare a stored document with the new one of a row."""
-        stored, source = current.document.source, document.source
+        stored, source = current.source, document.source
         meta = self.batch.meta
         if text_at(stored, meta.text_fields) != text_at(source, meta.text_fields):
             if not self.batch.has_own_id[row]:
@@ -488,12 +490,12 @@ class _Writer:
             raw = text_with_fields(raw, after, f"document {current.id!r}")
         return Change(current, {**source, **after}, whole=True, new=True, raw=raw)
 
-    def _needs_marks(self, current: Held) -> bool:
+    def _needs_marks(self, current: StoredDocument) -> bool:
         """Return whether a stored document of the same text gets new marks.
 
         It keeps its own, but if these are wrong.
         """
-        marks = self.batch.meta.ours_in(current.document.source)
+        marks = self.batch.meta.ours_in(current.source)
         if self.renews_marks or marks.get("group") is None:
             return True
         if self.originals is None:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import partial
 from types import NoneType
 
-from esdedup.models import Change, Failure, Held, tokens_in
+from esdedup.models import Change, Failure, StoredDocument, tokens_in
 from esdedup.records.documents import MARKS, OURS, is_ours, tokens_of
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
-from esdedup.stores.changes import ChangeReport, Decision, change_held
+from esdedup.stores.changes import ChangeReport, Decision, change_documents
 from esdedup.stores.fields import fault_in, text_at
 from esdedup.stores.mapping import SketchedFields
 
@@ -27,7 +27,7 @@ def fields_to_read(
 
 def renew(
     store: Store,
-    documents: Sequence[Held],
+    documents: Sequence[StoredDocument],
     metas: Sequence[SketchedFields],
     former: SketchedFields | None = None,
     *,
@@ -46,7 +46,7 @@ def renew(
     Raises the errors of the store.
     """
 
-    def decide(documents: Sequence[Held]) -> list[Decision]:
+    def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
         with store.window.computing:
             decisions = renewals(documents, metas, former)
         if not again:
@@ -56,11 +56,13 @@ def renew(
             for stored, decision in zip(documents, decisions, strict=True)
         ]
 
-    return change_held(store, documents, decide, fields_to_read(metas, former))
+    return change_documents(store, documents, decide, fields_to_read(metas, former))
 
 
 def renewals(
-    documents: Sequence[Held], metas: Sequence[SketchedFields], former: SketchedFields | None = None
+    documents: Sequence[StoredDocument],
+    metas: Sequence[SketchedFields],
+    former: SketchedFields | None = None,
 ) -> list[Decision]:
     """Return the change that each document needs to have the tokens of its text, as `renew`."""
     marked = [former or metas[0], *[None] * (len(metas) - 1)]
@@ -85,13 +87,13 @@ def digests(texts: Sequence[str], meta: SketchedFields) -> list[str]:
 
 
 def _decisions(
-    documents: Sequence[Held], meta: SketchedFields, marked: SketchedFields | None
+    documents: Sequence[StoredDocument], meta: SketchedFields, marked: SketchedFields | None
 ) -> list[Decision]:
     """Return the changes of one set of fields. marked: the tokens that marks were made with."""
-    texts = [text_at(stored.document.source, meta.text_fields) for stored in documents]
+    texts = [text_at(stored.source, meta.text_fields) for stored in documents]
     if meta.scheme.by_server:
         return ["without_text" if text is None else "unchanged" for text in texts]
-    values = [stored.document.source.get(meta.field) for stored in documents]
+    values = [stored.source.get(meta.field) for stored in documents]
     foreign = {row for row, value in enumerate(values) if not isinstance(value, (dict, NoneType))}
     text_of = {
         row: text for row, text in enumerate(texts) if text is not None and row not in foreign
@@ -110,7 +112,7 @@ def _decisions(
         if row in foreign:
             reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
             decisions.append(Failure(stored.id, reason))
-        elif texts[row] is None and (fault := fault_in(stored.document.source, meta.text_fields)):
+        elif texts[row] is None and (fault := fault_in(stored.source, meta.text_fields)):
             decisions.append(Failure(stored.id, fault))
         elif row not in tokens_of_row and row in digest_of:
             decisions.append("unchanged")
@@ -123,20 +125,20 @@ def _decisions(
     return decisions
 
 
-def _scheme_and_digest(stored: Held, meta: SketchedFields) -> tuple[object, object]:
+def _scheme_and_digest(stored: StoredDocument, meta: SketchedFields) -> tuple[object, object]:
     tokens = stored.document.tokens_in(meta.field)
     return tokens.get("scheme"), tokens.get("digest")
 
 
-def _outdated(stored: Held, meta: SketchedFields) -> dict[str, object]:
+def _outdated(stored: StoredDocument, meta: SketchedFields) -> dict[str, object]:
     """Return what takes the place of marks that are of another text than a document has."""
     digest, text = (
         _scheme_and_digest(stored, meta)[1],
-        text_at(stored.document.source, meta.text_fields),
+        text_at(stored.source, meta.text_fields),
     )
     if digest is None or (text is not None and digest == digests([text], meta)[0]):
         return {}
-    marks, changes = tokens_in(stored.document.source, meta.marks_field), dict[str, object]()
+    marks, changes = tokens_in(stored.source, meta.marks_field), dict[str, object]()
     if marks.get("original") is not None:
         changes |= {name: None for name in MARKS if name != "group"}
     if marks.get("group") is not None:
@@ -145,7 +147,7 @@ def _outdated(stored: Held, meta: SketchedFields) -> dict[str, object]:
     return changes
 
 
-def _cleared(stored: Held, meta: SketchedFields) -> dict[str, None]:
+def _cleared(stored: StoredDocument, meta: SketchedFields) -> dict[str, None]:
     """Return nulls for the values to remove, which an update must name: it merges objects."""
     scheme, digest = _scheme_and_digest(stored, meta)
     if (scheme, digest) == (None, None):

@@ -23,7 +23,7 @@ import zstandard
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.models import Document, Failure, Held
+from esdedup.models import Document, Failure, StoredDocument
 from esdedup.stores.json_text import VALUES, value_of
 from esdedup.stores.private_files import create_private, sync_folder
 from esdedup.stores.to_json import json_fault, to_json
@@ -80,7 +80,7 @@ class Entry:
         undone.
     """
 
-    stored: Held
+    stored: StoredDocument
     original: str | None
     value: float | None
     marks: Mapping[str, object] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Entry:
         if self.marks:
             planned |= {"marks": self.marks, "former": self.former}
         else:
-            planned["source"] = stored.document.raw or stored.document.source
+            planned["source"] = stored.raw or stored.source
         if self.present:
             planned["present"] = True
         return to_json({"planned": planned}, f"document {self.id!r}")
@@ -131,7 +131,7 @@ class Entry:
         if type(number) not in (int, NoneType):
             raise ValueError("a number of a version is not whole")
         return Entry(
-            Held(Document(id, source, raw), version, index, routing, number),
+            StoredDocument(Document(id, source, raw), version, index, routing, number),
             original,
             planned["value"],
             marks,

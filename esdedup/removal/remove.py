@@ -20,10 +20,10 @@ import numpy as np
 from esdedup.exceptions import RecordError, StoreError
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
-from esdedup.models import Change, Counts, Failure, Held
+from esdedup.models import Change, Counts, Failure, StoredDocument
 from esdedup.removal.log import Action, Entry, LogWriter, RunHeader
 from esdedup.stores.base import Store
-from esdedup.stores.changes import CHANGED, Decision, change_held
+from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import digests_of, read_judgements
 from esdedup.stores.mapping import IndexMeta
@@ -60,11 +60,11 @@ class Restored:
         return self.created | self.present
 
 
-def remove(store: Store, documents: Sequence[Held]) -> list[Failure]:
+def remove(store: Store, documents: Sequence[StoredDocument]) -> list[Failure]:
     """Delete documents that have not changed since they were read; return the other failures."""
     version_of = {document.id: document.version for document in documents}
 
-    def decide(current_documents: Sequence[Held]) -> list[Decision]:
+    def decide(current_documents: Sequence[StoredDocument]) -> list[Decision]:
         return [
             Change(document, None)
             if document.version == version_of[document.id]
@@ -72,14 +72,14 @@ def remove(store: Store, documents: Sequence[Held]) -> list[Failure]:
             for document in current_documents
         ]
 
-    return change_held(store, documents, decide, [], _DELETED).failures
+    return change_documents(store, documents, decide, [], _DELETED).failures
 
 
 def _conflict(id: str, reason: str) -> Failure:
     return Failure(id, reason, conflict=True)
 
 
-def put_back(store: Store, documents: Sequence[Held]) -> Restored:
+def put_back(store: Store, documents: Sequence[StoredDocument]) -> Restored:
     """Create documents as they were read, and overwrite none.
 
     An equal document that is there already is present. It counts as created if the answer to its
@@ -106,8 +106,8 @@ def put_back(store: Store, documents: Sequence[Held]) -> Restored:
     return restored
 
 
-def _same_source(left: Held, right: Held) -> bool:
-    return same_json(left.document.source, right.document.source)
+def _same_source(left: StoredDocument, right: StoredDocument) -> bool:
+    return same_json(left.source, right.source)
 
 
 def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Failure]:
@@ -139,7 +139,7 @@ def move_back(store: Store, destination: Store | None, entries: Sequence[Entry])
     return replace(restored, failures=failures)
 
 
-def _remove_same(store: Store, documents: Sequence[Held]) -> list[Failure]:
+def _remove_same(store: Store, documents: Sequence[StoredDocument]) -> list[Failure]:
     """Delete the documents that are unchanged; return a failure for each changed one."""
     document_of = {document.id: document for document in documents}
     stored = store.hold(list(document_of))
@@ -338,11 +338,13 @@ class Dedup:
             failures=shown_failures,
         )
         fields = self.meta.text_fields
-        texts = (text_at(document.document.source, fields) for document in documents)
+        texts = (text_at(document.source, fields) for document in documents)
         characters = sum(len(text or "") for text in texts) + sum(map(len, plan.lines))
         return report, characters // len(rows)
 
-    def _plan_page(self, documents: Sequence[Held], row_of: Mapping[str, int]) -> _PagePlan:
+    def _plan_page(
+        self, documents: Sequence[StoredDocument], row_of: Mapping[str, int]
+    ) -> _PagePlan:
         """Decide what to do with each document of a page."""
         digest_of = self._digests(documents)
         originals = self._intact_originals(list(row_of.values()))
@@ -364,7 +366,7 @@ class Dedup:
                     failures.append(Failure(id, f"it can't be logged: {error}"))
         return _PagePlan(entries, lines, failures, unchanged)
 
-    def _present(self, documents: Sequence[Held]) -> set[str]:
+    def _present(self, documents: Sequence[StoredDocument]) -> set[str]:
         """Return the ids of the documents that the destination has already, unchanged."""
         if self.destination is None:
             return set()
@@ -409,26 +411,26 @@ class Dedup:
         current = self._digests(self.store.hold(list(compared), [*self.meta.text_fields]))
         return {id for id, digest in compared.items() if current.get(id) == digest}
 
-    def _digests(self, documents: Iterable[Held]) -> dict[str, str]:
+    def _digests(self, documents: Iterable[StoredDocument]) -> dict[str, str]:
         """Return the digests of the texts of documents, by id."""
         text_fields, normalisation = self.meta.text_fields, self.meta.scheme.normalisation
         return digests_of([document.document for document in documents], text_fields, normalisation)
 
     def _planned(
-        self, row: int, document: Held, digest: str | None, originals: set[str]
+        self, row: int, document: StoredDocument, digest: str | None, originals: set[str]
     ) -> Entry | Failure | None:
         """Return an entry for a document; a failure if it can't be changed; None if it need not be.
 
         digest: of its present text, None if it has none.
         originals: ids of the representatives that have the text that was compared.
         """
-        groups, source, marks_field = self.groups, document.document.source, self.meta.marks_field
+        groups, source, marks_field = self.groups, document.source, self.meta.marks_field
         representative, compared_digest = int(groups.representative[row]), groups.digest(row)
         original = groups.ids[representative]
         reason = None
         if digest != compared_digest:
             reason = "its text changed since it was compared"
-            if document.document.tokens_in(self.meta.field).get("digest") == compared_digest:
+            if document.tokens_in(self.meta.field).get("digest") == compared_digest:
                 reason = (
                     "its tokens are not of its present text (`esdedup backfill` with `stale` set)"
                 )
@@ -451,16 +453,16 @@ class Dedup:
         """Write the marks of entries; return the failures."""
         entry_of = {entry.id: entry for entry in entries}
 
-        def decision(document: Held) -> Decision:
-            source, entry = document.document.source, entry_of[document.id]
+        def decision(document: StoredDocument) -> Decision:
+            source, entry = document.source, entry_of[document.id]
             if not differing(source, self.meta.marks_field, entry.marks):
                 return "unchanged"
             if document.version != entry.stored.version:
                 return _conflict(document.id, CHANGED)
             return Change(document, merging(source, self.meta.marks_field, entry.marks))
 
-        def decide(documents: Sequence[Held]) -> list[Decision]:
+        def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
             return [decision(document) for document in documents]
 
         documents = [entry.stored for entry in entries]
-        return change_held(self.store, documents, decide, gone=CHANGED).failures
+        return change_documents(self.store, documents, decide, gone=CHANGED).failures

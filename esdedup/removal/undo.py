@@ -5,11 +5,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from esdedup.groups.marks import differing, former, replacing
-from esdedup.models import Change, Counts, Failure, Held
+from esdedup.models import Change, Counts, Failure, StoredDocument
 from esdedup.removal.log import Entry, LogReader
 from esdedup.removal.remove import move_back
 from esdedup.stores.base import Store
-from esdedup.stores.changes import Decision, change_held, missing
+from esdedup.stores.changes import Decision, change_documents, missing
 
 _GONE = "it is gone"
 _PAGE = 1_000
@@ -90,7 +90,7 @@ def changed_by(store: Store, log: LogReader) -> int:
     for first in range(0, len(log.unsettled), _PAGE):
         entries = log.unsettled[first : first + _PAGE]
         documents = store.hold([entry.id for entry in entries])
-        sources = {document.id: document.document.source for document in documents}
+        sources = {document.id: document.source for document in documents}
         total -= sum(not is_changed(entry, sources, log.header.field, marks) for entry in entries)
     return total
 
@@ -111,8 +111,8 @@ def _unmark(store: Store, marks_field: str, entries: Sequence[Entry]) -> UndoRep
     """Give documents their former marks. marks_field: of the marks."""
     entry_of = {entry.id: entry for entry in entries}
 
-    def decision(document: Held) -> Decision:
-        source, entry = document.document.source, entry_of[document.id]
+    def decision(document: StoredDocument) -> Decision:
+        source, entry = document.source, entry_of[document.id]
         if former(source, marks_field, entry.marks) == entry.former:
             return "unchanged"
         if differing(source, marks_field, entry.marks):
@@ -120,11 +120,11 @@ def _unmark(store: Store, marks_field: str, entries: Sequence[Entry]) -> UndoRep
             return Failure(entry.id, reason, conflict=True)
         return Change(document, replacing(source, marks_field, entry.marks, entry.former))
 
-    def decide(documents: Sequence[Held]) -> list[Decision]:
+    def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
         return [decision(document) for document in documents]
 
     ids = list(entry_of)
     documents = store.hold(ids)
-    report = change_held(store, documents, decide, gone=_GONE)
+    report = change_documents(store, documents, decide, gone=_GONE)
     failures = report.failures + missing(ids, documents, _GONE).failures
     return UndoReport(report.written, report.unchanged, failures)

@@ -12,9 +12,9 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
-    Held,
     Share,
     Statistics,
+    StoredDocument,
     WriteReport,
 )
 from esdedup.stores.concurrency import Window
@@ -96,7 +96,7 @@ class Store(Protocol):
 
     def hold(
         self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
-    ) -> list[Held]:
+    ) -> list[StoredDocument]:
         """Return the documents that exist, in the order of `ids`, with their versions.
 
         paths: as in `get`; None for the whole document, with its tokens and its JSON. to_change:
@@ -104,21 +104,23 @@ class Store(Protocol):
         Raises StoreError if whole documents are requested and the index does not keep them.
         """
 
-    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        """Return held documents as they are now, in any order, without lost ones.
+    def hold_again(
+        self, documents: Sequence[StoredDocument], paths: list[str] | None = None
+    ) -> list[StoredDocument]:
+        """Return documents as they are now, in any order, without those that are gone.
 
         paths: as in `hold`, or `ALL_PATHS`, which never fails.
         """
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        """Change or delete documents that have not changed since they were held, durably.
+        """Change or delete documents that have not changed since they were read, durably.
 
         All bytes of other fields stay the same. A document that changed, or is gone, is reported as
         a conflict. Raises StoreError if fields are merged and the index does not keep documents
         whole.
         """
 
-    def restore(self, held: Sequence[Held]) -> WriteReport:
+    def restore(self, documents: Sequence[StoredDocument]) -> WriteReport:
         """Restore deleted documents durably, byte for byte and into the index that they were in.
 
         An id that is taken is reported as a conflict. A document that names no index, or one that

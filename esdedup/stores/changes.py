@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from esdedup.exceptions import StoreError
-from esdedup.models import Change, Counts, Document, Failure, Fields, Held, WriteReport
+from esdedup.models import Change, Counts, Document, Failure, Fields, StoredDocument, WriteReport
 from esdedup.stores.base import Store
 from esdedup.stores.json_text import REMOVED
 
@@ -28,7 +28,7 @@ ATTEMPTS = 12
 Decision = Change | Failure | Literal["unchanged", "without_text", "stale"]
 """The change that a document needs, or the count of `ChangeReport` that it adds to."""
 
-Decide = Callable[[Sequence[Held]], Sequence[Decision]]
+Decide = Callable[[Sequence[StoredDocument]], Sequence[Decision]]
 """Decides on each document as it is now, in the same order."""
 
 
@@ -71,9 +71,9 @@ class ChangeReport(Counts):
         return self.written + self.unchanged + self.gone
 
 
-def change_held(
+def change_documents(
     store: Store,
-    documents: Sequence[Held],
+    documents: Sequence[StoredDocument],
     decide: Decide,
     paths: list[str] | None = None,
     gone: str | None = None,
@@ -93,7 +93,9 @@ def change_held(
         changes = [decision for decision in decisions if isinstance(decision, Change)]
         failures = store.change(changes).failures if changes else []
         conflict_ids = {failure.id for failure in failures if failure.conflict}
-        conflicts = [change.held for change in changes if change.held.document.id in conflict_ids]
+        conflicts = [
+            change.stored for change in changes if change.stored.document.id in conflict_ids
+        ]
         final_failures = [failure for failure in failures if not failure.conflict]
         unchanged_ids = [
             document.id
@@ -133,10 +135,10 @@ def update(store: Store, documents: Sequence[Document]) -> WriteReport:
     stored = store.hold(list(fields), [], to_change=True)
     absent = "there is no such document"
 
-    def decide(documents: Sequence[Held]) -> list[Decision]:
+    def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
         return [Change(document, fields[document.id]) for document in documents]
 
-    failures = change_held(store, stored, decide, [], absent).failures
+    failures = change_documents(store, stored, decide, [], absent).failures
     ids = {document.id for document in stored}
     failures += [Failure(id, absent) for id in fields if id not in ids]
     failed = {failure.id for failure in failures}
@@ -147,10 +149,10 @@ def update(store: Store, documents: Sequence[Document]) -> WriteReport:
 def delete(store: Store, ids: Sequence[str]) -> int:
     """Delete documents, and return the number that existed. Raises StoreError if one stays."""
 
-    def decide(documents: Sequence[Held]) -> list[Decision]:
+    def decide(documents: Sequence[StoredDocument]) -> list[Decision]:
         return [Change(document, None) for document in documents]
 
-    report = change_held(store, store.hold([*dict.fromkeys(ids)], []), decide, [])
+    report = change_documents(store, store.hold([*dict.fromkeys(ids)], []), decide, [])
     for failure in report.failures:
         raise StoreError(f"{store.where}: {failure.id} was not deleted: {failure.reason}")
     return report.written
@@ -165,8 +167,10 @@ def merged(old: object, new: object) -> Any:
     return {key: value for key, value in values.items() if value is not REMOVED}
 
 
-def missing(ids: Sequence[str], documents: Sequence[Held], gone: str | None) -> ChangeReport:
-    """Count the documents that do not exist. gone: as in `change_held`."""
+def missing(
+    ids: Sequence[str], documents: Sequence[StoredDocument], gone: str | None
+) -> ChangeReport:
+    """Count the documents that do not exist. gone: as in `change_documents`."""
     if gone is None:
         return ChangeReport(gone=len(ids) - len(documents))
     missing_ids = set(ids) - {document.id for document in documents}

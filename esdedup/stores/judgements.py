@@ -249,7 +249,7 @@ class StoredJudgements:
         if beside.meta() is None:
             return []
         documents = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
-        return [Judgement.from_json(document.document.source) for document in documents]
+        return [Judgement.from_json(document.source) for document in documents]
 
     def write(self, judgements: Iterable[Judgement]) -> None:
         """Write judgements; they are durable when this returns."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup.exceptions import StoreUnavailable
 from esdedup.groups.groups import Grouping, find_groups
-from esdedup.models import FIELD, Document, Failure, Held
+from esdedup.models import FIELD, Document, Failure, StoredDocument
 from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import Dedup, DedupReport
 from esdedup.removal.undo import UndoReport, undo
@@ -640,7 +640,7 @@ def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path:
     header = RunHeader("a", "b", "c", "d", "delete", None, {}, "e")
     with LogWriter(log, header) as writer:
         for number in range(2):
-            writer.append([Entry(Held(Document(f"{number}", {}), "v"), "o", 1.0).line()])
+            writer.append([Entry(StoredDocument(Document(f"{number}", {}), "v"), "o", 1.0).line()])
             writer.settle([f"{number}"], [])
     # Logs of version 1 are read too.
     lines = log.read_text().replace('"version": 2', '"version": 1').splitlines()
@@ -664,7 +664,7 @@ def test_threads_write_one_log(full: bool, tmp_path: Path) -> None:
 
     def write(first: int) -> None:
         for id in map(str, range(first, 3_000, 3)):
-            writer.append([Entry(Held(Document(id, {}), "v"), "o", 1.0).line()])
+            writer.append([Entry(StoredDocument(Document(id, {}), "v"), "o", 1.0).line()])
             logged.add(id)
             writer.settle([id], [])
 
@@ -730,8 +730,8 @@ def test_undo_counts_what_was_done(
 @pytest.mark.parametrize("ending", ["jsonl", "zst"])
 def test_a_log_on_a_full_disk_has_an_end(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"log.{ending}"
-    entry = Entry(Held(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
-    other = Entry(Held(Document("3", {"text": "some words"}), "1/1"), "2", 1.0)
+    entry = Entry(StoredDocument(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
+    other = Entry(StoredDocument(Document("3", {"text": "some words"}), "1/1"), "2", 1.0)
     log = LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
     log.append([entry.line()])
     log.settle(["1"], [])
@@ -752,7 +752,7 @@ def test_nothing_follows_a_line_that_was_interrupted(
 ) -> None:
     """Ctrl-C ends the thread that writes; others would go on."""
     path = tmp_path / "log.jsonl"
-    entry = Entry(Held(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
+    entry = Entry(StoredDocument(Document("1", {"text": "some words"}), "1/1"), "2", 1.0)
 
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt

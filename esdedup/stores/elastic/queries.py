@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, Held, Share
+from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, Share, StoredDocument
 from esdedup.stores.elastic.bodies import Body, Hit, Query, SourceFilter
 from esdedup.stores.elastic.raw import RAW
 from esdedup.stores.mapping import TOKEN_PATHS, SketchedFields
@@ -188,7 +188,7 @@ def with_times(body: Body, times: Sequence[str]) -> Body:
     return {**body, "fields": fields} if fields else body
 
 
-def held_body(body: Body) -> Body:
+def versioned_body(body: Body) -> Body:
     """Return a search whose hits have what a change of their documents needs."""
     return {**body, "seq_no_primary_term": True, "version": True}
 
@@ -215,12 +215,12 @@ def _source_of(hit: Hit) -> Body:
     return {**source, **{name: times[0] if len(times) == 1 else times for name, times in fields}}
 
 
-def held_of(hit: Hit) -> Held:
-    """Return the document of a hit of a `held_body`, or of an item of a multi-get.
+def stored_of(hit: Hit) -> StoredDocument:
+    """Return the document of a hit of a `versioned_body`, or of an item of a multi-get.
 
     An index without sequence numbers rejects a change of any version.
     """
-    return Held(
+    return StoredDocument(
         Document(hit["_id"], _source_of(hit), hit.get(RAW)),
         f"{hit.get('_seq_no', _NO_NUMBER)}/{hit.get('_primary_term', 0)}",
         hit["_index"],

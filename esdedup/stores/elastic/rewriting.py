@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from esdedup.exceptions import RecordError
-from esdedup.models import Change, Failure, Held
+from esdedup.models import Change, Failure, StoredDocument
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.bulk import line, raw_line
 from esdedup.stores.elastic.client import Cluster
@@ -58,27 +58,27 @@ def _rules(cluster: Cluster, index: str) -> Rules:
     )
 
 
-def place_of(held: Held) -> Body:
+def place_of(stored: StoredDocument) -> Body:
     """Return the index, id and routing that identify a document in a bulk request or multi-get.
 
     Through an alias, a change must name the index; only with its routing is a document found.
     """
-    place = {"_index": held.index, "_id": held.document.id}
-    return place if held.routing is None else {**place, "routing": held.routing}
+    place = {"_index": stored.index, "_id": stored.id}
+    return place if stored.routing is None else {**place, "routing": stored.routing}
 
 
-def lines_to_create(held: Held, index: str | None, external: bool = False) -> bytes:
+def lines_to_create(stored: StoredDocument, index: str | None, external: bool = False) -> bytes:
     """Return the lines that restore a document.
 
     index: None for the request's own. external: with the version number that it had, if it is
     known; a newer version is not replaced.
     """
-    target = {**place_of(held), "_index": index, **_AS_IT_IS}
+    target = {**place_of(stored), "_index": index, **_AS_IT_IS}
     if index is None:
         del target["_index"]
-    verb, document = "create", held.document
-    if external and held.number is not None:
-        verb, target = "index", target | _external(held.number)
+    verb, document = "create", stored.document
+    if external and stored.number is not None:
+        verb, target = "index", target | _external(stored.number)
     if document.raw is not None:
         return line({verb: target}) + raw_line(document.raw)
     return line({verb: target}) + line(document.source, f"document {document.id!r}")
@@ -90,15 +90,15 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
     A document that is merged with fields must have been read whole. Returns a failure if other
     values in it would change.
     """
-    held, name = change.held, f"document {change.held.id!r}"
-    target = {**place_of(held)}
-    external = rules.external and held.number is not None
+    stored, name = change.stored, f"document {change.stored.id!r}"
+    target = {**place_of(stored)}
+    external = rules.external and stored.number is not None
     if external:
         # A condition on the sequence number would raise the version: the owner's next write, of the
         # same number, would be refused.
-        target |= _external(held.number or 0)
+        target |= _external(stored.number or 0)
     else:
-        number, term = map(int, held.version.split("/"))
+        number, term = map(int, stored.version.split("/"))
         target |= {"if_seq_no": number, "if_primary_term": term}
     if change.fields is None:
         return line({"delete": target})
@@ -106,12 +106,12 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
         options = {} if change.new else _AS_IT_IS
         body = line(change.fields, name) if change.raw is None else raw_line(change.raw)
         return line({"index": {**target, **options}}) + body
-    raw = held.document.raw
+    raw = stored.raw
     if raw is None:
         raise ValueError(f"{name} was not read whole")
     if not _removes(change.fields):
         if rules.final_pipeline and (fault := _fault(rules, raw, external)):
-            return Failure(held.id, fault)
+            return Failure(stored.id, fault)
         if rules.final_pipeline or (
             rules.inferred and not external and rewritten_number(raw) is None
         ):
@@ -121,7 +121,7 @@ def lines_to_change(change: Change, rules: Rules) -> bytes | Failure:
     try:
         merged = merged_text(raw, change.fields, name)
     except RecordError as error:
-        return Failure(held.id, str(error))
+        return Failure(stored.id, str(error))
     return line({"index": {**target, **_AS_IT_IS}}) + raw_line(merged)
 
 

@@ -21,9 +21,9 @@ from esdedup.models import (
     Change,
     Document,
     Failure,
-    Held,
     Share,
     Statistics,
+    StoredDocument,
     TimeField,
     WriteReport,
     check_sample,
@@ -45,13 +45,13 @@ from esdedup.stores.elastic.queries import (
     candidates_of,
     documents_of,
     grouped,
-    held_body,
-    held_of,
     other_scheme,
     random_order,
     scan_body,
     sketched,
+    stored_of,
     unread_paths,
+    versioned_body,
     with_times,
 )
 from esdedup.stores.elastic.rewriting import (
@@ -211,18 +211,15 @@ class ClusterStore:
             return [document.document for document in documents]
         # For each document, the servers would compile the paths to leave out.
         documents = self._read(ids, True, refreshed=False)
-        return [
-            Document(document.id, without_tokens(document.document.source))
-            for document in documents
-        ]
+        return [Document(document.id, without_tokens(document.source)) for document in documents]
 
     def hold(
         self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
-    ) -> list[Held]:
+    ) -> list[StoredDocument]:
         times = self._times(paths or ())
         if paths and times:
             # Only a search returns them.
-            documents = self._search_held(ids, paths, times=times)
+            documents = self._search(ids, paths, times=times)
             by_id = {document.id: document for document in documents}
             return [by_id[id] for id in ids if id in by_id]
         return self._read(ids, self._fields(None if to_change else paths))
@@ -237,11 +234,13 @@ class ClusterStore:
         types = {path: {fields.get(path, {}).get("type") for fields in mapped} for path in times}
         return [path for path in times if types[path] and types[path] <= {"date", "date_nanos"}]
 
-    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
+    def hold_again(
+        self, documents: Sequence[StoredDocument], paths: list[str] | None = None
+    ) -> list[StoredDocument]:
         fields = self._fields(paths)
         if isinstance(fields, dict):
-            return self._read([document.id for document in held], fields)
-        return self._get([place_of(document) for document in held], fields)
+            return self._read([document.id for document in documents], fields)
+        return self._get([place_of(document) for document in documents], fields)
 
     def _fields(self, paths: list[str] | None) -> SourceFilter:
         """Return the `_source` to request: an object if only a search can."""
@@ -256,35 +255,35 @@ class ClusterStore:
 
     def _read(
         self, ids: Sequence[str], fields: SourceFilter, *, refreshed: bool = True
-    ) -> list[Held]:
+    ) -> list[StoredDocument]:
         """Return the documents that exist. refreshed: a search must see this store's writes."""
-        documents: list[Held] | None = None
+        documents: list[StoredDocument] | None = None
         by_search = isinstance(fields, dict) and refreshed
         if not (by_search or self._is_several()):
             try:
-                documents = self._get_held(ids, fields, refreshed=refreshed)
+                documents = self._get_by_id(ids, fields, refreshed=refreshed)
             except SeveralIndices:
                 # The alias got another index since.
                 self._several = True
         if documents is None:
-            documents = self._search_held(ids, fields, refreshed=refreshed)
+            documents = self._search(ids, fields, refreshed=refreshed)
         by_id = {document.id: document for document in documents}
         return [by_id[id] for id in ids if id in by_id]
 
-    def _search_held(
+    def _search(
         self,
         ids: Sequence[str],
         fields: SourceFilter,
         *,
         refreshed: bool = True,
         times: Sequence[str] = (),
-    ) -> list[Held]:
+    ) -> list[StoredDocument]:
         """Return documents of all indices behind the name. times: fields as of `with_times`."""
         if refreshed and ids and not self._finds(ids):
             self.refresh()
         # Servers refuse empty ids.
         ids = [id for id in ids if id]
-        documents: list[Held] = []
+        documents: list[StoredDocument] = []
         page_size = min(_PAGE, self._most_hits or _PAGE)
         for first in range(0, len(ids), page_size):
             query = {"ids": {"values": ids[first : first + page_size]}}
@@ -295,43 +294,47 @@ class ClusterStore:
                 "sort": "_doc",
                 "_source": fields or False,
             }
-            body = held_body(with_times(body, times))
+            body = versioned_body(with_times(body, times))
             try:
                 hits = self.cluster.matches(self._path, body, raw=_is_whole(fields))
             except PageTooLarge as error:
                 self._most_hits = error.most
-                return documents + self._search_held(
+                return documents + self._search(
                     ids[first:], fields, refreshed=refreshed, times=times
                 )
-            documents += map(held_of, hits)
+            documents += map(stored_of, hits)
         return documents
 
-    def _get_held(self, ids: Sequence[str], fields: SourceFilter, *, refreshed: bool) -> list[Held]:
+    def _get_by_id(
+        self, ids: Sequence[str], fields: SourceFilter, *, refreshed: bool
+    ) -> list[StoredDocument]:
         """Read documents of one index as they are now, before searches see them.
 
         Some fields of many documents are read by a search, for which the servers compile the names
         once and not for each document. Another client's change may be seen later then.
         """
-        documents: list[Held] = []
+        documents: list[StoredDocument] = []
         # Without a refresh, only if searches see what this store changed.
         may_search = refreshed or self._last_change is None or self._finds(ids)
         if isinstance(fields, list) and len(ids) > _FEW and may_search:
-            documents = self._search_held(ids, fields, refreshed=refreshed)
+            documents = self._search(ids, fields, refreshed=refreshed)
         ids_of_search = {document.id for document in documents}
         targets = [{"_id": id} for id in ids if id and id not in ids_of_search]
         documents += self._get(targets, fields, self._path)
         missing_ids = set(ids) - {document.id for document in documents}
         # Only a search finds a document with a routing, because its id does not name the shard. The
         # search shows the routing, and the document is read as it is now.
-        unrefreshed = self._search_held(list(missing_ids), False, refreshed=False)
+        unrefreshed = self._search(list(missing_ids), False, refreshed=False)
         routed = [place_of(document) for document in unrefreshed if document.routing]
         return documents + self._get(routed, fields, self._path)
 
-    def _get(self, targets: Sequence[Body], fields: SourceFilter, path: str = "") -> list[Held]:
-        documents: list[Held] = []
+    def _get(
+        self, targets: Sequence[Body], fields: SourceFilter, path: str = ""
+    ) -> list[StoredDocument]:
+        documents: list[StoredDocument] = []
         for first in range(0, len(targets), _PAGE):
             page = [{**target, "_source": fields} for target in targets[first : first + _PAGE]]
-            documents += map(held_of, self.cluster.get_many(page, path, raw=_is_whole(fields)))
+            documents += map(stored_of, self.cluster.get_many(page, path, raw=_is_whole(fields)))
         return documents
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
@@ -361,20 +364,20 @@ class ClusterStore:
         changes, failures = self._with_raw(changes)
         actions = list[Action]()
         for row, change in enumerate(changes):
-            index = change.held.index
+            index = change.stored.index
             lines = lines_to_change(change, self._rules(index))
             if isinstance(lines, Failure):
                 failures.append(lines)
             else:
-                actions.append(Action(str(row), change.held.id, index or self.index, lines))
+                actions.append(Action(str(row), change.stored.id, index or self.index, lines))
         try:
             report = self.cluster.bulk(actions, self._reader)
         finally:
-            self._note([change.held.id for change in changes])
+            self._note([change.stored.id for change in changes])
         for failure in report.failures:
             conflict = failure.conflict or failure.reason.startswith(_REASONS_IF_GONE)
             reason = CHANGED if conflict else failure.reason
-            id = changes[int(failure.id)].held.id
+            id = changes[int(failure.id)].stored.id
             failures.append(replace(failure, id=id, reason=reason, conflict=conflict, index=None))
         return WriteReport(updated=report.created + report.updated, failures=failures)
 
@@ -387,40 +390,40 @@ class ClusterStore:
         def lacks_raw(change: Change) -> bool:
             """Return whether fields are merged into a document of which only some were read."""
             is_merged = change.fields is not None and not change.whole
-            return is_merged and change.held.document.raw is None
+            return is_merged and change.stored.raw is None
 
-        lacking = [change.held for change in changes if lacks_raw(change)]
+        lacking = [change.stored for change in changes if lacks_raw(change)]
         if not lacking:
             return list(changes), []
         fields = self._whole_source
         if isinstance(fields, dict):
-            documents = self._search_held([document.id for document in lacking], fields)
+            documents = self._search([document.id for document in lacking], fields)
         else:
             documents = self._get([place_of(document) for document in lacking], fields)
         current_of = {(document.index, document.id): document for document in documents}
         complete_changes, failures = list[Change](), list[Failure]()
         for change in changes:
-            document = change.held
+            document = change.stored
             current = current_of.get((document.index, document.id))
             if not lacks_raw(change):
                 complete_changes.append(change)
             elif current is not None and current.version == document.version:
-                complete_changes.append(replace(change, held=current))
+                complete_changes.append(replace(change, stored=current))
             else:
                 failures.append(Failure(document.id, CHANGED, conflict=True))
         return complete_changes, failures
 
-    def restore(self, held: Sequence[Held]) -> WriteReport:
+    def restore(self, documents: Sequence[StoredDocument]) -> WriteReport:
         # A create checks only the shard that it goes to. The id may just have been taken.
         self._unseen = None
-        ids = [document.id for document in held]
-        existing = {document.id for document in self._search_held(ids, False)}
+        ids = [document.id for document in documents]
+        existing = {document.id for document in self._search(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in existing]
         name_for = {
             index: indices.takes_creates(self.cluster, index)
-            for index in {document.index for document in held}
+            for index in {document.index for document in documents}
         }
-        has_numbers = any(document.number is not None for document in held)
+        has_numbers = any(document.number is not None for document in documents)
         external = has_numbers and self._has_external_versions()
         actions = [
             Action(
@@ -429,7 +432,7 @@ class ClusterStore:
                 name_for[document.index] or self.index,
                 lines_to_create(document, name_for[document.index], external),
             )
-            for document in held
+            for document in documents
             if document.id not in existing
         ]
         report = self.cluster.bulk(actions, self._reader, self._path)

@@ -28,9 +28,9 @@ from esdedup.models import (
     Change,
     Document,
     Failure,
-    Held,
     Share,
     Statistics,
+    StoredDocument,
     WriteReport,
     check_sample,
 )
@@ -175,7 +175,7 @@ class LocalStore:
 
     def hold(
         self, ids: Sequence[str], paths: list[str] | None = None, *, to_change: bool = False
-    ) -> list[Held]:
+    ) -> list[StoredDocument]:
         with self._reading() as tables:
             stored = tables.documents.stored(ids)
             rows = [stored[id].row for id in ids if id in stored]
@@ -183,10 +183,12 @@ class LocalStore:
             if paths is None:
                 documents = [*map(with_raw, documents, rows)]
             pairs = zip(documents, rows, strict=True)
-            return [Held(document, row.version) for document, row in pairs]
+            return [StoredDocument(document, row.version) for document, row in pairs]
 
-    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        ids = [document.id for document in held]
+    def hold_again(
+        self, documents: Sequence[StoredDocument], paths: list[str] | None = None
+    ) -> list[StoredDocument]:
+        ids = [document.id for document in documents]
         return self.hold(ids, None if paths == ALL_PATHS else paths)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
@@ -195,11 +197,11 @@ class LocalStore:
         old_rows: list[NumberedRow] = []
         changes_of_rows: list[Change] = []
         with self._writing() as tables:
-            stored = tables.documents.stored([change.held.id for change in changes])
+            stored = tables.documents.stored([change.stored.id for change in changes])
             for change in changes:
-                id = change.held.id
+                id = change.stored.id
                 numbered = stored.pop(id, None)
-                if numbered is None or numbered.row.version != change.held.version:
+                if numbered is None or numbered.row.version != change.stored.version:
                     failures.append(Failure(id, CHANGED, conflict=True))
                 elif change.fields is None:
                     deleted.append(numbered)
@@ -213,8 +215,8 @@ class LocalStore:
             tables.documents.delete(deleted)
         return WriteReport(updated=len(new_rows) + len(deleted), failures=failures)
 
-    def restore(self, held: Sequence[Held]) -> WriteReport:
-        return self.write([document.document for document in held], create=True)
+    def restore(self, documents: Sequence[StoredDocument]) -> WriteReport:
+        return self.write([document.document for document in documents], create=True)
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.models import FIELD, Change, Document, Held, Share
+from esdedup.models import FIELD, Change, Document, Share, StoredDocument
 from esdedup.stores import Store
-from esdedup.stores.changes import ChangeReport, Decision, change_held, delete, update
+from esdedup.stores.changes import ChangeReport, Decision, change_documents, delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 from tests.helpers.commands import call
@@ -112,7 +112,7 @@ def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) ->
     assert all(share(number) for number in (1, 2, 3))
 
 
-def numbered(held: Sequence[Held]) -> list[Decision]:
+def numbered(held: Sequence[StoredDocument]) -> list[Decision]:
     """Count `n` up to 3."""
     return [
         Change(one, {"n": number + 1}) if (number := one.document.source["n"]) < 3 else "unchanged"
@@ -126,13 +126,13 @@ def test_what_changed_is_read_and_decided_again(store: Store) -> None:
     # Others write: another value of the same field, another field, and a deletion.
     update(store, [Document("a", {"n": 2, "m": 5})])
     delete(store, ["b"])
-    report = change_held(store, held, numbered, ["n"])
+    report = change_documents(store, held, numbered, ["n"])
     assert report == ChangeReport(read=4, written=2, unchanged=1, gone=1, conflicts=2)
     store.refresh()
     found = {one.id: plain(one) for one in store.get(list("abcd"))}
     assert {id: source["n"] for id, source in found.items()} == {"a": 3, "c": 2, "d": 3}
     assert found["a"]["m"] == 5
-    report = change_held(store, held[1:2], numbered, ["n"], gone="it went")
+    report = change_documents(store, held[1:2], numbered, ["n"], gone="it went")
     assert [(each.id, each.reason, each.conflict) for each in report.failures] == [
         ("b", "it went", True)
     ]
@@ -142,7 +142,7 @@ def test_a_change_that_another_client_made_counts_as_unchanged_or_gone(store: St
     write(store, [document(id, n=2) for id in "ab"])
     held = store.hold(["a", "b"], ["n"])
     store.change([Change(held[0], {"n": 3}), Change(held[1], None)])
-    report = change_held(store, held, numbered, ["n"])
+    report = change_documents(store, held, numbered, ["n"])
     assert report == ChangeReport(read=2, unchanged=1, gone=1, conflicts=2)
 
 
@@ -150,11 +150,11 @@ def test_a_document_that_others_keep_changing_is_left_to_them(store: Store) -> N
     write(store, [document("a", n=1)])
     others = iter(range(10))
 
-    def decide(held: Sequence[Held]) -> list[Decision]:
+    def decide(held: Sequence[StoredDocument]) -> list[Decision]:
         update(store, [Document("a", {"m": next(others)})])
         return [Change(one, {"n": 2}) for one in held]
 
-    report = change_held(store, store.hold(["a"]), decide, attempts=3)
+    report = change_documents(store, store.hold(["a"]), decide, attempts=3)
     assert (report.written, report.conflicts) == (0, 3)
     assert ["changed each of 3 times" in each.reason for each in report.failures] == [True]
     assert [plain(one)["n"] for one in store.get(["a"])] == [1]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from esdedup.models import Cause, Change, Document, Failure, Held, WriteReport
+from esdedup.models import Cause, Change, Document, Failure, StoredDocument, WriteReport
 from esdedup.stores import Store
 from esdedup.stores.elastic.answers import DROPPED
 from tests.conftest import delete_index
@@ -121,7 +121,7 @@ def test_a_change_that_a_pipeline_drops_is_none(store: Store, place: Place, kind
 def test_what_a_pipeline_drops_is_not_restored(store: Store, place: Place, kind: Kind) -> None:
     """A default pipeline is bypassed, a final one can't be."""
     documents = [fated(fate) for fate in FATES]
-    held = [Held(each, "1/1", place.index) for each in documents]
+    held = [StoredDocument(each, "1/1", place.index) for each in documents]
     report = store.restore(held)
     expected = expected_causes(kind) if kind == "final" else {}
     assert causes(report) == expected
@@ -147,7 +147,7 @@ def test_documents_reach_the_index_behind_an_alias(
     open_store(second).create(META)
     assert behind.write([document("b", n=1)], create=True) == WriteReport(created=1)
     assert behind.write([document("b", n=2)]) == WriteReport(updated=1)
-    assert behind.restore([Held(document("c"), "1/1")]) == WriteReport(created=1)
+    assert behind.restore([StoredDocument(document("c"), "1/1")]) == WriteReport(created=1)
     assert all_documents(str(place.target), second).keys() == {"b", "c"}
     (held,) = behind.hold(["a"])
     assert held.index == place.index
