@@ -182,11 +182,11 @@ class _Scan:
 def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCheck:
     cluster, meta = scan.cluster, meta_of(state.mapping)
     if meta is None or uncomputed(meta, state.mapping):
-        signs = obstacles(state, IndexMeta(Scheme()), text_known=False)
-        return IndexCheck(state.name, None, tuple(signs), _documents(cluster, state))
-    signs = obstacles(state, meta)
+        without_text = obstacles(state, IndexMeta(Scheme()), text_known=False)
+        return IndexCheck(state.name, None, tuple(without_text), _documents(cluster, state))
+    all_obstacles = tuple(obstacles(state, meta))
     if state.closed:
-        return IndexCheck(state.name, meta, tuple(signs))
+        return IndexCheck(state.name, meta, all_obstacles)
     path, fields, documents = path_of(state.name), meta.sketched, _documents(cluster, state)
     readable = not source_limits(state.mapping, state.setting("mapping.source.mode"))[0]
 
@@ -200,7 +200,7 @@ def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCh
             if text_at(document.source, meta.text_fields) is not None
         )
     outdated = None
-    if all(part.scheme.by_server for part in fields):
+    if all(sketched_fields.scheme.by_server for sketched_fields in fields):
         outdated = Tally()
     elif stale and readable:
         outdated = Tally.of(
@@ -212,17 +212,17 @@ def _check(scan: _Scan, named: Named, state: IndexState, stale: bool) -> IndexCh
     return IndexCheck(
         state.name,
         meta,
-        tuple(signs),
+        all_obstacles,
         documents,
         cluster.count(path, sketched(meta)),
         without_tokens,
         _tally(cluster, path, other_scheme(meta)),
         outdated,
-        Tally.of(_bereft(scan, named, state.name, meta.marks_field)),
+        Tally.of(_without_original(scan, named, state.name, meta.marks_field)),
     )
 
 
-def _bereft(scan: _Scan, named: Named, index: str, field: str) -> Iterator[str]:
+def _without_original(scan: _Scan, named: Named, index: str, field: str) -> Iterator[str]:
     """Yield the ids of documents that are marked as duplicates of documents that do not exist."""
     for originals in scan.originals(index, field):
         gone = {id for id in originals.values() if isinstance(id, str) and id}

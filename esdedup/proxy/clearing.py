@@ -51,13 +51,13 @@ class LongSource:
         self._carry = b""
         self._in_string = False
         self._depth = 0
-        # The levels of objects whose keys are read, of which the next string is a key.
-        self._read: set[int] = set()
-        self._awaited: set[int] = set()
+        # The levels of objects whose keys are read, and those where the next string is a key.
+        self._levels_of_keys: set[int] = set()
+        self._levels_at_key: set[int] = set()
         self._key = b""
         self._in_key = False
         # The level of the value that is being left out; 0 for none.
-        self._left_out = 0
+        self._level_left_out = 0
 
     def cleared(self, source: bytes) -> bytes:
         """Return the next bytes without the values of our fields.
@@ -69,7 +69,7 @@ class LongSource:
 
     def end(self) -> None:
         """Raise RecordError if the source is incomplete."""
-        if self._carry or self._in_string or self._depth or not self._read:
+        if self._carry or self._in_string or self._depth or not self._levels_of_keys:
             raise RecordError("the JSON ends too early")
 
     def _piece(self, piece: bytes) -> bytes:
@@ -87,10 +87,12 @@ class LongSource:
         # Two bytes for two: positions stay. The servers accept no escape outside of a string.
         codes = np.frombuffer(_ESCAPE.sub(b"\0\0", data), np.uint8)
         quotes = codes == _QUOTE
+        # Each quote begins or ends a string.
         in_string = np.logical_xor.accumulate(quotes) ^ self._in_string
         outside = ~(in_string | quotes)
         steps = np.where(outside, _STEPS[codes], 0)
         depths = self._depth + np.cumsum(steps, dtype=np.int32)
+        # The depth around a byte: of a bracket, that outside of what it encloses.
         around = depths - (steps == 1)
         if (
             (outside & ~_ALLOWED[codes]).any()
@@ -112,7 +114,7 @@ class LongSource:
         levels: by position, the depth around a byte.
         """
         pieces: list[bytes] = []
-        written, key_from = 0, 0
+        copied_to, key_start = 0, 0
         # Of deeper strings, neither quote is among the events.
         in_string = self._in_string and self._depth <= self._level
         for position, level in zip(events.tolist(), levels[events].tolist(), strict=True):
@@ -120,29 +122,30 @@ class LongSource:
             if byte == b'"':
                 in_string = not in_string
                 if self._in_key:
-                    self._add_to_key(data[key_from:position])
+                    self._add_to_key(data[key_start:position])
                     self._in_key = False
-                elif in_string and level in self._awaited:
-                    self._key, key_from, self._in_key = b"", position + 1, True
-                    self._awaited.discard(level)
+                elif in_string and level in self._levels_at_key:
+                    self._key, key_start, self._in_key = b"", position + 1, True
+                    self._levels_at_key.discard(level)
             elif byte in b"{[":
                 self._open(level + 1, is_object=byte == b"{")
             elif byte == b":":
-                if not self._left_out and level == self._level and self._is_ours():
-                    pieces += [data[written : position + 1], b"null"]
-                    self._left_out = level
+                if not self._level_left_out and level == self._level and self._is_ours():
+                    pieces += [data[copied_to : position + 1], b"null"]
+                    self._level_left_out = level
             else:
-                ended = level if byte == b"," else level + 1
-                if 0 < ended == self._left_out:
-                    written, self._left_out = position, 0
+                # A comma ends a value of its level, a bracket one of the level within.
+                level_of_value = level if byte == b"," else level + 1
+                if 0 < level_of_value == self._level_left_out:
+                    copied_to, self._level_left_out = position, 0
                 if byte == b",":
-                    self._awaited |= self._read & {level}
+                    self._levels_at_key |= self._levels_of_keys & {level}
                 else:
                     self._close(level + 1)
         if self._in_key:
-            self._add_to_key(data[key_from:])
-        if not self._left_out:
-            pieces.append(data[written:])
+            self._add_to_key(data[key_start:])
+        if not self._level_left_out:
+            pieces.append(data[copied_to:])
         return b"".join(pieces)
 
     def _add_to_key(self, characters: bytes) -> None:
@@ -152,17 +155,17 @@ class LongSource:
 
     def _open(self, level: int, is_object: bool) -> None:
         """Enter an array or an object, whose members have this level."""
-        if level == 1 and (not is_object or self._read):
+        if level == 1 and (not is_object or self._levels_of_keys):
             raise RecordError("not a JSON object")
         inside = level == 1 or (self._update and level == 2 and self._name() in DOCUMENTS)
         if is_object and inside:
-            self._read.add(level)
-            self._awaited.add(level)
+            self._levels_of_keys.add(level)
+            self._levels_at_key.add(level)
 
     def _close(self, level: int) -> None:
         if level > 1:
-            self._read.discard(level)
-        self._awaited.discard(level)
+            self._levels_of_keys.discard(level)
+        self._levels_at_key.discard(level)
 
     def _name(self) -> str:
         """Return the last key that was read. Raises RecordError if it is none of JSON."""
@@ -173,7 +176,7 @@ class LongSource:
             raise RecordError("a key is not JSON") from error
 
     def _is_ours(self) -> bool:
-        if self._level not in self._read:
+        if self._level not in self._levels_of_keys:
             return False
         name = self._name()
         return name in self._fields or name.startswith(self._prefixes)
