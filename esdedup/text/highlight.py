@@ -17,11 +17,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, Mask, Ragged, spanned
+from esdedup.text.arrays import I64, Mask, Ragged, spanned
 from esdedup.text.fold import Table, fold
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
-from esdedup.text.words import place
+from esdedup.text.words import PlacedWords, place
 
 Span = tuple[int, int]
 Marked = Literal["", "shared", "differs"]
@@ -76,7 +76,7 @@ class MarkedText:
         context: keep this many words at either end of a long run of shared words; None: all.
         most: end after this many characters; None: all.
         """
-        # The middles of long shared runs, (start, end, words), and the end of the text.
+        # What is left out: the middles of long shared runs, (start, end, words).
         cuts: list[tuple[int, int, int]] = []
         margin = self.common.size if context is None else context
         for first, last, shared in _runs(self.common):
@@ -102,27 +102,24 @@ class MarkedText:
 def mark_shared(
     texts: tuple[str, str], normalisation: Normalisation, shingling: Shingling, seed: int
 ) -> tuple[MarkedText, MarkedText]:
-    """Mark in both texts the words that lie in a shingle of both."""
+    """Mark in both texts the words that are in a shingle of both."""
     size = shingling.size
-    places = [placed(text, normalisation, shingling, seed) for text in texts]
-    left, right = (
-        shingle(Ragged(hashes, np.array([0, hashes.size])), size).hashes for hashes, *_ in places
+    left, right = (placed(text, normalisation, shingling, seed) for text in texts)
+    left_shingles, right_shingles = (
+        shingle(Ragged.of_rows([words.hashes]), size).hashes for words in (left, right)
     )
-    shared = np.isin(left, right), np.isin(right, left)
-    first, second = (
-        _marked(text, starts, ends, common, size)
-        for text, (_, starts, ends), common in zip(texts, places, shared, strict=True)
+    return (
+        _marked(texts[0], left, np.isin(left_shingles, right_shingles), size),
+        _marked(texts[1], right, np.isin(right_shingles, left_shingles), size),
     )
-    return first, second
 
 
-def placed(
-    text: str, normalisation: Normalisation, shingling: Shingling, seed: int
-) -> tuple[U64, I64, I64]:
-    """Return the hashed words of a text, their starts and their ends in it: shape (words,) each."""
+def placed(text: str, normalisation: Normalisation, shingling: Shingling, seed: int) -> PlacedWords:
+    """Return the words of the normalised text, with their places in the text itself."""
     (normalised,) = normalise([text], normalisation)
-    hashes, starts, ends = place(normalised, shingling, seed)
-    return hashes, *_original(text, normalisation, starts, ends)
+    words = place(normalised, shingling, seed)
+    starts, ends = _original(text, normalisation, words.starts, words.ends)
+    return PlacedWords(words.hashes, starts, ends)
 
 
 def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:
@@ -133,17 +130,18 @@ def _runs(values: NDArray[np.generic]) -> Iterator[tuple[int, int, int]]:
             yield first, last, int(values[first])
 
 
-def _marked(text: str, starts: I64, ends: I64, shared: Mask, size: int) -> MarkedText:
+def _marked(text: str, words: PlacedWords, is_shared: Mask, size: int) -> MarkedText:
     """Mark one text.
 
-    starts, ends: of its words, shape (words,).
-    shared: marks its shingles that the other text has too, shape (shingles,).
+    words: of the text.
+    is_shared: marks its shingles that the other text has too, shape (shingles,).
     size: words of a shingle.
     """
-    first, count = np.flatnonzero(shared), starts.size
-    common = spanned(first, first + size, count)
-    # A word is linked if it lies in one shared shingle with the next word.
-    linked = spanned(first, first + size - 1, count)[:-1]
+    _, starts, ends = words
+    shared_shingles, count = np.flatnonzero(is_shared), starts.size
+    common = spanned(shared_shingles, shared_shingles + size, count)
+    # A word is linked if it is in one shared shingle with the next word.
+    linked = spanned(shared_shingles, shared_shingles + size - 1, count)[:-1]
     gaps = np.flatnonzero(linked & (ends[:-1] < starts[1:]))
     between = zip(ends[gaps].tolist(), starts[gaps + 1].tolist(), strict=True)
     gaps = gaps[np.array([text[end:start].isspace() for end, start in between], np.bool_)]
@@ -215,8 +213,8 @@ def _original(text: str, normalisation: Normalisation, starts: I64, ends: I64) -
     """Return the places of words in the original text, from those in the normalised one."""
     if text.isascii() and not normalisation.fold:
         return starts, ends
-    places = np.arange(len(text))
-    tracked = _Tracked(text, replace(normalisation, fold=()), places, places + 1)
+    positions = np.arange(len(text))
+    tracked = _Tracked(text, replace(normalisation, fold=()), positions, positions + 1)
     folded = fold(tracked, normalisation.fold)
     return folded.starts[starts], folded.ends[ends - 1]
 

@@ -219,7 +219,7 @@ class WeightTable:
     default: weight of all others, in tenths.
     starts: the first hash of each prefix of bits, and the end, shape (prefixes + 1,).
     shift: bits of a hash after the prefix.
-    most: hashes of one prefix.
+    most: maximum number of hashes of one prefix.
     """
 
     hashes: U64
@@ -248,17 +248,19 @@ class WeightTable:
         if not self.most:
             return tenths
         prefixes = (hashes >> self.shift).view(np.int64)
-        places = self.starts.take(prefixes)
-        equal = self.hashes.take(places) == hashes
-        np.copyto(tenths, self.tenths.take(places), where=equal)
-        rows = np.flatnonzero(~equal)
-        places, ends = places.take(rows) + 1, self.starts.take(prefixes.take(rows) + 1)
+        # Compare with the first hash of the prefix, which is nearly always the only one.
+        positions = self.starts.take(prefixes)
+        is_equal = self.hashes.take(positions) == hashes
+        np.copyto(tenths, self.tenths.take(positions), where=is_equal)
+        # Then with the next one, as long as there is one of the prefix.
+        rows = np.flatnonzero(~is_equal)
+        positions, ends = positions.take(rows) + 1, self.starts.take(prefixes.take(rows) + 1)
         for _ in range(1, self.most):
-            left = places < ends
-            rows, places, ends = rows[left], places[left], ends[left]
-            equal = self.hashes.take(places) == hashes.take(rows)
-            tenths[rows[equal]] = self.tenths.take(places[equal])
-            places += 1
+            has_next = positions < ends
+            rows, positions, ends = rows[has_next], positions[has_next], ends[has_next]
+            is_equal = self.hashes.take(positions) == hashes.take(rows)
+            tenths[rows[is_equal]] = self.tenths.take(positions[is_equal])
+            positions += 1
         return tenths
 
 

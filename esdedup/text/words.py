@@ -13,11 +13,12 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U32, U64, Ragged, Unsigned, offsets_of, ranges, run_starts
+from esdedup.text.arrays import I64, U64, Ragged, Unsigned, offsets_of, ranges, run_starts
 from esdedup.text.characters import (
     IGNORED,
     MARK,
@@ -72,7 +73,7 @@ def spell(texts: Sequence[str], shingling: Shingling) -> list[list[str]]:
     elif shingling.unit == "char":
         collapsed = (" ".join(text.split()) for text in texts)
         table, bounds = character_classes(shingling.version), np.zeros(1, np.int64)
-        rows = [list(_drop_ignored(text, bounds, table)[0]) for text in collapsed]
+        rows = [list(_without_ignored(text, bounds, table).text) for text in collapsed]
     else:
         rows = _jieba_rows(texts, shingling)
     if not shingling.stop_words:
@@ -81,26 +82,39 @@ def spell(texts: Sequence[str], shingling: Shingling) -> list[list[str]]:
     return [[word for word in row if word not in stop_words] for row in rows]
 
 
-def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
-    """Return the hashed tokens of `tokenise` for one text, their starts and their ends in it.
+class PlacedWords(NamedTuple):
+    """The hashed tokens of a text, and where they are in it.
 
-    Each of shape (tokens,). Token i is text[starts[i]:ends[i]], which may also hold ignored
-    characters, or several spaces for one.
+    Token i is text[starts[i]:ends[i]], which may also hold ignored characters, or several spaces
+    for one.
+
+    hashes: of the tokens, shape (tokens,).
+    starts: of each token, in characters, shape (tokens,).
+    ends: of each token, shape (tokens,).
     """
+
+    hashes: U64
+    starts: I64
+    ends: I64
+
+
+def place(text: str, shingling: Shingling, seed: int) -> PlacedWords:
+    """Return the tokens of `tokenise` for one text, with their places in it."""
     hashes = tokenise([text], replace(shingling, stop_words=()), seed).hashes
-    places = {"word": _word_places, "char": _character_places, "jieba": _jieba_places}
-    starts, ends = places[shingling.unit](text, shingling)
+    spans_of = {"word": _spans_of_words, "char": _spans_of_characters, "jieba": _spans_by_jieba}
+    starts, ends = spans_of[shingling.unit](text, shingling)
     keep = ~np.isin(hashes, xxh3(shingling.stop_words, seed))
-    return hashes[keep], starts[keep], ends[keep]
+    return PlacedWords(hashes[keep], starts[keep], ends[keep])
 
 
 @dataclass(frozen=True, eq=False)
 class _Classified:
-    """Texts in a row, without IGNORED characters, as they are split into words.
+    """Texts in a row, without IGNORED characters, and the classes of their characters.
 
-    text: begins and ends outside a word.
+    text: all of them. As `_classified` returns it, it begins and ends outside a word.
     points: its code points, shape (characters,).
-    classes: of the points, as they are for `_word_spans`: symbols are SYMBOL, also signs.
+    classes: of the points, shape (characters,). As `_classified` returns them, signs of numbers are
+        symbols.
     bounds: the first character of each text and the end, shape (texts + 1,).
     """
 
@@ -133,19 +147,21 @@ def _classified(text: str, bounds: I64, shingling: Shingling) -> _Classified:
         data = text.encode("ascii")
         # bytes.translate looks bytes up faster than numpy does.
         classes = np.frombuffer(bytearray(data.translate(table[:256].tobytes())), np.uint8)
-        points: Unsigned = np.frombuffer(data, np.uint8)
+        classified = _Classified(text, np.frombuffer(data, np.uint8), classes, bounds)
     else:
-        text, points, classes, bounds = _drop_ignored(text, bounds, table)
+        classified = _without_ignored(text, bounds, table)
+    points, classes = classified.points, classified.classes
     signs = _signs(points, classes, shingling.version)
     if signs.size:
         classes[signs] = SYMBOL
         if (points[signs] != _HYPHEN).any():
+            # A minus or an en dash is hashed as the hyphen that it stands for.
             points = points.copy()
             points[signs] = _HYPHEN
-            text = _text_of(points)
+            classified = replace(classified, text=_text_of(points), points=points)
     if shingling.punctuation:
         classes[classes == PUNCTUATION] = SYMBOL
-    return _Classified(text, points, classes, bounds)
+    return classified
 
 
 def _signs(points: Unsigned, classes: NDArray[np.uint8], version: int) -> I64:
@@ -153,23 +169,28 @@ def _signs(points: Unsigned, classes: NDArray[np.uint8], version: int) -> I64:
     hyphens = points == _HYPHEN
     if version > 3 and points.itemsize > 1:
         hyphens |= (points == _MINUS) | (points == _EN_DASH)
-    places = np.flatnonzero(hyphens)
-    before = classes[places - 1]
-    signs = ((before == OTHER) | (before == PUNCTUATION)) & ~hyphens[places - 1]
-    numbers: I64 = places[signs & (points[places + 1] - _ZERO < 10)]
-    return numbers
+    positions = np.flatnonzero(hyphens)
+    before = classes[positions - 1]
+    is_free = ((before == OTHER) | (before == PUNCTUATION)) & ~hyphens[positions - 1]
+    # The difference of unsigned numbers is large for characters below the digit 0.
+    precedes_digit = points[positions + 1] - _ZERO < 10
+    signs: I64 = positions[is_free & precedes_digit]
+    return signs
 
 
-def _drop_ignored(
-    text: str, bounds: I64, table: NDArray[np.uint8]
-) -> tuple[str, U32, NDArray[np.uint8], I64]:
-    """Return a text without IGNORED characters, its points, their classes, and row bounds."""
+def _without_ignored(text: str, bounds: I64, table: NDArray[np.uint8]) -> _Classified:
+    """Return texts without IGNORED characters.
+
+    bounds: the first character of each text and the end, shape (texts + 1,).
+    table: the class of each character, by its code point.
+    """
     points = code_points(text)
     classes = table.take(points)
     keep = classes != IGNORED
     if keep.all():
-        return text, points, classes, bounds
-    return _text_of(points[keep]), points[keep], classes[keep], offsets_of(keep)[bounds]
+        return _Classified(text, points, classes, bounds)
+    points = points[keep]
+    return _Classified(_text_of(points), points, classes[keep], offsets_of(keep)[bounds])
 
 
 def _text_of(points: Unsigned) -> str:
@@ -184,11 +205,11 @@ def _word_spans(points: Unsigned, classes: NDArray[np.uint8]) -> tuple[I64, I64,
     base = None
     marks = np.flatnonzero(classes == MARK)
     if marks.size:
-        # A mark belongs to the character before it, but is dropped behind a symbol.
+        # A mark belongs to the character before it, but is dropped after a symbol.
         bases = np.arange(classes.size)
         bases[marks] = 0
-        behind = classes[np.maximum.accumulate(bases)[marks]]
-        classes[marks[behind == SYMBOL]] = OTHER
+        classes_of_bases = classes[np.maximum.accumulate(bases)[marks]]
+        classes[marks[classes_of_bases == SYMBOL]] = OTHER
         base = np.flatnonzero(classes != MARK)
         classes, points = classes[base], points[base]
     before, after = classes[:-1], classes[1:]
@@ -252,9 +273,10 @@ def _characters(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged
     collapsed = [" ".join(text.split()) for text in texts]
     lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
     table = character_classes(shingling.version)
-    text, points, _, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths), table)
-    starts = np.arange(points.size)
-    return Ragged(_hash_spans(text, points, starts, starts + 1, seed), bounds)
+    characters = _without_ignored("".join(collapsed), offsets_of(lengths), table)
+    starts = np.arange(characters.points.size)
+    hashes = _hash_spans(characters.text, characters.points, starts, starts + 1, seed)
+    return Ragged(hashes, characters.bounds)
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -275,31 +297,33 @@ def _has_word(piece: str, shingling: Shingling) -> bool:
     return bool((table[code_points(piece)] != OTHER).any())
 
 
-def _word_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
+def _spans_of_words(text: str, shingling: Shingling) -> tuple[I64, I64]:
     joined = f"\n{text}\n"
     classified = _classified(joined, np.zeros(1, np.int64), shingling)
     starts, ends = _word_spans(classified.points, classified.classes)[:2]
-    keep = character_classes(shingling.version).take(code_points(joined)) != IGNORED
-    places = np.flatnonzero(keep)
-    # The joined text has one line feed more at its start.
-    return places[starts] - 1, places[ends - 1]
+    is_kept = character_classes(shingling.version).take(code_points(joined)) != IGNORED
+    # The position of each character that is not ignored. The joined text has one line feed more at
+    # its start.
+    positions = np.flatnonzero(is_kept) - 1
+    return positions[starts], positions[ends - 1] + 1
 
 
-def _character_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
+def _spans_of_characters(text: str, shingling: Shingling) -> tuple[I64, I64]:
     # A character, or the white space between two.
-    places = re.finditer(r"\S|(?<=\S)\s+(?=\S)", text)
-    starts, ends = _columns([place.span() for place in places])
+    matches = re.finditer(r"\S|(?<=\S)\s+(?=\S)", text)
+    starts, ends = _columns([match.span() for match in matches])
     keep = character_classes(shingling.version).take(code_points(text)[starts]) != IGNORED
     return starts[keep], ends[keep]
 
 
-def _jieba_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
+def _spans_by_jieba(text: str, shingling: Shingling) -> tuple[I64, I64]:
     (pieces,) = cut([text], shingling.segmenter)
     edges = itertools.pairwise(itertools.accumulate(map(len, pieces), initial=0))
     spans = zip(edges, pieces, strict=True)
     return _columns([span for span, piece in spans if _has_word(piece, shingling)])
 
 
-def _columns(places: list[tuple[int, int]]) -> tuple[I64, I64]:
-    table = np.array(places, np.int64).reshape(-1, 2)
+def _columns(spans: list[tuple[int, int]]) -> tuple[I64, I64]:
+    """Return the starts and the ends of spans."""
+    table = np.array(spans, np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
