@@ -346,20 +346,14 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     grouping = groups.grouping
     if grouping.split_templates:
         raise UsageError("templates are split among all documents: find all groups again")
-    representatives = np.unique(groups.representative[rows_of(groups.ids, ids)])
-    rows = np.flatnonzero(np.isin(groups.representative, representatives))
-    if rows.size > _MOST_REGROUPED:
-        raise UsageError(
-            f"these groups have {rows.size:,} documents, and at most {_MOST_REGROUPED:,} are formed"
-            " again by themselves: find all groups again"
-        )
     judgements = read_judgements(store, meta)
+    rows = _rows_of_groups(groups, ids)
     rows = before_others(rows, groups.ids, judgements.representatives)
     ids_of_rows = [groups.ids[row] for row in rows.tolist()]
+    texts = texts_in(store, meta.text_fields)(ids_of_rows)
     plan = Plan.of_texts(
         meta.scheme, grouping.limits, text_fields=meta.text_fields, exact=grouping.exact
     )
-    texts = texts_in(store, meta.text_fields)(ids_of_rows)
     (part,) = RecordSource(plan, [Records(texts, ids_of_rows)]).parts()
     columns = Columns.of(part, texts)
     classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
@@ -380,6 +374,18 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
         value=value,
         judgements=_renewed(groups.judgements, judgements, {*ids_of_rows}),
     )
+
+
+def _rows_of_groups(groups: Groups, ids: Sequence[str]) -> I64:
+    """Return the rows of all documents of some groups. Raises UsageError for too many."""
+    representatives = np.unique(groups.representative[rows_of(groups.ids, ids)])
+    rows = np.flatnonzero(np.isin(groups.representative, representatives))
+    if rows.size > _MOST_REGROUPED:
+        raise UsageError(
+            f"these groups have {rows.size:,} documents, and at most {_MOST_REGROUPED:,} are formed"
+            " again by themselves: find all groups again"
+        )
+    return rows
 
 
 def _renewed(former: Judgements, present: Judgements, ids: Collection[str]) -> Judgements:

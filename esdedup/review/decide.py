@@ -73,7 +73,7 @@ class RunLog:
     interrupted: bool = False
 
 
-class Plan(TypedDict):
+class RunPreview(TypedDict):
     """What to read before a run.
 
     size: about the bytes that it removes, and those of all documents.
@@ -100,7 +100,7 @@ class Decide:
         plan: dict[str, object] = {}
         if groups is not None:
             plan = {
-                **self._plan(groups),
+                **self._preview(groups),
                 "largest": described(review, groups, groups.heads[:_EXAMPLES]),
                 "farthest": described(review, groups, by_likeness(groups)[:_EXAMPLES]),
             }
@@ -133,7 +133,7 @@ class Decide:
                 "groups": groups,
                 "action": action,
                 "in_the_past": IN_THE_PAST[action],
-                **self._plan(groups),
+                **self._preview(groups),
             },
         )
 
@@ -214,7 +214,7 @@ class Decide:
             raise UsageError("groups have changed since you saw the numbers: look at them again")
         return groups
 
-    def _plan(self, groups: Groups) -> Plan:
+    def _preview(self, groups: Groups) -> RunPreview:
         """Return what to read before a run."""
         group_search = self.review.group_search
         statistics = group_search.statistics
