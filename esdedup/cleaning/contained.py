@@ -9,7 +9,7 @@ et al., "Language models are few-shot learners", NeurIPS 2020, appendix C).
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
@@ -48,9 +48,6 @@ class Evidence:
     hits: int = 1 << 20
 
 
-EVIDENCE = Evidence()
-
-
 @dataclass(frozen=True)
 class Containment:
     """How documents contain items.
@@ -64,7 +61,7 @@ class Containment:
     scheme: Scheme
     fraction: float
     among: int = 0
-    evidence: Evidence = field(default_factory=lambda: EVIDENCE)
+    evidence: Evidence = Evidence()
 
 
 class Span(NamedTuple):
@@ -234,8 +231,8 @@ def find_contained(
     }
 
 
-def without_contained(texts: StoredTexts, spans: Spans) -> tuple[I64, Strings]:
-    """Cut the items that documents contain from their texts.
+def without_contained(texts: StoredTexts, spans: Spans, bytes_at_once: int) -> tuple[I64, Strings]:
+    """Cut the items that documents contain from their texts. bytes_at_once: of the texts.
 
     Return the documents that have more than that, ascending, and what is left of their texts.
     """
@@ -246,7 +243,7 @@ def without_contained(texts: StoredTexts, spans: Spans) -> tuple[I64, Strings]:
         spans_of[document].append((start, end))
     documents = np.array([*spans_of], np.int64)
     remainders = list[str]()
-    for block in blocks(texts.sizes(documents), EVIDENCE.bytes):
+    for block in blocks(texts.sizes(documents), bytes_at_once):
         numbers = documents[block]
         for document, text in zip(numbers.tolist(), texts(numbers)(), strict=True):
             remainders.append(_without(text, spans_of[document]))

@@ -128,7 +128,7 @@ class KeptSketches:
                 file.parent.mkdir(exist_ok=True)
                 copy(origin, str(file))
                 step("Fetching sketches", len(shares) + 1, len(names))
-            shares.append(StoredShare.of_earlier_run(file, origin))
+            shares.append(StoredShare.of_earlier_run(file, origin, self.local.sizes))
         return shares
 
     @property

@@ -41,9 +41,6 @@ class Waiting:
     longest: float = 15.0
 
 
-WAITING = Waiting()
-
-
 @dataclass(frozen=True)
 class Task:
     """A share of a run.
@@ -51,19 +48,21 @@ class Task:
     number: from 1.
     count: the number of tasks.
     run: the folder of all tasks.
+    waiting: how often it looks for the others.
     """
 
     number: int
     count: int
     run: Run
+    waiting: Waiting = Waiting()
 
     @staticmethod
-    def named(text: str, place: str) -> Task:
+    def named(text: str, place: str, waiting: Waiting = Waiting()) -> Task:
         """Return the task that a text such as "3/1000" names. Raises UsageError."""
         match = _TASK.fullmatch(text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"`task` {text}: use a number of a task and of all, such as 3/1000")
-        return Task(int(match[1]), int(match[2]), Run(place))
+        return Task(int(match[1]), int(match[2]), Run(place), waiting)
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock the folder of all tasks, waiting up to a minute."""
@@ -97,7 +96,7 @@ class Task:
 
         say: called with a sentence about those that have not; None to raise StoreError instead.
         """
-        pause = WAITING.first
+        pause = self.waiting.first
         if missing := self.missing(stage):
             numbers = ", ".join(map(str, missing[:20])) + ", ..." * (len(missing) > 20)
             if say is None:
@@ -108,9 +107,9 @@ class Task:
             say(f"Task {self.number} of {self.count} waits for the stage {stage!r} of {numbers}")
         while missing:
             time.sleep(pause)
-            pause = min(2 * pause, WAITING.longest)
+            pause = min(2 * pause, self.waiting.longest)
             # One that failed before, and is repeated at the same time as this, has begun by then.
-            if pause == WAITING.longest:
+            if pause == self.waiting.longest:
                 self._raise_if_failed(stage, missing)
             missing = self.missing(stage)
 

@@ -302,7 +302,6 @@ class Progress:
             self._begin(title, total)
         self._steps = settled
         self.show(settled)
-        self._surroundings.on_step(title, settled, total)
 
     def advance(self, steps: int) -> None:
         """Count steps that are done."""
@@ -315,6 +314,7 @@ class Progress:
 
     def show(self, documents: int) -> None:
         """Show the documents done, if it is time to."""
+        self._surroundings.on_step(self._title, documents, self._total or 0)
         now = time.monotonic()
         if now - self._shown < self._every:
             return

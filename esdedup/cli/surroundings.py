@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from esdedup.cli.command import CONTEXT
-from esdedup.runs.run import OnStep
-from esdedup.runs.shares import ShareSizes
+from esdedup.runs.run import OnStep, ShareSizes
+
+if TYPE_CHECKING:
+    from esdedup.cleaning.contained import Evidence
+    from esdedup.cleaning.tasks import Waiting
 
 
 @dataclass(frozen=True)
 class Surroundings:
     """What a command uses of the program that runs it.
 
-    on_step: called with each step of a job whose progress is shown.
+    on_step: called with the title of each step that a job shows, the amount done, and the total.
     seconds_a_line: between lines of progress without a terminal.
     sizes: of the shares of a run.
+    evidence: which shingles show that a document of a file contains an item, or None for the usual.
+    waiting: how often a task looks for the others, or None for the usual.
     """
 
     on_step: OnStep = lambda *_: None
     seconds_a_line: float = 30.0
     sizes: ShareSizes = ShareSizes()  # noqa: RUF009
+    evidence: Evidence | None = None
+    waiting: Waiting | None = None
 
 
 def surroundings() -> Surroundings:

@@ -284,8 +284,11 @@ def find_groups(
     grouping: Grouping,
     work: Run | None = None,
     on_step: OnStep | None = None,
+    memory: int = DEFAULT_MEMORY,
 ) -> Groups:
     """Return the groups of all documents with tokens, as `Index.groups`.
+
+    memory: as of `Resources`.
 
     Texts without shingles are only equal to others. Judgements about the index are respected
     (`constraints`); documents that were chosen as representatives precede all others.
@@ -295,7 +298,7 @@ def find_groups(
     judgements = read_judgements(store, meta)
     job = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with Run.temporary() if work is None else nullcontext(work) as run:
-        resources = Resources(run.folder, on_step or no_step)
+        resources = Resources(run.folder, on_step or no_step, memory)
         source = StoreSource(store, plan, first=judgements.representatives)
         columns = read_store(source, run, job, resources.on_step)
         groups = groups_among(columns, plan, grouping, resources, judgements)

@@ -13,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -50,22 +51,46 @@ _WRITTEN_NAMES = re.compile(
 """Names of the files that a run writes, also those of earlier versions."""
 
 
+@dataclass(frozen=True)
+class ShareSizes:
+    """How much is in memory, or in one file.
+
+    documents: of a share.
+    bytes: of the texts of a share, which is in memory until it is written.
+    shares: most shares of an index.
+    ahead: bytes of texts at an address that one request fetches.
+    """
+
+    documents: int = 100_000
+    bytes: int = 64 << 20
+    shares: int = 1024
+    ahead: int = 1 << 20
+
+
 class Run:
     """A folder that a job owns, on this machine or at an address.
 
     place: its path or address.
     is_exclusive: no other process uses the folder, which holds nothing but the files of the run.
+    sizes: of its shares.
     claimed: the folder holds the work of this job, and not of another.
     """
 
-    def __init__(self, place: str | Path, *, is_exclusive: bool = False) -> None:
+    def __init__(
+        self,
+        place: str | Path,
+        *,
+        is_exclusive: bool = False,
+        sizes: ShareSizes = ShareSizes(),
+    ) -> None:
         self.place = str(place).rstrip("/")
         self.is_exclusive = is_exclusive
+        self.sizes = sizes
         self.claimed = False
 
     @staticmethod
     @contextmanager
-    def at(path: Path) -> Iterator[Run]:
+    def at(path: Path, sizes: ShareSizes = ShareSizes()) -> Iterator[Run]:
         """Open a folder for one process at a time; it stays if an error ends the job.
 
         Raises UsageError if the folder can't be used, StoreUnavailable if another run is using it.
@@ -88,7 +113,7 @@ class Run:
             raise UsageError(
                 f"work folder {path}: {error.strerror}: name another one (`work`)"
             ) from error
-        run = Run(path, is_exclusive=True)
+        run = Run(path, is_exclusive=True, sizes=sizes)
         with run.lock("wait for it, or name another folder (`work`)"):
             try:
                 yield run
@@ -99,10 +124,10 @@ class Run:
 
     @staticmethod
     @contextmanager
-    def temporary() -> Iterator[Run]:
+    def temporary(sizes: ShareSizes = ShareSizes()) -> Iterator[Run]:
         """Open a folder that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
-            yield Run(path, is_exclusive=True)
+            yield Run(path, is_exclusive=True, sizes=sizes)
 
     @property
     def folder(self) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.records.locations import folder_of, open_file
-from esdedup.runs.run import Arrays, Run, load_arrays, reported
+from esdedup.runs.run import Arrays, Run, ShareSizes, load_arrays, reported
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Strings
 
@@ -30,26 +30,6 @@ another process may call the function."""
 
 _SHARE, _TEXTS = "share-", "texts-"
 """Beginnings of the names of files. The number of the share follows."""
-
-
-@dataclass(frozen=True)
-class ShareSizes:
-    """How much is in memory, or in one file.
-
-    documents: of a share.
-    bytes: of the texts of a share, which is in memory until it is written.
-    shares: most shares of an index.
-    ahead: bytes of texts at an address that one request fetches.
-    """
-
-    documents: int = 100_000
-    bytes: int = 64 << 20
-    shares: int = 1024
-    ahead: int = 1 << 20
-
-
-SIZES = ShareSizes()
-"""The sizes of all runs."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +84,10 @@ class StoredShare:
     sizes: ShareSizes
 
     @staticmethod
-    def of_earlier_run(file: Path, origin: str) -> StoredShare:
+    def of_earlier_run(file: Path, origin: str, sizes: ShareSizes) -> StoredShare:
         """Return a share of an earlier run. origin: where it is stored, beside its texts."""
         texts = f"{folder_of(origin)}/{texts_name(number_of(file))}"
-        return StoredShare(file, texts, origin, "it is damaged: restore a copy", SIZES)
+        return StoredShare(file, texts, origin, "it is damaged: restore a copy", sizes)
 
     def arrays(self, *names: str) -> Arrays:
         """Return some of the arrays, by default all."""
@@ -172,12 +152,15 @@ class Shares:
 
     run: whose folder they are in.
     earlier: shares of earlier runs, which precede its own.
-    sizes: of the shares.
     """
 
     run: Run
     earlier: Sequence[StoredShare] = ()
-    sizes: ShareSizes = field(default_factory=lambda: SIZES)
+
+    @property
+    def sizes(self) -> ShareSizes:
+        """The sizes of the run."""
+        return self.run.sizes
 
     def all(self) -> list[StoredShare]:
         """Return the shares, in the order of their documents."""

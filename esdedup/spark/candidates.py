@@ -23,6 +23,7 @@ from esdedup.search.buckets import Capped, shared_bands
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SparkDocuments
+from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import F64, I64, U64, Unsigned, run_starts
@@ -31,40 +32,6 @@ from esdedup.text.jaccard import hamming
 
 _SIDES = ["left", "right"]
 _COMPARED = "left bigint, right bigint, home bigint, similarity double, of_left double"
-
-
-@dataclass(frozen=True)
-class PairingSizes:
-    """How much work is done at once.
-
-    small_bucket: documents of a bucket whose pairs are brought together.
-    pairs: that a task compares at once, about.
-    bytes: of texts that a task compares at once, at most.
-    broadcast: pairs whose numbers each executor can hold: about 200 MB.
-    slice: documents of a bucket that one task pairs with the first ones of the bucket.
-    meetings_of_task: pairs, once for each bucket, that a task forms. Those beyond its memory go to
-    files, which Spark merges with buffers that it does not count as memory: 370 MB by two tasks,
-    and 27 million pairs of one template.
-    meetings: pairs that one block of documents may have. A further block costs a few seconds for
-    the jobs of Spark.
-    meetings_of_row: the same for each row of a bucket.
-    growth: documents of a block for each document before it.
-    sample: to estimate the number of many pairs, one document in `sample` is compared first.
-    """
-
-    small_bucket: int = 256
-    pairs: int = 50_000
-    bytes: int = 16 << 20
-    broadcast: int = 1 << 20
-    slice: int = 10_000
-    meetings_of_task: int = 1 << 24
-    meetings: int = 1 << 20
-    meetings_of_row: int = 4
-    growth: int = 16
-    sample: int = 256
-
-
-SIZES = PairingSizes()
 
 
 @dataclass(frozen=True)
@@ -132,6 +99,7 @@ class Placed(NamedTuple):
     meetings: pairs, once for each bucket that they share.
     meetings_of_block: as many of these as one block of documents may have.
     cap: a document is paired with at most this many documents of a bucket, the first ones.
+    sizes: how much work is done at once.
     """
 
     rows: DataFrame
@@ -139,6 +107,7 @@ class Placed(NamedTuple):
     meetings: int
     meetings_of_block: int
     cap: int
+    sizes: PairingSizes
 
     def blocks(self, first: int, tables: JobTables) -> list[int]:
         """Return the numbers at which blocks of documents begin, from `first` on.
@@ -146,11 +115,12 @@ class Placed(NamedTuple):
         If pairs are many there are several blocks, each of 16 times the documents before it.
         """
         times = 0
-        while self.meetings > self.meetings_of_block * SIZES.growth**times:
+        growth = self.sizes.growth
+        while self.meetings > self.meetings_of_block * growth**times:
             times += 1
         if not times:
             return [first]
-        fractions = [SIZES.growth**-power for power in range(times, 0, -1)]
+        fractions = [growth**-power for power in range(times, 0, -1)]
         rows = self.rows.where(f"number >= {first}")
         begins = F.percentile_approx("number", fractions, 10_000).alias("begins")
         blocks = tables.once_table("blocks", rows.agg(begins)).first()
@@ -175,8 +145,10 @@ def placed_in(compared: DataFrame, buckets: Buckets, cap: int, tables: JobTables
     ).first()
     assert figures is not None
     capped, largest, meetings, count = figures
-    meetings_of_block = max(SIZES.meetings, SIZES.meetings_of_row * count)
-    return Placed(placed, Capped(capped, largest or 0), meetings or 0, meetings_of_block, cap)
+    sizes = tables.pairing_sizes
+    meetings_of_block = max(sizes.meetings, sizes.meetings_of_row * count)
+    truncated = Capped(capped, largest or 0)
+    return Placed(placed, truncated, meetings or 0, meetings_of_block, cap, sizes)
 
 
 def candidate_pairs(
@@ -188,19 +160,20 @@ def candidate_pairs(
     lefts, rights: SQL conditions on their number. followers: number, of documents that are no left
     ones.
     """
+    sizes = placed.sizes
     rows = placed.rows.where(f"place <= {placed.cap} and {lefts}")
     if followers is not None:
         rows = rows.join(followers, "number", "left_anti")
     # Large buckets are joined in slices, each with all of the first documents, by several tasks.
-    last = F.floor((F.col("size") - 1) / SIZES.slice)
+    last = F.floor((F.col("size") - 1) / sizes.slice)
     slices = F.explode(F.sequence(F.lit(0).cast("bigint"), last)).alias("slice")
-    home = F.when(F.col("size") <= SIZES.small_bucket, F.col("first")).alias("home")
+    home = F.when(F.col("size") <= sizes.small_bucket, F.col("first")).alias("home")
     firsts = rows.select("bucket", slices, F.col("number").alias("left"), home)
-    slice_of = F.floor((F.col("place") - 1) / SIZES.slice).alias("slice")
+    slice_of = F.floor((F.col("place") - 1) / sizes.slice).alias("slice")
     seconds = placed.rows.where(rights)
     seconds = seconds.select("bucket", slice_of, F.col("number").alias("right"))
-    if placed.meetings > SIZES.meetings_of_task:
-        tasks = 1 + placed.meetings // SIZES.meetings_of_task
+    if placed.meetings > sizes.meetings_of_task:
+        tasks = 1 + placed.meetings // sizes.meetings_of_task
         seconds = seconds.repartition(tasks, "bucket", "slice")
     pairs = firsts.join(seconds, ["bucket", "slice"]).where("left < right")
     return pairs.groupBy("left", "right").agg(F.min("home").alias("home"))
@@ -250,10 +223,10 @@ def _met(pairs: DataFrame, documents: SparkDocuments, name: str) -> DataFrame:
     Columns: part, number (bigint), `name`, left, right, home (bigint). Rows of a part are together:
     its documents by number, of which left is null, and then its pairs.
     """
-    count = pairs.count()
+    count, sizes = pairs.count(), documents.sizes
     # Pairs of a small bucket go to one part; others to a grid, so that few parts need a document.
     size = documents.bytes / max(1, documents.counts["documents"]) if name == "text" else 0
-    number_of_parts = count * max(1 / SIZES.pairs, 2 * size / SIZES.bytes)
+    number_of_parts = count * max(1 / sizes.pairs, 2 * size / sizes.bytes)
     side = F.lit(1 + math.isqrt(int(number_of_parts)))
     row, column = (F.pmod(F.xxhash64(name), side) for name in _SIDES)
     of_home = F.pmod(F.xxhash64("home"), side * side)
@@ -261,7 +234,7 @@ def _met(pairs: DataFrame, documents: SparkDocuments, name: str) -> DataFrame:
     pairs = pairs.withColumn("part", part)
     compared = pairs.select("part", F.explode(F.array(*_SIDES)).alias("number")).distinct()
     if name == "text":
-        compared = documents.with_texts(compared, is_small=count <= SIZES.broadcast)
+        compared = documents.with_texts(compared, is_small=count <= sizes.broadcast)
     else:
         compared = compared.join(documents.table.select("number", name), "number")
     both = compared.unionByName(pairs, allowMissingColumns=True)

@@ -35,6 +35,7 @@ from esdedup.records.columnar import rows_of
 from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.sketch.sketch import NO_TEXT, written_digests
 from esdedup.sketch.sketch import sketch as sketch_texts
+from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.text.strings import Strings
 
@@ -76,6 +77,7 @@ class SparkDocuments:
     counts: of `SparkReport`, by name.
     bytes: of all texts.
     unordered: documents that the keep rule can't compare.
+    sizes: how much work is done at once.
     """
 
     table: DataFrame
@@ -85,6 +87,7 @@ class SparkDocuments:
     counts: dict[str, int]
     bytes: int
     unordered: Unordered
+    sizes: PairingSizes
 
     def compared(self) -> DataFrame:
         """Return the number and the bands of documents with words, the first of their text."""
@@ -204,7 +207,9 @@ def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> Spa
         "without_words": without_words,
     }
     texts = sketches.select("row", "text")
-    return SparkDocuments(usable, texts, copies, all_rows, counts, size or 0, unordered)
+    return SparkDocuments(
+        usable, texts, copies, all_rows, counts, size or 0, unordered, tables.pairing_sizes
+    )
 
 
 def _unordered(all_rows: DataFrame, keep: KeepRule) -> Unordered:

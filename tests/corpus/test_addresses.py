@@ -19,17 +19,16 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 import esdedup
-from esdedup.cleaning.kept_sketches import KeptSketches
 from esdedup.records import locations
 from esdedup.records.files import read_records
 from esdedup.records.locations import open_file, stamp
 from esdedup.records.paths import files_named
-from esdedup.runs.shares import ShareSizes
 from esdedup.tabular import require_pyarrow
 from tests.corpus.test_dedup_files import removed_in, shards
-from tests.corpus.test_kept import dedup, months
+from tests.corpus.test_kept import FEW_IN_A_SHARE, dedup, months
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.processes import start_command
+from tests.helpers.surroundings import at_step
 
 ERROR = "<Error><Code>{0}</Code><Message>{0}</Message></Error>"
 Answer = Iterable[bytes]
@@ -122,6 +121,7 @@ def running() -> Iterator[tuple[Faulty, str]]:
 @pytest.fixture
 def server(running: tuple[Faulty, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
     """The server, without faults at first and at last. Requests are repeated without a pause."""
+    # Else each request that fails for good takes 7.5 s.
     monkeypatch.setattr(locations, "_WAITS", (0, 0))
     app = running[0]
     app.sent = 0
@@ -189,10 +189,7 @@ def test_tasks_share_their_work_at_an_address(files: list[Path]) -> None:
     assert names(kept) == ["done.json", "job.json"]
 
 
-def test_sketches_are_kept_at_an_address_as_in_a_folder(
-    server: Faulty, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
+def test_sketches_are_kept_at_an_address_as_in_a_folder(server: Faulty) -> None:
     months(3)
     far = ["--against", "s3://bucket/all.sketches/", "--update"]
     absent = dedup(0, *far[:2])
@@ -201,8 +198,9 @@ def test_sketches_are_kept_at_an_address_as_in_a_folder(
         if month == 1:
             server.kill(start_command("dedup", "1", "-o", "out1", *far), "all.sketches/0001-")
             assert not [name for name in sketches() if "run-0001" in name]
-        here = dedup(month, "--against", "all.sketches", "--update", out="here")
-        done = dedup(month, *far)
+        near = ["--against", "all.sketches", "--update"]
+        here = dedup(month, *near, out="here", surroundings=FEW_IN_A_SHARE)
+        done = dedup(month, *far, surroundings=FEW_IN_A_SHARE)
         assert (here.status, done.status) == (1, 1)
         assert done.json == [{**here.json[0], "output": f"out{month}"}]
         names = ("a.jsonl", "b.jsonl", "_removed.jsonl.zst")
@@ -224,12 +222,11 @@ def sketches() -> list[str]:
     return [str(name) for name in s3.find("bucket/all.sketches")]
 
 
-def test_only_texts_of_candidates_are_fetched(
-    server: Faulty, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(ahead=1 << 12))
-    write_lines(Path("0.jsonl"), [{"text": words(n, 2_000)} for n in range(100)])
-    write_lines(Path("1.jsonl"), [{"text": words(n, 2_000) + " end"} for n in (30, 990)])
+def test_only_texts_of_candidates_are_fetched(server: Faulty) -> None:
+    # A request fetches a megabyte.
+    texts_of = [words(n, 200).replace(" ", f" {'x' * 1_000}") for n in range(100)]
+    write_lines(Path("0.jsonl"), [{"text": text} for text in texts_of])
+    write_lines(Path("1.jsonl"), [{"text": f"{texts_of[30]} end"}, {"text": words(990, 2_000)}])
     far = ["--against", "s3://bucket/all.sketches"]
     assert run_command("dedup", "0.jsonl", "-o", "out0", *far, "--update").status == 0
     server.sent = 0
@@ -239,22 +236,20 @@ def test_only_texts_of_candidates_are_fetched(
     assert 0 < server.sent < size / 5
 
 
-def test_of_runs_that_overlap_one_adds_its_documents(
-    server: Faulty, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_runs_that_overlap_one_adds_its_documents(server: Faulty) -> None:
     for number in range(3):
         write_lines(Path(f"{number}.jsonl"), [{"text": words(n)} for n in (number, number + 1)])
     far = ["--against", "s3://bucket/all.sketches", "--update", "--json"]
     assert run_command("dedup", "0.jsonl", "-o", "out0", *far).status == 0
-    add = KeptSketches.add
+    statuses: list[int] = []
 
-    def later(kept: KeptSketches, *arguments: Any) -> int:
-        monkeypatch.setattr(KeptSketches, "add", add)
-        assert run_command("dedup", "1.jsonl", "-o", "out1", *far).status == 0
-        return add(kept, *arguments)
+    def overtake() -> None:
+        statuses.append(run_command("dedup", "1.jsonl", "-o", "out1", *far).status)
 
-    monkeypatch.setattr(KeptSketches, "add", later)
-    late = run_command("dedup", "2.jsonl", "-o", "out2", *far)
+    # When its file is written, and before its documents are added.
+    overtaken = at_step("Writing", overtake, call=1)
+    late = run_command("dedup", "2.jsonl", "-o", "out2", *far, surroundings=overtaken)
+    assert statuses == [0]
     assert (late.status, "another run has added documents" in late.err) == (1, True)
     again = run_command("dedup", "2.jsonl", "-o", "out2", *far)
     assert (again.status, "another state of s3://bucket/all.sketches" in again.err) == (2, True)
@@ -376,7 +371,7 @@ def test_a_change_is_seen_though_the_size_is_the_same(
 def test_an_upload_that_breaks_off_leaves_no_file(
     server: Faulty, killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By default, uploads of less than 100 MiB have one part.
+    # By default, uploads of less than 100 MiB have one part, and s3fs has no setting for it.
     monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *_, **__: 8 << 20)
     large = "".join(f'{{"text": "text {n} {"of words " * 900}"}}\n' for n in range(4_000))
     Path("large.jsonl").write_text(large, "utf-8")

@@ -12,15 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esdedup.cleaning.contained import Evidence
-from esdedup.records.rewrite import rewrite
+from esdedup.cli.surroundings import Surroundings
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.surroundings import killed_at, titles_into
 
 LEAST, SIZE, STRETCH = 8, 3, 2
 NOTICE = "the following is a multiple choice question read it carefully and answer"
 
 
 def removed_of(
-    items: list[str], pages: list[str], share: str = "0.8", *options: str
+    items: list[str],
+    pages: list[str],
+    share: str = "0.8",
+    *options: str,
+    evidence: Evidence | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the list of what is removed, and the report."""
     for file, texts in (("items.jsonl", items), ("pages.jsonl", pages)):
@@ -29,7 +34,7 @@ def removed_of(
         Path(file).unlink(missing_ok=True)
     command = ["dedup", "pages.jsonl", "--against", "items.jsonl", "-o", "out.jsonl", "--json"]
     more = ["--contained", share, "--removed", "removed.jsonl", *options]
-    ran = run_command(*command, *more)
+    ran = run_command(*command, *more, surroundings=Surroundings(evidence=evidence))
     assert ran.status == 0, ran.err
     return [*map(json.loads, Path("removed.jsonl").read_text("utf-8").splitlines())], ran.json[0]
 
@@ -92,10 +97,8 @@ def test_what_holds_an_item_is_as_by_brute_force(
 ) -> None:
     pages = [f"{left}, {items[n].upper()}\n{right}" for n, left, right in around if n < len(items)]
     pages += others
-    with pytest.MonkeyPatch.context() as patched:
-        evidence = Evidence(few=most, bytes=60, hits=10)
-        patched.setattr("esdedup.cleaning.contained.EVIDENCE", evidence)
-        rows, report = removed_of(items, pages, str(share))
+    evidence = Evidence(few=most, bytes=60, hits=10)
+    rows, report = removed_of(items, pages, str(share), evidence=evidence)
     found = {
         (each["id"], each["original_id"]): (each["contained"], each["start"], each["end"])
         for each in rows
@@ -107,9 +110,8 @@ def test_what_holds_an_item_is_as_by_brute_force(
     kept = {json.loads(line)["id"] for line in Path("out.jsonl").read_text("utf-8").splitlines()}
     assert kept == {f"p{n}" for n in range(len(pages))} - {page for page, _ in found}
     # Masked, a page that has more than items stays.
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("esdedup.cleaning.contained.EVIDENCE", Evidence(few=most))
-        masked, report = removed_of(items, pages, str(share), "--mask")
+    evidence = Evidence(few=most)
+    masked, report = removed_of(items, pages, str(share), "--mask", evidence=evidence)
     assert masked == rows
     rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
     for (page, _), (_, start, end) in found.items():
@@ -205,11 +207,9 @@ def test_texts_are_masked_in_every_format() -> None:
         assert (refused.status, said in refused.err) == (1, True), refused.err
 
 
-@pytest.mark.parametrize("where", ["near_duplicates.find_contained", "outputs.rewrite"])
+@pytest.mark.parametrize("step", ["Hashing", "Writing"])
 @pytest.mark.parametrize("mask", [[], ["--mask"]])
-def test_a_run_that_is_killed_resumes(
-    where: str, mask: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_killed_resumes(step: str, mask: list[str]) -> None:
     items = [words(n, 20) for n in range(9)]
     write_lines(Path("items.jsonl"), [{"text": text} for text in items])
     Path("in").mkdir()
@@ -217,23 +217,22 @@ def test_a_run_that_is_killed_resumes(
         texts = [f"{words(50 + n)} {items[n]}" if n < 9 else words(n) for n in range(shard, 60, 3)]
         write_lines(Path(f"in/{shard}.jsonl"), [{"text": text} for text in texts])
     command = ["dedup", "in", "--against", "items.jsonl", "--json", *mask, "--contained"]
-    whole = run_command(*command, "0.8", "-o", "whole").json[0]
+    titles = set[str]()
+    whole = run_command(*command, "0.8", "-o", "whole", surroundings=titles_into(titles)).json[0]
     assert {whole["removed"], whole["contained"].get("masked", 0)} == {9, 0}
-
-    def killed(*arguments: Any, **options: Any) -> None:
-        if "find" in where or arguments[0][0].path.endswith("1.jsonl"):
-            raise KeyboardInterrupt
-        rewrite(*arguments, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(f"esdedup.cleaning.{where}", killed)
-        assert run_command(*command, "0.8", "-o", "out").status == 130
-    if "rewrite" in where:
+    assert titles > {"Sketching", "Hashing", "Writing"}
+    # When items are searched for, or after the first of the files is written.
+    killed = killed_at(step, call=1 if step == "Writing" else 0)
+    assert run_command(*command, "0.8", "-o", "out", surroundings=killed).status == 130
+    if step == "Writing":
         other = run_command(*command, "0.5", "-o", "out")
         assert (other.status, "unfinished run with another contained" in other.err) == (2, True)
     # What was read is not read again.
-    monkeypatch.setattr("esdedup.runs.shares.Shares.write_all", None)
-    assert run_command(*command, "0.8", "-o", "out").json[0] == {**whole, "output": "out"}
+    titles.clear()
+    again = run_command(*command, "0.8", "-o", "out", surroundings=titles_into(titles))
+    assert again.json[0] == {**whole, "output": "out"}
+    assert "Writing" in titles
+    assert "Sketching" not in titles
     for file in ("0.jsonl", "1.jsonl", "2.jsonl", "_removed.jsonl.zst"):
         assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()
     assert not Path("out.work").exists()

@@ -9,6 +9,7 @@ import pytest
 import esdedup
 from tests.helpers.commands import Ran, run_command, words, write_lines
 from tests.helpers.places import Place
+from tests.helpers.surroundings import Listener
 
 NOTICE = "the following is a multiple choice question read it carefully and answer"
 ITEMS, PAGES = 40, 2_000
@@ -109,20 +110,19 @@ def test_texts_of_other_fields_and_a_move(folder: Path) -> None:
         assert index.get("p3").source.items() >= pages[3].items()
 
 
-def test_a_document_that_changes_meanwhile_stays(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_that_changes_meanwhile_stays(folder: Path) -> None:
     write_lines(Path("items.jsonl"), [{"text": words(1)}, {"text": words(2)}])
     with esdedup.open(scheme=esdedup.Scheme().plus(esdedup.Passages())) as index:
         index.add({"id": f"p{n}", "text": words(n)} for n in range(9))
-        found = esdedup.Index.dedup
+        changed: list[int] = []
 
-        def change(*arguments: Any, **options: Any) -> Any:
-            index.update([{"id": "p1", "text": "another text"}])
-            return found(*arguments, **options)
+        def change() -> None:
+            changed.append(index.update([{"id": "p1", "text": "another text"}]))
 
-        monkeypatch.setattr(esdedup.Index, "dedup", change)
-        ran = run_command("dedup", *HOW, "--apply", "--action", "delete", "--yes")
+        # When the report is shown, and before anything is deleted.
+        err = Listener("item may be missing", change)
+        ran = run_command("dedup", *HOW, "--apply", "--action", "delete", "--yes", err=err)
+        assert changed == [1]
         assert (ran.status, ran.json[1]["deleted"], ran.json[1]["changed_meanwhile"]) == (1, 1, 1)
         assert index.get("p1").source["text"] == "another text"
 

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.runs.shares import ShareSizes
+from esdedup.compare.columns import columns_by_id, columns_by_number
+from esdedup.compare.keep_rule import KeepRule
+from esdedup.compare.plan import Plan
+from esdedup.compare.resources import Resources
+from esdedup.compare.source import Records, RecordSource
+from esdedup.groups.groups import Grouping, groups_among
+from esdedup.models import Document
+from esdedup.runs.run import Run, ShareSizes
+from esdedup.runs.shares import Shares
+from esdedup.sketch.limits import Limits
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import words
 
@@ -75,10 +84,7 @@ def test_records_of_each_kind_are_those_of_an_index(kind: str) -> None:
 
 @pytest.mark.parametrize("id", [None, "n"])
 @pytest.mark.parametrize("keep", ["first", "longest"])
-def test_streams_are_read_once_and_not_kept(
-    id: str | None, keep: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=70))
+def test_streams_are_read_once_and_not_kept(id: str | None, keep: str) -> None:
     pa = require_pyarrow()
     rows = [each | {"n": f"{row % 80}", "more": "x" * 20_000} for row, each in enumerate(RECORDS)]
     table = pa.Table.from_pylist(rows)
@@ -98,6 +104,36 @@ def test_streams_are_read_once_and_not_kept(
     assert found.duplicates > 20
     pairs = esdedup.pairs(table.to_reader(10), "body", id=id, threshold=0.7)
     assert pairs.to_arrow() == esdedup.pairs(table, "body", id=id, threshold=0.7).to_arrow()
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("keep", ["first", "longest"])
+def test_records_in_several_shares_are_grouped_as_those_of_one(by_id: bool, keep: str) -> None:
+    texts = [str(record["body"]) for record in RECORDS]
+    ids = [f"{row % 80}" for row in range(len(texts))] if by_id else None
+    plan = Plan.of_texts(None, Limits(threshold=0.7), KeepRule.parse(keep), ["body"])
+    grouping = Grouping(plan.limits, keep=plan.keep).by(plan)
+    documents = (Document(str(row), {"body": text}) for row, text in enumerate(texts))
+    keys = plan.keep.keys(documents, ["body"])
+    batches = [
+        Records(
+            texts[start : start + 10],
+            None if ids is None else ids[start : start + 10],
+            keys.picked(np.arange(start, min(start + 10, len(texts)))) if len(keys) else keys,
+        )
+        for start in range(0, len(texts), 10)
+    ]
+    with Run.temporary(ShareSizes(documents=70)) as run:
+        shares = Shares(run)
+        shares.write_all(RecordSource(plan, batches).parts())
+        assert len(shares.all()) == 2
+        columns = columns_by_id(shares, plan) if by_id else columns_by_number(shares, plan)
+        found = groups_among(columns, plan, grouping, Resources(run.folder))
+    rows = [{"body": text, "n": f"{row % 80}"} for row, text in enumerate(texts)]
+    table = require_pyarrow().Table.from_pylist(rows)
+    same = esdedup.group(table, "body", id="n" if by_id else None, threshold=0.7, keep=keep)
+    assert found.to_arrow() == same.to_arrow()
+    assert found.duplicates > 20
 
 
 def test_a_higher_threshold_is_the_result_of_a_new_call() -> None:

@@ -15,11 +15,13 @@ import esdedup
 import esdedup.cleaning.near_duplicates
 import esdedup.cleaning.outputs
 from esdedup.cleaning.near_duplicates import MemoryOfJob
-from esdedup.records.rewrite import rewrite
-from esdedup.runs.shares import ShareSizes
+from esdedup.cli.surroundings import Surroundings
+from esdedup.runs.run import ShareSizes
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.processes import start_command
+from tests.helpers.surroundings import at_step, killed_at
 
+FEW_IN_A_SHARE = Surroundings(sizes=ShareSizes(documents=50))
 SENTENCE = "the council met on monday and voted for a new bridge over the river near the old town"
 
 
@@ -73,11 +75,11 @@ def by_groups(every: list[str], **options: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_what_stays_is_as_it_came(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=50))
+def test_what_stays_is_as_it_came(workers: str) -> None:
     files = shards()
     before = lines_in(files)
-    done = run_command("dedup", "in", "-o", "out", "--workers", workers, "--json")
+    command = ["dedup", "in", "-o", "out", "--workers", workers, "--json"]
+    done = run_command(*command, surroundings=FEW_IN_A_SHARE)
     (report,) = done.json
     removed = by_groups(texts(180))
     assert (done.status, report["documents"], report["removed"]) == (0, 180, len(removed))
@@ -120,43 +122,32 @@ def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
 @pytest.mark.parametrize(
     "options", [[], ["--keep", "longest"], ["--keep", "last", "--method", "components"]]
 )
-def test_the_result_does_not_depend_on_memory(
-    options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=50))
-    monkeypatch.setattr("esdedup.cleaning.near_duplicates.MEMORY", MemoryOfJob(base=0))
+def test_the_result_does_not_depend_on_memory(options: list[str]) -> None:
     files = [Path("out", *file.parts[1:]) for file in shards()]
     files.append(Path("out/_removed.jsonl.zst"))
     # A dozen rows are sorted at once, five pairs are compared, and two texts are read.
     found = []
-    for memory in ([], ["--max-memory", "12KB"]):
-        assert run_command("dedup", "in", "-o", "out", *options, *memory).status == 0
+    base = MemoryOfJob().base
+    for memory in ([], ["--max-memory", f"{base + 12_288}"]):
+        command = ["dedup", "in", "-o", "out", *options, *memory]
+        assert run_command(*command, surroundings=FEW_IN_A_SHARE).status == 0
         found.append(lines_in(files))
         shutil.rmtree("out")
     assert found[0] == found[1]
     assert len(found[0][-1]) > 50
-    few = run_command("dedup", "in", "-o", "out", "--max-memory", "10KB")
+    few = run_command("dedup", "in", "-o", "out", "--max-memory", f"{base + 10_240}")
     assert (few.status, "180 documents require" in few.err) == (2, True)
 
 
-def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_killed_resumes() -> None:
     files = shards()
     assert run_command("dedup", "in", "-o", "whole", "--json").status == 0
-    for last in range(4):
-        calls = 0
-
-        def killed(*arguments: Any, **options: Any) -> None:
-            nonlocal calls
-            if calls == last:  # noqa: B023
-                raise KeyboardInterrupt
-            calls += 1
-            rewrite(*arguments, **options)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(esdedup.cleaning.outputs, "rewrite", killed)
-            first = run_command("dedup", "in", "-o", f"out{last}", "--json")
-        assert first.status == (130 if last < 3 else 0)
-        if last < 3:
+    # Before the first file, and after each of three.
+    for last in range(5):
+        killed = killed_at("Writing", last)
+        first = run_command("dedup", "in", "-o", f"out{last}", "--json", surroundings=killed)
+        assert first.status == (130 if last < 4 else 0)
+        if last < 4:
             others = run_command("dedup", "in", "-o", f"out{last}", "-t", "0.9")
             assert (others.status, "unfinished run with another threshold" in others.err) == (
                 2,
@@ -169,16 +160,15 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not Path(f"out{last}.work").exists()
 
 
-def test_a_damaged_file_can_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_can_be_mended() -> None:
     files = shards()
     whole = files[1].read_bytes()
     assert run_command("dedup", "in", "-o", "whole").status == 0
     for stopped in (False, True):
         files[1].write_bytes(whole if stopped else whole[:-9])
-        with monkeypatch.context() as patched:
-            if stopped:
-                patched.setattr(esdedup.cleaning.near_duplicates, "groups_among", stop)
-            assert run_command("dedup", "in", "-o", "out").status == (130 if stopped else 1)
+        killed = killed_at("Comparing") if stopped else None
+        first = run_command("dedup", "in", "-o", "out", surroundings=killed)
+        assert first.status == (130 if stopped else 1)
         # As there are no results yet, the run begins again with the files as they are.
         files[1].write_bytes(whole)
         assert run_command("dedup", "in", "-o", "out").status == 0
@@ -187,28 +177,21 @@ def test_a_damaged_file_can_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not Path("out.work").exists()
         shutil.rmtree("out")
     # Results of other files do not fit.
-    with monkeypatch.context() as patched:
-        patched.setattr(esdedup.cleaning.outputs, "rewrite", stop)
-        assert run_command("dedup", "in", "-o", "out").status == 130
+    killed = killed_at("Writing")
+    assert run_command("dedup", "in", "-o", "out", surroundings=killed).status == 130
     files[1].write_bytes(gzip.compress(gzip.decompress(whole) * 2))
     refused = run_command("dedup", "in", "-o", "out")
     assert (refused.status, "another state of in/more/b.jsonl.gz" in refused.err) == (2, True)
 
 
-def stop(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def test_a_file_that_changes_while_it_is_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read_is_an_error() -> None:
     files = shards()
 
-    def changing(*arguments: Any, **options: Any) -> None:
+    def change() -> None:
         with files[0].open("a") as file:
             file.write('{"text": "one more"}\n')
-        rewrite(*arguments, **options)
 
-    monkeypatch.setattr(esdedup.cleaning.outputs, "rewrite", changing)
-    done = run_command("dedup", "in", "-o", "out")
+    done = run_command("dedup", "in", "-o", "out", surroundings=at_step("Writing", change))
     assert done.status == 1
     assert "in/a.jsonl has changed since it was read" in done.err
     assert not Path("out/a.jsonl").exists()

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from esdedup.cleaning.kept_sketches import KeptSketches
-from esdedup.cleaning.outputs import CleanFiles
-from esdedup.runs.shares import ShareSizes
+from esdedup.cli.surroundings import Surroundings
+from esdedup.runs.run import ShareSizes
 from tests.corpus.test_dedup_files import removed_in
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import Ran, run_command, words, write_lines
 from tests.helpers.processes import await_true, start_command
+from tests.helpers.surroundings import Listener, interrupt, killed_at
 
 KEPT = Path("all.sketches")
+FEW_IN_A_SHARE = Surroundings(sizes=ShareSizes(documents=40))
 
 
 def months(count: int, records: int = 150) -> None:
@@ -34,21 +36,22 @@ def months(count: int, records: int = 150) -> None:
         write_lines(Path(f"{month}/b.jsonl"), lines[half:])
 
 
-def dedup(month: int, *options: str, out: str = "out") -> Ran:
-    return run_command("dedup", f"{month}", "-o", f"{out}{month}", "--json", *options)
+def dedup(
+    month: int, *options: str, out: str = "out", surroundings: Surroundings | None = None
+) -> Ran:
+    command = ["dedup", f"{month}", "-o", f"{out}{month}", "--json", *options]
+    return run_command(*command, surroundings=surroundings)
 
 
 @pytest.mark.parametrize("options", [[], ["--keep", "highest:quality"], ["--exact"]])
-def test_each_month_is_compared_with_all_before(
-    options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
+def test_each_month_is_compared_with_all_before(options: list[str]) -> None:
     months(4)
     before: list[str] = []
     for month in range(4):
         against = [option for out in before for option in ("--against", out)]
-        whole = dedup(month, *against, *options, out="whole")
-        found = dedup(month, "--against", str(KEPT), "--update", *options)
+        whole = dedup(month, *against, *options, out="whole", surroundings=FEW_IN_A_SHARE)
+        update = ["--against", str(KEPT), "--update"]
+        found = dedup(month, *update, *options, surroundings=FEW_IN_A_SHARE)
         assert (whole.status, found.status) == (1, 1)
         # Only the places of former documents are those in the files that were read.
         same = ("documents", "kept", "removed", "against", "failed", "groups", "bytes_removed")
@@ -125,22 +128,14 @@ def _files() -> int:
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
-def test_a_killed_run_resumes_at_each_side_of_the_list(
-    step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_resumes_at_each_side_of_the_list(step: str) -> None:
     months(2)
     command = ["dedup", "1", "-o", "out1", "--against", str(KEPT), "--update"]
     assert dedup(0, "--against", str(KEPT), "--update").status == 1
-    add = KeptSketches.add
-
-    def killed(kept: KeptSketches, *arguments: Any) -> None:
-        if step == "after":
-            add(kept, *arguments)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(KeptSketches, "add", killed)
-        assert run_command(*command).status == 130
+    # Both files are written by then.
+    surroundings = killed_at("Writing", call=2) if step == "before" else None
+    err = Listener(f"added to {KEPT}", interrupt) if step == "after" else None
+    assert run_command(*command, surroundings=surroundings, err=err).status == 130
     runs = runs_in(KEPT)
     assert len(runs) == (1 if step == "before" else 2)
     kept = int(Path("out1/a.jsonl").read_text().count("\n"))
@@ -153,12 +148,9 @@ def test_a_killed_run_resumes_at_each_side_of_the_list(
     ]
     assert (runs[1]["counts"][0], sum(runs[1]["counts"])) == (kept, done.json[0]["kept"])
     # Another run came between: the decisions are out of date.
-    with monkeypatch.context() as patched:
-        patched.setattr(CleanFiles, "copy_about", lambda _: killed(None))  # type: ignore[arg-type]
-        step = "before"
-        write_lines(Path("2.jsonl"), [{"text": words(9_000)}])
-        late = ["dedup", "2.jsonl", "-o", "out2", "--against", str(KEPT), "--update"]
-        assert run_command(*late).status == 130
+    write_lines(Path("2.jsonl"), [{"text": words(9_000)}])
+    late = ["dedup", "2.jsonl", "-o", "out2", "--against", str(KEPT), "--update"]
+    assert run_command(*late, surroundings=killed_at("Writing", call=1)).status == 130
     write_lines(Path("3.jsonl"), [{"text": words(9_000)}])
     assert (
         run_command("dedup", "3.jsonl", "-o", "o3", "--against", str(KEPT), "--update").status == 0

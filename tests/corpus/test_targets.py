@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from esdedup.cli.result_files import write_table
-from esdedup.tabular import Tabular
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.surroundings import Listener
 
 TEXT = "the council met on monday and voted for a new bridge over the river"
 
@@ -98,19 +97,17 @@ def test_files_of_a_run_itself_are_written() -> None:
     assert json.loads(Path("scheme.json").read_text())["seed"] == 7
 
 
-def test_a_killed_run_resumes_with_its_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_resumes_with_its_own_list() -> None:
     class Killed(BaseException):
         """Ends the process."""
 
-    def killed(path: str, table: Tabular) -> None:
-        write_table(path, table)
+    def kill() -> None:
         raise Killed
 
-    command = ["dedup", "in", "-o", "out", "--removed"]
-    with monkeypatch.context() as patch:
-        patch.setattr("esdedup.cli.commands.dedup_files.write_table", killed)
-        with pytest.raises(Killed):
-            run_command(*command, "list.jsonl")
+    command = ["dedup", "in", "-o", "out", "--against", "all.sketches", "--update", "--removed"]
+    # Documents are added when the list is written.
+    with pytest.raises(Killed):
+        run_command(*command, "list.jsonl", err=Listener("added to all.sketches", kill))
     listed = Path("list.jsonl").read_bytes()
     other = run_command(*command, "mine.jsonl")
     assert (other.status, "with another removed" in other.err) == (2, True), other.err

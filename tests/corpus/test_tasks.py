@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.cleaning.tasks import Task, Waiting
+from esdedup.cli.surroundings import Surroundings
 from esdedup.runs.run import Run
 from tests.faults.test_dedup_files import contents
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.full_disk import largest_file
 from tests.helpers.processes import at_once, await_true, start_command
 
 TASKS = 8
@@ -115,32 +118,26 @@ def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None
     assert contents(Path("out")) == whole
 
 
-def fail(*_: Any) -> None:
-    raise esdedup.StoreError("the disk is full")
-
-
-def test_tasks_do_not_wait_for_one_that_failed(
-    whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.cleaning.tasks.WAITING", Waiting(longest=0.1))
+def test_tasks_do_not_wait_for_one_that_failed(whole: dict[str, bytes]) -> None:
+    hasty = Surroundings(waiting=Waiting(longest=0.1))
     for task in range(1, TASKS):
         assert run_command(*command(task, "--stage", "sketch")).status == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(Task, "put", fail)
+    # The disk is full.
+    with largest_file(8_000):
         assert run_command(*command(TASKS, "--stage", "sketch")).status == 1
     # Task 1 waits for the last one, and all others for task 1.
     for task, failed in ((1, TASKS), (2, 1)):
-        ended = run_command(*command(task))
+        ended = run_command(*command(task), surroundings=hasty)
         assert (ended.status, f"task {failed} failed (" in ended.err) == (1, True)
-        assert f"task {TASKS} failed (the disk is full): repeat it, then this" in ended.err
+        of_last = rf"task {TASKS} failed \(.*: File too large\): repeat it, then this"
+        assert re.search(of_last, ended.err)
     assert run_command(*command(TASKS, "--stage", "sketch")).status == 0
     small = run_command(*command(1, "--max-memory", "1MB"))
     assert (small.status, "documents require" in small.err) == (2, True)
-    ended = run_command(*command(2))
+    ended = run_command(*command(2), surroundings=hasty)
     assert "task 1 failed (--max-memory" in ended.err
     assert "repeat it, then this" in ended.err
     # One that waits while it is repeated is not misled by the earlier failure.
-    monkeypatch.undo()
     waiting = start_command(*command(2))
     statuses = [run_command(*command(task)).status for task in (1, *range(3, TASKS + 1))]
     assert sorted([waiting.wait(), *statuses]) == [0] * (TASKS - 1) + [1]

@@ -4,14 +4,12 @@ import gzip
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import esdedup.cleaning.outputs
-from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.tabular import require_pyarrow
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.surroundings import killed_at
 
 NOTICE, CHINESE = (
     "Subscribe to our weekly letter, and never miss a story.",
@@ -110,7 +108,7 @@ def test_what_loses_nothing_stays_as_it_came_and_the_rest_is_refused() -> None:
     assert Path("y/b.txt").read_text("utf-8") == "own b\n"
 
 
-def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_killed_resumes() -> None:
     Path("in").mkdir()
     for shard in range(3):
         some = texts(60)[shard * 20 : shard * 20 + 20]
@@ -118,14 +116,9 @@ def test_a_run_that_is_killed_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["dedup", "in", "--unit", "paragraph", "--json"]
     whole = run_command(*command, "-o", "whole").json[0]
 
-    def killed(sources: list[RetainedFile], *arguments: Any) -> None:
-        if sources[0].path.endswith("1.jsonl"):
-            raise KeyboardInterrupt
-        rewrite(sources, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(esdedup.cleaning.outputs, "rewrite", killed)
-        assert run_command(*command, "-o", "out").status == 130
+    # After the first file is written.
+    killed = killed_at("Writing")
+    assert run_command(*command, "-o", "out", surroundings=killed).status == 130
     assert {file.name for file in Path("out").iterdir()} == {"0.jsonl"}
     other = run_command(*command, "-o", "out", "--encoding", "latin-1")
     assert (other.status, "unfinished run with another encoding" in other.err) == (2, True)

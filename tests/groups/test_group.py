@@ -11,12 +11,12 @@ import pytest
 import xxhash
 
 import esdedup
-from esdedup.compare import candidates
+from esdedup.arguments import from_settings
 from esdedup.compare.resources import DEFAULT_MEMORY
-from esdedup.groups.groups import Groups
+from esdedup.groups.groups import Grouping, Groups, find_groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
-from esdedup.runs.shares import ShareSizes
+from esdedup.runs.run import Run, ShareSizes
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
@@ -103,18 +103,25 @@ def stored(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.parametrize("method", ["components", "leader"])
-@pytest.mark.parametrize("block", [1 << 22, 50])
+@pytest.mark.parametrize("memory", [DEFAULT_MEMORY, 25_000])
 def test_groups_are_those_of_all_pairs(
     stored: Path,
     texts: dict[str, str],
     pairs: dict[tuple[str, str], float],
     method: Any,
-    block: int,
-    monkeypatch: pytest.MonkeyPatch,
+    memory: int,
 ) -> None:
-    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", DEFAULT_MEMORY // block)
+    compared: list[int] = []
+
+    def on_step(name: str, done: int, _: int) -> None:
+        compared.extend([done] if name == "Comparing" else [])
+
     with esdedup.open(stored) as index:
-        found = index.groups(method=method)
+        grouping = Grouping(method=method)
+        found = find_groups(index.store, index.meta, grouping, on_step=on_step, memory=memory)
+        assert partition_of(index.groups(method=method)) == partition_of(found)
+    # With little memory, some 50 pairs are compared at once.
+    assert (len(compared) > 3) == (memory < DEFAULT_MEMORY)
     assert partition_of(found) == groups_of_edges(texts, pairs, method)
     assert found.capped.buckets == 0
     for group in found:
@@ -321,10 +328,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     recall: float | None,
     read: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates, "_BYTES_A_PAIR", DEFAULT_MEMORY // 100)
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=40))
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
     work, kills = tmp_path / "work", 0
@@ -341,13 +345,16 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
             steps[:] = ["compared"] if name == "Comparing" else []
             raise Killed
 
-    options: Any = {"method": method, "recall": recall}
+    grouping = from_settings(Grouping, {"method": method, "recall": recall})
     with opened(target) as index:
-        plain = index.groups(**options)
+        plain = index.groups(grouping=grouping)
         assert plain.basis.read == read
         while True:
             try:
-                found = index.groups(**options, work=work, on_step=on_step)
+                with Run.at(work, ShareSizes(documents=40)) as run:
+                    found = find_groups(
+                        index.store, index.meta, grouping, run, on_step, memory=50_000
+                    )
                 break
             except Killed:
                 kills += 1

@@ -87,16 +87,17 @@ def run_command(
     environment: Mapping[str, str] | None = None,
     terminal: bool = False,
     out: TextIO | None = None,
+    err: io.StringIO | None = None,
     surroundings: Surroundings | None = None,
 ) -> Ran:
     """Run a command in this process, as if its input and output were pipes, or a terminal.
 
-    out: a file for its output, which is not read then. Settings of the process that the program
-    changes are restored.
+    out: a file for its output, which is not read then. err: what its messages are written to.
+    Settings of the process that the program changes are restored.
     """
     status: Any = 0
     raw = io.BytesIO(input.encode()) if isinstance(input, str) else io.BufferedReader(input)
-    kept, err, given = io.StringIO(), io.StringIO(), io.TextIOWrapper(raw)
+    kept, err, given = io.StringIO(), err or io.StringIO(), io.TextIOWrapper(raw)
     kept.isatty = err.isatty = given.isatty = lambda: terminal  # type: ignore[method-assign]
     with (
         _process_settings_kept(),

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.runs.shares import ShareSizes
+from esdedup.cli.surroundings import Surroundings
+from esdedup.runs.run import ShareSizes
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.processes import await_true, input_without_end, start_command
 
@@ -39,10 +40,9 @@ def documents(count: int) -> list[dict[str, Any]]:
         (["--max-per-bucket", "3"], "1"),
     ],
 )
-def test_they_are_those_of_an_index(
-    options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("esdedup.runs.shares.SIZES", ShareSizes(documents=30))
+def test_they_are_those_of_an_index(options: list[str], workers: str) -> None:
+    # The files are read in six shares.
+    shares = Surroundings(sizes=ShareSizes(documents=30))
     records: list[Any] = documents(150)
     # A later document of an id takes the place of the earlier one.
     records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]
@@ -54,11 +54,16 @@ def test_they_are_those_of_an_index(
     files.append("empty.jsonl")
     assert run_command("index", *files, "--passages").status == 0
     indexed = run_command("pairs", "--json", *options)
-    direct = run_command("pairs", *files, "--json", "--workers", workers, *options)
+    direct = run_command(
+        "pairs", *files, "--json", "--workers", workers, *options, surroundings=shares
+    )
     assert direct.out == indexed.out
     assert len(direct.json) > 50
     # Texts are from the right share, though the shares are not in the order of ids.
-    tables = [run_command("pairs", "--table", *some, *options).out for some in ([], files)]
+    tables = [
+        run_command("pairs", "--table", *some, *options, surroundings=shares).out
+        for some in ([], files)
+    ]
     assert tables[0] == tables[1]
     # Nothing was made of them.
     assert {path.name for path in Path().iterdir()} == {*files, "esdedup.db"}

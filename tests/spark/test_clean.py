@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrameWriter, SparkSession
+from pyspark.sql import SparkSession
 
 import esdedup.spark
 from benchmarks.lib.planted import planted
 from esdedup import StoreError, UsageError
 from esdedup.records.files import BadRecord
-from esdedup.spark import candidates
+from esdedup.spark.pairing_sizes import PairingSizes
 from tests.helpers.commands import run_command, write_lines
 
 # One process starts Spark.
@@ -102,12 +102,7 @@ def test_shards_are_those_of_one_machine(
     made: Any,
     options: list[str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if "--against" in options:
-        # Leaders are found in several blocks, and several tasks make the pairs of each.
-        sizes = candidates.PairingSizes(meetings_of_task=50, meetings=100, meetings_of_row=0)
-        monkeypatch.setattr(candidates, "SIZES", sizes)
     options = [str(tmp_path / each) if each == "held" else each for each in options] + ["--json"]
     for name in ("in", "held"):
         Path(name).mkdir()
@@ -125,6 +120,11 @@ def test_shards_are_those_of_one_machine(
     assert 30 < local.json[0]["removed"] < 300
     if "--against" in options:
         assert local.json[0]["against"] > 10
+        # Leaders are found in several blocks, and several tasks make the pairs of each.
+        sizes = PairingSizes(meetings_of_task=50, meetings=100, meetings_of_row=0)
+        against, keep = [str(tmp_path / "held")], "highest:size"
+        esdedup.spark.dedup_files(spark, inputs, "blocks", against=against, keep=keep, sizes=sizes)
+        assert contents(Path("blocks")) == contents(Path("local"))
     # Read by pyarrow, as the name tells other programs that it is no data.
     (tmp_path / "there/_removed.parquet").rename("removed")
     listed = pq.read_table("removed").to_pylist()
@@ -136,9 +136,7 @@ def test_shards_are_those_of_one_machine(
     assert not [*Path().glob("*.work*")]
 
 
-def test_a_run_that_fails_resumes(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_resumes(spark: SparkSession, tmp_path: Path) -> None:
     Path("in").mkdir()
     inputs = lines(tmp_path / "in")
     bad: list[BadRecord] = []
@@ -146,21 +144,20 @@ def test_a_run_that_fails_resumes(
     assert len(bad) == whole.failed == 3
     # A folder where one file is written fails its tasks.
     Path("out/.10.jsonl.tmp").mkdir(parents=True)
-    with pytest.raises(StoreError, match=r"out/10\.jsonl"):
-        esdedup.spark.dedup_files(spark, inputs, "out")
+    tables = list[dict[str, int]]()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"out/10\.jsonl"):
+            esdedup.spark.dedup_files(spark, inputs, "out")
+        files = [file for file in Path().glob("out.work-*/tables/**/*") if file.is_file()]
+        tables.append({str(file): file.stat().st_mtime_ns for file in files})
+    # All tables but the last were there, and none is written again.
+    assert any("/shards/" in name for name in tables[0])
+    assert tables[0] == tables[1]
     with pytest.raises(UsageError, match="exists: name another"):
         esdedup.spark.dedup_files(spark, inputs, "out", threshold=0.7)
     shutil.rmtree("out/.10.jsonl.tmp")
-    written: list[str] = []
-
-    def noting(self: DataFrameWriter, path: str) -> None:
-        written.append(Path(path).name)
-        self.format("parquet").save(path)
-
-    monkeypatch.setattr(DataFrameWriter, "parquet", noting)
     assert esdedup.spark.dedup_files(spark, inputs, "out") == whole
-    # All tables but the last were there.
-    assert written == ["_removed.parquet"]
+    assert Path("out/_removed.parquet").is_dir()
     assert contents(Path("out")) == contents(Path("whole"))
     assert {path.name for path in Path().iterdir()} == {"in", "whole", "out"}
 

@@ -23,7 +23,11 @@ from esdedup.compare.source import FileSource
 from esdedup.models import Pair
 from esdedup.records.files import chunks_of_file
 from esdedup.runs.run import Run
-from esdedup.spark import SparkResult, candidates, dedup, groups, pairs, similar_pairs
+from esdedup.spark import SparkResult, dedup, groups, similar_pairs
+from esdedup.spark.documents import numbered as numbered_documents
+from esdedup.spark.pairing_sizes import PairingSizes
+from esdedup.spark.pairs import compare, plan_of
+from esdedup.spark.tables import JobTables
 
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
@@ -160,13 +164,9 @@ BOILERPLATE = (
 )
 
 
-def test_large_buckets_are_paired_in_slices(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = candidates.PairingSizes(slice=300, small_bucket=20, broadcast=0, pairs=4_000)
+def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path) -> None:
+    sizes = PairingSizes(slice=300, small_bucket=20, broadcast=0, pairs=4_000)
     sizes = replace(sizes, meetings=1_000, meetings_of_row=0, sample=4)
-    monkeypatch.setattr(candidates, "SIZES", sizes)
-    monkeypatch.setattr(pairs, "SIZES", sizes)
     rng = random.Random(2)
     texts = ["We are out of office. Your mail is read on Monday."] * 2_000
     texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(1_000)]
@@ -178,7 +178,7 @@ def test_large_buckets_are_paired_in_slices(
         pytest.warns(UserWarning, match=r"hold more than 20 documents, up to [1-9]\d\d"),
         pytest.warns(UserWarning, match="pairs are similar") as told,
     ):
-        found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
+        found = similar_pairs(frame(spark, rows, 4), sizes=sizes, threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 20_000
@@ -191,11 +191,8 @@ def test_large_buckets_are_paired_in_slices(
 
 
 @pytest.mark.parametrize("cap", [1_000, 9])
-def test_leaders_are_found_in_blocks(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cap: int
-) -> None:
-    sizes = candidates.PairingSizes(meetings=100, meetings_of_row=0, growth=4)
-    monkeypatch.setattr(candidates, "SIZES", sizes)
+def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int) -> None:
+    sizes = PairingSizes(meetings=100, meetings_of_row=0, growth=4)
     rng = random.Random(cap)
     # Texts of which each resembles its neighbours, so that one leads or not by those before.
     words = [f"{rng.getrandbits(30):x}" for _ in range(300)]
@@ -203,19 +200,18 @@ def test_leaders_are_found_in_blocks(
     texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(200)]
     texts += [*planted(200)[0], *texts[::9]]
     rng.shuffle(texts)
-    begun: list[int] = []
-    blocks = candidates.Placed.blocks
-
-    def noting(*given: Any) -> list[int]:
-        begun.extend(found := blocks(*given))
-        return found
-
-    monkeypatch.setattr(candidates.Placed, "blocks", noting)
     options: Any = {"threshold": 0.7, "max_per_bucket": cap}
+    rows = frame(spark, numbered(texts), 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = groups(frame(spark, numbered(texts), 3), **options)
+        found = groups(rows, sizes=sizes, **options)
     assert marks_of(found) == marks(esdedup.group(texts, **options))
+    # The same documents are placed in several blocks, which one begins after the other.
+    with JobTables.of(spark, None, None, sizes=sizes) as tables:
+        plan = plan_of(None, Limits(**options))
+        documents = numbered_documents(rows, plan, tables, "id", ["text"])
+        _, placed, _ = compare(documents, plan, tables)
+        begun = placed.blocks(0, tables)
     assert len(begun) > 3
     assert begun == sorted({*begun})
 

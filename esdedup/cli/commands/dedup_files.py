@@ -13,7 +13,7 @@ from typer import Exit
 
 from esdedup import Grouping, Index, Scheme, UsageError, open
 from esdedup.arguments import settings_of, size
-from esdedup.cleaning.contained import Containment
+from esdedup.cleaning.contained import Containment, Evidence
 from esdedup.cleaning.kept_sketches import SKETCHES, KeptSketches
 from esdedup.cleaning.near_duplicates import (
     RECORDS,
@@ -34,7 +34,7 @@ from esdedup.cleaning.outputs import (
 )
 from esdedup.cleaning.removals import Removals
 from esdedup.cleaning.report import CleanReport, report_from_json
-from esdedup.cleaning.tasks import Stage, Task
+from esdedup.cleaning.tasks import Stage, Task, Waiting
 from esdedup.cleaning.units import RepeatedUnits, Unit, UnitReport, retained_without_repeated
 from esdedup.cli import options, output
 from esdedup.cli.command import converted_by, setting
@@ -42,6 +42,7 @@ from esdedup.cli.files import FileOptions, dead_letters, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import check_result, write_table
+from esdedup.cli.surroundings import surroundings
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
 from esdedup.exceptions import EsdedupError, InputError
@@ -324,7 +325,9 @@ class _Job:
         """Find the duplicates among the documents of a run."""
         corpus, containment = self.corpus, None
         if corpus.contained is not None:
-            containment = Containment(self.plan.meta.scheme, corpus.contained)
+            evidence = surroundings().evidence or Evidence()
+            scheme = self.plan.meta.scheme
+            containment = Containment(scheme, corpus.contained, evidence=evidence)
         earlier = len(self.names) - len(self.shards.files)
         job = CleanJob(
             self.plan,
@@ -346,6 +349,7 @@ class _Job:
     ) -> None:
         """Write the files from number `first` on again. total: number of their records."""
         written = 0
+        step("Writing", written, total)
         for records in self.shards.write(files, first):
             written += records
             step("Writing", written, total)
@@ -404,7 +408,8 @@ def _one_task(job: _Job) -> CleanReport | None:
     shards, corpus, stage = job.shards, job.corpus, job.corpus.stage
     out = shards.output
     assert out is not None
-    task = Task.named(corpus.task or "", corpus.work or f"{out.rstrip('/')}.work")
+    waiting = surroundings().waiting or Waiting()
+    task = Task.named(corpus.task or "", corpus.work or f"{out.rstrip('/')}.work", waiting)
     if is_one_file(out):
         raise UsageError("--task requires a folder to write to")
     if stage == "group" and task.number > 1:
@@ -547,7 +552,8 @@ def _working(
     # The folder for an address is on this machine.
     name = corpus.work or f"{PurePath(out).name if is_address(out) else out.rstrip('/')}.work"
     is_kept = corpus.work is not None or out != STDIN
-    opened = Run.at(Path(name)) if is_kept else Run.temporary()
+    sizes = surroundings().sizes
+    opened = Run.at(Path(name), sizes) if is_kept else Run.temporary(sizes)
     with opened as run, output.Progress(title, total) as progress:
         has_results = run.has(REPORT)
         corpus.check_removed(is_new=not has_results)

@@ -14,6 +14,7 @@ from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, w
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
+from esdedup.cli.surroundings import surroundings
 from esdedup.compare.file_pairs import pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource, texts_in
@@ -91,7 +92,7 @@ def _in_files(
     scheme, text_field = of_files.scheme_and_fields(limits.distance)
     scheme = scheme or Scheme.of_texts(limits)
     meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
-    with dead_letter as letters, Run.temporary() as run:
+    with dead_letter as letters, Run.temporary(surroundings().sizes) as run:
         with output.Progress("Sketching", total_bytes(files)) as progress:
             chunks = of_files.chunks(files, meta.text_fields, progress.advance, columns=())
             plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
