@@ -28,8 +28,8 @@ _PLAIN: dict[str, tuple[type, str]] = {
 """Plain types by their annotation, with their names in messages."""
 Bounds = tuple[float | None, float | None]
 """The lowest and the highest value of a number, None for any."""
-_SHOWN = "shown"
-"""The key of a `Shown` in the metadata of a field."""
+_DISPLAY = "display"
+"""The key of a `Display` in the metadata of a field."""
 _SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
@@ -133,7 +133,7 @@ def check_list(name: str, values: object) -> None:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Display:
     """What the command line shows of a setting, and how it reads it.
 
     help: what the option does.
@@ -176,14 +176,14 @@ class Setting:
     name: of the argument.
     kind: the field's annotation.
     default: of the field, or of the dataclass that holds it; MISSING if it is required.
-    shown: what the command line shows.
+    display: of the option.
     path: the attribute that holds the nested dataclass of the field; None for a direct field.
     """
 
     name: str
     kind: Any
     default: Any
-    shown: Shown
+    display: Display
     path: str | None = None
 
 
@@ -198,14 +198,14 @@ def setting(
 ) -> _Value:
     """Return a field of a dataclass that is an argument of calls and an option of commands.
 
-    default: ... for a required one. The others: as of `Shown`.
+    default: ... for a required one. The others: as of `Display`.
     """
-    return declared(default, Shown(help, names, metavar, show_default, bounds, rare))
+    return declared(default, Display(help, names, metavar, show_default, bounds, rare))
 
 
-def declared(default: _Value | EllipsisType, shown: Shown) -> _Value:
+def declared(default: _Value | EllipsisType, display: Display) -> _Value:
     """Return a field of a dataclass, or the default of a parameter, that is a setting."""
-    metadata = {_SHOWN: shown}
+    metadata = {_DISPLAY: display}
     # As of `dataclasses.field`, the type is that of the value, for the checker.
     declaration: Any = field(metadata=metadata)
     if default is not ...:
@@ -214,45 +214,45 @@ def declared(default: _Value | EllipsisType, shown: Shown) -> _Value:
 
 
 def for_use(use: str, value: _Value) -> _Value:
-    """Return a setting that is for one kind of work; of a field, see `Shown.use`."""
-    default, shown = _declaration(value)
-    return declared(default, replace(shown, use=use))
+    """Return a setting that is for one kind of work; of a field, see `Display.use`."""
+    default, display = _declaration(value)
+    return declared(default, replace(display, use=use))
 
 
 def parsed_by(parse: Callable[[str], _Value], value: _Value) -> _Value:
     """Return a setting that calls and commands accept as text, which a function parses."""
-    default, shown = _declaration(value)
-    return declared(default, replace(shown, parse=parse))
+    default, display = _declaration(value)
+    return declared(default, replace(display, parse=parse))
 
 
 def converted_by(convert: Callable[[str], object], value: _Value) -> _Value:
     """Return a setting whose option has a text, which a function converts."""
-    default, shown = _declaration(value)
-    return declared(default, replace(shown, convert=convert))
+    default, display = _declaration(value)
+    return declared(default, replace(display, convert=convert))
 
 
 def of_file(value: _Value) -> _Value:
     """Return a setting whose path can't be a folder."""
-    default, shown = _declaration(value)
-    return declared(default, replace(shown, folder=False))
+    default, display = _declaration(value)
+    return declared(default, replace(display, folder=False))
 
 
 def excluding(names: Collection[str], value: _Value) -> _Value:
     """Return a setting beside which an option of the given names can't be set."""
-    default, shown = _declaration(value)
-    return declared(default, replace(shown, excludes=tuple(names)))
+    default, display = _declaration(value)
+    return declared(default, replace(display, excludes=tuple(names)))
 
 
 def setting_of(name: str, kind: Any, value: object) -> Setting:
     """Return the setting that the field, or the default of a parameter, declares."""
-    default, shown = _declaration(value)
-    return Setting(name, kind, MISSING if default is ... else default, shown)
+    default, display = _declaration(value)
+    return Setting(name, kind, MISSING if default is ... else default, display)
 
 
-def _declaration(value: _Value) -> tuple[_Value | EllipsisType, Shown]:
-    """Return the default, ... if there is none, and what is shown of a setting."""
+def _declaration(value: _Value) -> tuple[_Value | EllipsisType, Display]:
+    """Return the default, ... if there is none, and how a setting is displayed."""
     assert isinstance(value, Field), "a setting"
-    return ... if value.default is MISSING else value.default, value.metadata[_SHOWN]
+    return ... if value.default is MISSING else value.default, value.metadata[_DISPLAY]
 
 
 @functools.cache
@@ -261,11 +261,11 @@ def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting
     settings: dict[str, Setting] = {}
     hints = get_type_hints(kind, include_extras=True)
     for field_of_kind in fields(kind):
-        if _SHOWN not in field_of_kind.metadata:
+        if _DISPLAY not in field_of_kind.metadata:
             continue
         name = field_of_kind.name
         setting = setting_of(name, hints[name], field_of_kind)
-        inner_use = setting.shown.use
+        inner_use = setting.display.use
         if is_dataclass(setting.default) and inner_use is not None:
             inner_kind: Any = type(setting.default)
             for inner_name, inner in settings_of(inner_kind, inner_use).items():
@@ -293,7 +293,7 @@ def from_settings(
     check_names(values, settings)
     for name, value in values.items():
         setting = settings[name]
-        parse = setting.shown.parse
+        parse = setting.display.parse
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)
         if setting.path is None:
@@ -319,7 +319,7 @@ def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
         *parameters, keywords = inspect.signature(call).parameters.values()
         assert keywords.kind is inspect.Parameter.VAR_KEYWORD
         for setting in settings_of(kind, use).values():
-            is_text = setting.shown.parse is not None
+            is_text = setting.display.parse is not None
             parameters.append(
                 keywords.replace(
                     name=setting.name,

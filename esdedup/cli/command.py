@@ -37,7 +37,7 @@ from esdedup.arguments import (
     settings_of,
     show_parameters,
 )
-from esdedup.arguments import Shown as Shown
+from esdedup.arguments import Display as Display
 from esdedup.arguments import converted_by as converted_by
 from esdedup.arguments import declared as declared
 from esdedup.arguments import of_file as of_file
@@ -57,7 +57,7 @@ _QUIET = setting_of("quiet", bool, setting(False, "Show no progress.", rare=True
 
 def argument(default: _Value | EllipsisType, help: str, metavar: str) -> _Value:
     """Return a setting that is an argument of the command line, and not an option."""
-    return declared(default, Shown(help, metavar=metavar, argument=True))
+    return declared(default, Display(help, metavar=metavar, argument=True))
 
 
 def connection_setting(
@@ -69,8 +69,8 @@ def connection_setting(
     bounds: Bounds = (None, None),
 ) -> _Value:
     """Return a setting of a connection, which an environment variable can set too."""
-    shown = Shown(help, names, metavar, show_default, bounds)
-    return declared(default, replace(shown, variable=True, panel="connection"))
+    display = Display(help, names, metavar, show_default, bounds)
+    return declared(default, replace(display, variable=True, panel="connection"))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _Parameter:
         settings = settings_of(kind, use)
         if use == "rare":
             settings = {
-                option: replace(setting, shown=replace(setting.shown, rare=True))
+                option: replace(setting, display=replace(setting.display, rare=True))
                 for option, setting in settings.items()
             }
         return _Parameter(name, settings, kind, use)
@@ -299,7 +299,7 @@ def command_of(name: str, function: Callable[..., None], variables: str | None =
     signature = inspect.signature(function, eval_str=True)
     parameters = [_Parameter.of(parameter) for parameter in signature.parameters.values()]
     settings = [setting for parameter in parameters for setting in parameter.settings.values()]
-    if any(setting.shown.panel == "connection" for setting in settings):
+    if any(setting.display.panel == "connection" for setting in settings):
         settings.append(_QUIET)
 
     def declaration() -> None:
@@ -318,32 +318,32 @@ def command_of(name: str, function: Callable[..., None], variables: str | None =
 
 def _typer_parameter(setting: Setting) -> inspect.Parameter:
     """Return a setting as a parameter for typer."""
-    shown, kind, default = setting.shown, setting.kind, setting.default
-    if shown.parse is not None:
+    display, kind, default = setting.display, setting.kind, setting.default
+    if display.parse is not None:
         # The command line has the text that is parsed.
         kind, default = str, str(default)
-    least, most = shown.bounds
+    least, most = display.bounds
     declare = partial(
-        typer.Argument if shown.argument else typer.Option,
+        typer.Argument if display.argument else typer.Option,
         ... if default is MISSING else default,
-        help=shown.help,
-        metavar=shown.metavar,
-        show_default=True if shown.show_default is None else shown.show_default,
+        help=display.help,
+        metavar=display.metavar,
+        show_default=True if display.show_default is None else display.show_default,
         min=least,
         max=most,
-        parser=shown.convert,
-        dir_okay=shown.folder,
-        envvar=variable_of(setting.name) if shown.variable else None,
-        rich_help_panel=shown.panel or ("rare" if shown.rare else None),
+        parser=display.convert,
+        dir_okay=display.folder,
+        envvar=variable_of(setting.name) if display.variable else None,
+        rich_help_panel=display.panel or ("rare" if display.rare else None),
     )
-    names = () if shown.argument else _names(setting)
+    names = () if display.argument else _names(setting)
     keyword_only = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(setting.name, keyword_only, default=declare(*names), annotation=kind)
 
 
 def _names(setting: Setting) -> Sequence[str]:
     """Return the names of an option: a long one at least, if that of the setting is not short."""
-    names = setting.shown.names
+    names = setting.display.names
     if len(setting.name) == 1 or any(name.startswith("--") for name in names):
         return names
     long = option_of(setting.name)
@@ -388,7 +388,7 @@ def _check_combinations(explicit: Mapping[str, Any], settings: Iterable[Setting]
     explicit: as of `_check_values`.
     """
     for excluding in settings:
-        excluded = explicit.keys() & excluding.shown.excludes
+        excluded = explicit.keys() & excluding.display.excludes
         if excluded and explicit.get(excluding.name):
             option, other = option_of(excluding.name), option_of(min(excluded))
             raise UsageError(f"{option} can't be combined with {other}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, Server, UsageError, open
 from esdedup.cli.command import (
-    Shown,
+    Display,
     connection_setting,
     declared,
     of_file,
@@ -95,7 +95,8 @@ class ClusterTarget(_Cluster):
     """The options of a command on an index that other programs write to."""
 
     index: str = declared(
-        ..., Shown("An index, an alias, or a data stream.", ("--index", "-i"), variable=True)
+        ...,
+        Display("An index, an alias, or a data stream.", ("--index", "-i"), variable=True),
     )
 
     @property

@@ -38,7 +38,7 @@ CALLS: dict[Callable[..., object], type] = {
 def of_settings(kind: type, use: str | None = None) -> Mapping[str, object]:
     """The types of the values that a call accepts, as the dataclass declares them."""
     return {
-        name: setting.kind if setting.shown.parse is None else setting.kind | str
+        name: setting.kind if setting.display.parse is None else setting.kind | str
         for name, setting in settings_of(kind, use).items()
     }
 
