@@ -1,5 +1,8 @@
 """The errors of esdedup: `EsdedupError` is the base of all of them."""
 
+import json
+import sys
+
 
 class EsdedupError(Exception):
     """Base of all errors that esdedup raises on purpose."""
@@ -48,3 +51,16 @@ class StoreUnavailable(StoreError):
     """
 
     retry_after: float | None = None
+
+
+def json_fault(error: Exception) -> str:
+    """Return the reason of an error of `json`, without the place, as in "not valid JSON: ..."."""
+    if isinstance(error, RecursionError):
+        return "not valid JSON: nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg.removesuffix(' at').removesuffix(' starting')}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    if "set_int_max_str_digits" in str(error):
+        return f"a number has more than {sys.get_int_max_str_digits()} digits"
+    return str(error)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self, Unpack, get_args
+from typing import Any, ClassVar, Self, Unpack, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, report
@@ -58,6 +58,11 @@ DEFAULT_INDEX = "documents"
 
 class Index:
     """One index in a store. Use it as a context manager, or call `close`."""
+
+    DEFAULT_FILE: ClassVar = DEFAULT_FILE
+    """The file of `esdedup.open` if none is named."""
+    DEFAULT_NAME: ClassVar = DEFAULT_INDEX
+    """The name of an index in it if none is named."""
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ RECORDED = {
     "json_dicts": 46,
     "measure_branches": 0,
     "options_in_library": 0,
+    "private_imports": 79,
     "patches": 40,
     "modules_in_folder": 16,
     "public_names": 41,
@@ -175,6 +176,29 @@ def options_in_library(module: Module) -> Iterator[Place]:
             yield module.place(node, match[0])
 
 
+PUBLIC = ("esdedup", "esdedup.admin", "esdedup.arrow", "esdedup.exceptions", "esdedup.spark")
+SHARED = ("esdedup.arguments", "esdedup.text.characters")
+"""What the command line shares with the library: how settings are declared, and how messages show
+numbers and control characters."""
+
+
+def private_imports(module: Module) -> Iterator[Place]:
+    """Yield the imports of `cli` from modules of the library that are not public."""
+    if not module.path.is_relative_to("esdedup/cli"):
+        return
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        name = node.module
+        is_ours = name.startswith("esdedup") and not name.startswith("esdedup.cli")
+        if is_ours and name not in (*PUBLIC, *SHARED):
+            yield module.place(node, name)
+        elif name == "esdedup":
+            for alias in node.names:
+                if alias.name not in dir(esdedup) and alias.name != "cli":
+                    yield module.place(node, f"{name}.{alias.name}")
+
+
 def patches(module: Module) -> Iterator[Place]:
     """Yield the calls that replace an attribute of ours, in tests."""
     for node in ast.walk(module.tree):
@@ -225,6 +249,7 @@ FIGURES = {
         "branches on a measure outside sketch", 5, LIBRARY, measure_branches
     ),
     "options_in_library": Figure("options named outside cli", 0, LIBRARY, options_in_library),
+    "private_imports": Figure("private modules imported by cli", 0, LIBRARY, private_imports),
     "patches": Figure("attributes that tests replace", 10, TESTS, patches),
 }
 

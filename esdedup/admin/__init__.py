@@ -1,4 +1,4 @@
-"""Add tokens to indices that other programs write to, check them, and change their scheme.
+"""Operate indices: those that other programs write to, their roles, stop lists and servers.
 
     from esdedup import Scheme, admin
 
@@ -7,21 +7,38 @@
     assert admin.check("https://localhost:9200", "news").good
     admin.switch("https://localhost:9200", "news", Scheme(seed=2))
 
-Every function accepts a URL, an `esdedup.Connection`, or a cluster that is already connected
-(`esdedup.stores.Cluster`). `plan_attach` and `plan_backfill` return what there is to do without
+Every function on a cluster accepts a URL, an `esdedup.Connection`, or a cluster that is already
+connected (`connected`). `plan_attach` and `plan_backfill` return what there is to do without
 changing anything; `attach` and `backfill` also accept such a plan.
 """
 
-from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach
+from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach, plan_next
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.obstacles import Obstacle
-from esdedup.admin.switch import SwitchPlan, switch
+from esdedup.admin.readiness import check_ready
+from esdedup.admin.roles import Product, role, roles_of, roles_path
+from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
+from esdedup.admin.switch import SwitchPlan, plan_switch, switch
+from esdedup.admin.templates import TemplatePlan, install_template, next_has_fields, plan_template
+from esdedup.analysis.explain import Explanation
+from esdedup.index import ListedIndex, indices
+from esdedup.ingest.parallel import be_a_program
+from esdedup.proxy.settings import Settings as ProxySettings
+from esdedup.search.hot_buckets import HotBucket, HotBuckets
+from esdedup.stores import Cluster
+from esdedup.stores import reached as connected
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.connection import connection_to, seconds
 from esdedup.stores.elastic.indices import IndexState, Named
+from esdedup.stores.elastic.templates import advice as advice_on_next
 
 __all__ = [
-    "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Effort", "IndexCheck", "IndexState",
-    "MappingChange", "Named", "Obstacle", "SwitchPlan", "Tally", "attach",
-    "backfill", "check", "plan_attach", "plan_backfill", "switch",
+    "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Cluster", "Effort", "Explanation",
+    "HotBucket", "HotBuckets", "IndexCheck", "IndexState", "ListedIndex", "MappingChange", "Named",
+    "Obstacle", "Product", "ProxySettings", "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan",
+    "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready", "connected",
+    "connection_to", "indices", "install_template", "next_has_fields", "plan_attach",
+    "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of", "roles_path",
+    "seconds", "serve_proxy", "serve_review", "switch",
 ]  # fmt: skip

@@ -70,6 +70,11 @@ def role_of(needs: Needs, product: Product, index: str, to: str | None) -> Role:
     return {"cluster_permissions": sorted(cluster), "index_permissions": indices}
 
 
+def roles_path(product: Product) -> str:
+    """Return the path of a product's roles in its API."""
+    return ROLES_PATHS[product]
+
+
 def roles_of(command: str) -> list[str]:
     """Return the names of a command's roles, as in `ROLES`."""
     return [name for name in ROLES if name == command or name.startswith(f"{command}-")]

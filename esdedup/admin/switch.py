@@ -21,11 +21,12 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.indices import attached, path_of
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.fields import quoted
-from esdedup.stores.mapping import IndexMeta, TextFields, meta_of, names_of
+from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 
 _ROUNDS = 3
 """While documents are filled, a data stream may get another index, or one from a writer that knows
@@ -49,6 +50,12 @@ class SwitchPlan:
     stage: Literal["begin", "fill", "done"]
     meta: IndexMeta
     following: IndexMeta
+
+    @property
+    def properties(self) -> Body:
+        """The mapping of the next fields, which is put beside the present ones."""
+        properties: Body = index_mapping(self.following)["properties"]
+        return properties
 
 
 Fill = Callable[[BackfillPlan], ChangeReport]

@@ -5,7 +5,7 @@ Tokens are computed again from both texts with the index's own scheme, whatever 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -122,6 +122,8 @@ class Explanation:
     passage: words of the shortest passage, if these are marked, not shingles.
     sketches: of the scheme, in its order; empty if a text has no shingle and so no token.
     """
+
+    CONTEXT: ClassVar = CONTEXT
 
     index: str
     text_fields: tuple[str, ...]

@@ -6,6 +6,7 @@ Only the texts of examples are read, so that memory doesn't grow with texts.
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,18 +18,20 @@ from esdedup.analysis.distribution import (
     size_ranges,
 )
 from esdedup.analysis.explain import CONTEXT
-from esdedup.analysis.html import page
+from esdedup.analysis.html import head, page
 from esdedup.analysis.plain_json import object_of
 from esdedup.analysis.templates import LARGEST, Template, in_group, warning_of
 from esdedup.compare.source import texts_in
 from esdedup.groups.groups import Grouping, Groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
+from esdedup.records.targets import check_new
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.measures import JACCARD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.private_files import file_name
 from esdedup.text.arrays import I64
 from esdedup.text.characters import count
 from esdedup.text.highlight import Piece, mark_shared
@@ -184,6 +187,19 @@ class Report:
         worded = self.groups.measure.in_words
         values = {"report": self, "index": index, "bars": bars, "scheme": scheme}
         return page("report", values | {"in_words": worded})
+
+    @staticmethod
+    def default_path(index: str) -> Path:
+        """Return the path of the page on an index if none is named."""
+        return Path(f"{file_name(index)}.report.html")
+
+    @staticmethod
+    def check_page(setting: str, path: Path) -> None:
+        """Raise UsageError if a file to write the page to exists, and is no such page.
+
+        setting: names the file, in messages.
+        """
+        check_new(setting, str(path), head())
 
     def facts(self) -> list[tuple[str, str, str]]:
         """Return the main figures in words: (name, value, remark)."""

@@ -12,6 +12,8 @@ from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import Unordered
 from esdedup.groups.groups import Groups
 from esdedup.search.buckets import Capped
+from esdedup.search.warnings import missing_pairs
+from esdedup.sketch.limits import Limits
 from esdedup.text.arrays import I64
 
 _LARGEST = 10
@@ -58,6 +60,10 @@ class CleanReport:
     samples: Sequence[dict[str, Any]] = ()
     contained: dict[str, int] | None = None
     unordered: Unordered = Unordered()  # noqa: RUF009
+
+    def warnings(self, limits: Limits) -> list[str]:
+        """Return warnings of pairs that may be missing. limits: of the comparison."""
+        return [*missing_pairs(self.recall, self.capped, limits)]
 
 
 def report_to_json(report: CleanReport) -> dict[str, Any]:

@@ -132,10 +132,10 @@ def main(
             # Only these multiply matrices, and the threads for it take a seventh of a search.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # The list of commands is shown without it.
+        from esdedup import admin
         from esdedup.cli.setting_names import OptionsFormatter
-        from esdedup.ingest.parallel import be_a_program
 
-        be_a_program()
+        admin.be_a_program()
         for handler in logging.getLogger().handlers:
             handler.setFormatter(OptionsFormatter("%(message)s"))
     if sys.stdout is None:

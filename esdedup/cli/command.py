@@ -283,9 +283,9 @@ class Commands(_LazyParsing, TyperGroup):
         try:
             return super().invoke(ctx)
         except PermissionDenied as error:
-            from esdedup.admin.roles import roles_of
+            from esdedup import admin
 
-            first_role, *other_roles = roles_of(ctx.invoked_subcommand or "")
+            first_role, *other_roles = admin.roles_of(ctx.invoked_subcommand or "")
             alternatives = f", or {', '.join(other_roles)}" if other_roles else ""
             needed = f"The rights that it needs: esdedup check --role {first_role}{alternatives}"
             raise PermissionDenied(f"{error}\n{needed}") from error

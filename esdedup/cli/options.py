@@ -7,7 +7,18 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from esdedup import Bits, Connection, Index, Limits, Passages, Scheme, Server, UsageError, open
+from esdedup import (
+    Bits,
+    Connection,
+    Index,
+    Limits,
+    Passages,
+    Scheme,
+    Server,
+    UsageError,
+    admin,
+    open,
+)
 from esdedup.cli.command import (
     Display,
     connection_setting,
@@ -18,11 +29,7 @@ from esdedup.cli.command import (
     source_of,
     variable_of,
 )
-from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX
-from esdedup.sketch.kinds.base import Sketch
-from esdedup.stores import Cluster, reached
-from esdedup.stores.connection import connection_to, seconds
-from esdedup.stores.to_json import json_fault
+from esdedup.exceptions import json_fault
 
 field = partial(
     setting, None, "Object field for the tokens, named esdedup...", show_default="the index's own"
@@ -84,10 +91,10 @@ class _Cluster:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
         settings = {option.name: getattr(self, option.name) for option in fields(_Cluster)}
         try:
-            settings["retry_for"] = seconds(self.retry_for)
+            settings["retry_for"] = admin.seconds(self.retry_for)
         except ValueError as error:
             raise UsageError(f"--retry-for: {error}") from error
-        return connection_to(fingerprint=settings.pop("cert_fingerprint"), **settings)
+        return admin.connection_to(fingerprint=settings.pop("cert_fingerprint"), **settings)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -104,17 +111,19 @@ class ClusterTarget(_Cluster):
         """The addresses of the cluster, without credentials."""
         return self.connection().shown
 
-    def connected(self) -> AbstractContextManager[Cluster]:
+    def connected(self) -> AbstractContextManager[admin.Cluster]:
         """Return the cluster, closed at the end."""
-        return reached(self.connection())
+        return admin.connected(self.connection())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Target(_Cluster):
     """The options of a command on an index in a cluster or a file."""
 
-    index: str = connection_setting(DEFAULT_INDEX, "Name of the index there.", "--index", "-i")
-    db: Path | None = of_file(connection_setting(None, "A local file.", show_default=DEFAULT_FILE))
+    index: str = connection_setting(Index.DEFAULT_NAME, "Name of the index there.", "--index", "-i")
+    db: Path | None = of_file(
+        connection_setting(None, "A local file.", show_default=Index.DEFAULT_FILE)
+    )
 
     @property
     def where(self) -> Connection | Path:
@@ -123,7 +132,7 @@ class Target(_Cluster):
             refuse([option.name for option in fields(_Cluster)], "requires a cluster (--url)")
             if self.db is None and self.index.endswith(".db"):
                 raise UsageError(f"-i {self.index} names a file: use --db {self.index}")
-            return self.db or Path(DEFAULT_FILE)
+            return self.db or Path(Index.DEFAULT_FILE)
         if self.db is not None:
             both = ("db", "url" if address == self.url else "cloud_id")
             by_option = [typed(name) for name in both]
@@ -218,8 +227,8 @@ def typed(name: str) -> bool:
     return source_of(name) == "COMMANDLINE"
 
 
-def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
-    """Return the sketch to compare by. Raises UsageError for a limit of another measure."""
+def check_limits(scheme: Scheme, limits: Limits) -> None:
+    """Raise UsageError for a limit of another measure than that of the sketch to compare by."""
     chosen = scheme.chosen(limits)
     by, use = chosen.measure.words, chosen.measure.limit
     if use != "threshold" and typed("threshold"):
@@ -227,7 +236,6 @@ def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
             f"--threshold can't be combined with --sketch {chosen.name}, which compares by {by}:"
             f" use --{use}"
         )
-    return chosen
 
 
 def scheme_in(path: Path | None) -> Scheme | None:

@@ -6,34 +6,39 @@ Texts and ids of documents may hold anything: control characters are shown, not 
 import itertools
 import json
 import math
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import typer
 
-from esdedup import EsdedupError, Groups, Index, Limits, StoreError, UsageError
-from esdedup.admin.obstacles import obstacles_of
+from esdedup import EsdedupError, Groups, Index, Limits, UsageError, admin
 from esdedup.cli.command import CONTEXT
-from esdedup.cli.options import sketch_of
+from esdedup.cli.options import check_limits
 from esdedup.cli.setting_names import with_options
 from esdedup.cli.surroundings import surroundings
 from esdedup.exceptions import InputError
-from esdedup.groups.constraints import JudgedCounts
-from esdedup.models import Counts
-from esdedup.search.buckets import Capped
-from esdedup.search.warnings import missing_pairs, not_compared
-from esdedup.stores.private_files import open_private
-from esdedup.stores.stop_list import stopped_tokens
-from esdedup.text.characters import JSON_ESCAPES, message_of, visible
+from esdedup.text.characters import JSON_ESCAPES
 from esdedup.text.characters import count as count
+from esdedup.text.characters import message_of as message_of
+from esdedup.text.characters import visible as visible
 
 Kind = Literal["number", "key", "line", "text"]
-_Report = TypeVar("_Report", bound=Counts)
+
+
+class _Counts(Protocol):
+    """Counts of a part of a job, which can be added."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+_Report = TypeVar("_Report", bound=_Counts)
 WIDTH_WITHOUT_TERMINAL = 80
 _ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, True)}
 _IDS = 20
@@ -147,8 +152,9 @@ def check_folder(setting: str, path: Path) -> None:
 
 def write_page(path: Path, page: str) -> None:
     """Write a page that only its owner may read."""
+    private = partial(os.open, mode=0o600)
     try:
-        with open_private(path, "w", errors="xmlcharrefreplace") as file:
+        with open(path, "w", encoding="utf-8", errors="xmlcharrefreplace", opener=private) as file:
             file.write(page)
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror}") from error
@@ -197,27 +203,8 @@ def capital(text: str) -> str:
 
 def warn_before(index: Index, limits: Limits) -> None:
     """Warn of documents without tokens, and of the stop list. Raise StoreError without tokens."""
-    chosen = sketch_of(index.scheme, limits)
-    statistics = index.statistics()
-    if statistics.documents and not statistics.sketched:
-        stopped = [
-            sign for sign in obstacles_of(index.store, index.meta) if sign.stops != "nothing"
-        ]
-        advice = f"run `esdedup backfill -i {index.store.index}`"
-        raise StoreError(
-            f"none of the {statistics.documents:,} documents of {index.store.where} has tokens of"
-            f" its scheme: {'; '.join(map(str, stopped)) or advice}"
-        )
-    message(*not_compared(statistics, len(stopped_tokens(index.meta.stop, chosen.key))))
-
-
-def warn_after(
-    recall: float | None, capped: Capped, limits: Limits, judged: JudgedCounts | None = None
-) -> None:
-    """Warn of pairs that can be missing, and report which judgements were respected."""
-    if counted := str(judged or ""):
-        message(f"Judged pairs: {counted}")
-    message(*missing_pairs(recall, capped, limits))
+    check_limits(index.scheme, limits)
+    message(*admin.check_ready(index, limits))
 
 
 def require_answer(yes: bool, question: str) -> None:

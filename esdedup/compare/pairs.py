@@ -18,6 +18,7 @@ from esdedup.compare.verify import nearness_of
 from esdedup.models import Pair
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
+from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import Measure
 from esdedup.stores.base import Store
@@ -99,6 +100,10 @@ class SimilarPairs(Tabular):
     def copies(self) -> int:
         """The number of documents that have the text of an earlier one."""
         return int(np.count_nonzero(self.first != np.arange(self.first.size)))
+
+    def warnings(self, limits: Limits) -> list[str]:
+        """Return warnings of pairs that may be missing. limits: of the comparison."""
+        return [*missing_pairs(self.recall, self.capped, limits)]
 
 
 def similar_pairs(

@@ -35,6 +35,7 @@ from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
+from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
@@ -203,6 +204,14 @@ class Groups(Tabular):
 
     def __repr__(self) -> str:
         return f"<Groups: {len(self)} of {len(self.ids)} documents, {self.duplicates} duplicates>"
+
+    def warnings(self, limits: Limits) -> list[str]:
+        """Return which judgements were respected, and warnings of pairs that may be missing.
+
+        limits: of the comparison.
+        """
+        judged = f"Judged pairs: {self.judged}" if str(self.judged) else None
+        return [*filter(None, [judged]), *missing_pairs(self.recall, self.capped, limits)]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of the figures, without the groups."""

@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, NamedTuple
 
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import RecordError, UsageError, json_fault
 from esdedup.proxy.http import Failed, Refused, Request
 from esdedup.proxy.metadata import LookUp, Schemes
 from esdedup.proxy.pipelines import Pipelines, pipeline_of
 from esdedup.proxy.splice import WORK, LongSources, Source, Splicer
 from esdedup.stores.json_text import value_of
-from esdedup.stores.to_json import json_fault
 from esdedup.text.characters import is_unicode
 
 PLAIN = ("", "identity")

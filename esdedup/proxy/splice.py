@@ -12,7 +12,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from esdedup.exceptions import EsdedupError, RecordError
+from esdedup.exceptions import EsdedupError, RecordError, json_fault
 from esdedup.ingest.enrich import text_change, warn_of_parts
 from esdedup.models import FIELD
 from esdedup.proxy.clearing import DOCUMENTS, LongSource
@@ -21,7 +21,6 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.stores.json_text import JsonMember, members, value_of
 from esdedup.stores.mapping import IndexMeta, SketchedFields
-from esdedup.stores.to_json import json_fault
 
 _SMALL = 2 << 20
 """Bytes to read a source, up to which threads need not take turns."""

@@ -45,6 +45,10 @@ class DeadLetterFile(ExitStack):
         self._on_record, self._shown = on_record, shown
         self._file: IO[str] | None = None
 
+    def reject(self, id: str, reason: str) -> None:
+        """Append a document of the index that can't be written."""
+        self(BadRecord(id, 0, "", reason))
+
     def __call__(self, record: BadRecord) -> None:
         where = {"file": record.file, "line": record.line}
         line = {**where, "reason": self._shown(record.reason), "record": record.raw}

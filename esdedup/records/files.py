@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args
 
 import orjson
 
-from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError, json_fault
 from esdedup.models import Fields, grouped
 from esdedup.records.columnar import BadRow, check_columns, rows_in
 from esdedup.records.locations import look_up
@@ -33,7 +33,7 @@ from esdedup.records.streams import (
     name_of,
     opened,
 )
-from esdedup.stores.to_json import ENCODER, check_depth, json_fault
+from esdedup.stores.to_json import ENCODER, check_depth
 from esdedup.tabular import TableFormat
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]

@@ -22,11 +22,11 @@ import xxhash
 import zstandard
 
 from esdedup.arguments import check_fields
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import StoreError, UsageError, json_fault
 from esdedup.models import Document, Failure, StoredDocument
 from esdedup.stores.json_text import VALUES, value_of
 from esdedup.stores.private_files import create_private, sync_folder
-from esdedup.stores.to_json import json_fault, to_json
+from esdedup.stores.to_json import to_json
 from esdedup.text.characters import count
 
 Action = Literal["delete", "mark", "move"]

@@ -8,6 +8,7 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
@@ -51,7 +52,11 @@ class HotBuckets:
 
     buckets: the largest first.
     sampled: number of documents whose tokens were read to find them.
+
+    There are at most `MOST` of a sketch.
     """
+
+    MOST: ClassVar = MOST_COUNTED
 
     buckets: list[HotBucket]
     sampled: int

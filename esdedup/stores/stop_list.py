@@ -40,6 +40,27 @@ class StopList:
         """The tokens of the list, sorted, each with its kind."""
         return self._current().stop
 
+    def entries(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """Return tokens as the list holds them, as `stop_entries`."""
+        return stop_entries(tokens, self._current().full_scheme)
+
+    def sketches(self) -> list[Sketch]:
+        """Return the sketches that have tokens in the list."""
+        meta = self._current()
+        return [
+            sketch for sketch in meta.full_scheme.sketches if stopped_tokens(meta.stop, sketch.key)
+        ]
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of documents that hold each token of the list."""
+        meta, sizes = self._current(), dict[str, int]()
+        for sketch in self.sketches():
+            tokens = sorted(stopped_tokens(meta.stop, sketch.key))
+            counts = self._store.bucket_sizes(sketch.key, tokens, meta.of(sketch.name))
+            for token, documents in zip(tokens, counts, strict=True):
+                sizes[f"{sketch.key}:{token}"] = documents
+        return sizes
+
     def replace(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Replace the stop list, and return it as it is stored.
 

@@ -1,9 +1,8 @@
-"""Write documents as JSON, and describe errors of reading JSON."""
+"""Write documents as JSON."""
 
 import datetime
 import decimal
 import json
-import sys
 import uuid
 from typing import Any
 
@@ -47,19 +46,6 @@ def check_depth(text: str, value: object) -> None:
 def same_json(left: object, right: object) -> bool:
     """Return whether two values are the same JSON. 1, 1.0 and true differ."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
-
-
-def json_fault(error: Exception) -> str:
-    """Return the reason of an error of `json`, without the place, as in "not valid JSON: ..."."""
-    if isinstance(error, RecursionError):
-        return "not valid JSON: nested too deeply"
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON: {error.msg.removesuffix(' at').removesuffix(' starting')}"
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8"
-    if "set_int_max_str_digits" in str(error):
-        return f"a number has more than {sys.get_int_max_str_digits()} digits"
-    return str(error)
 
 
 def _plain(value: object) -> object:

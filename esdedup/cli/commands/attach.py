@@ -9,24 +9,11 @@ from typing import Any
 from typer import Exit, echo
 
 from esdedup import UsageError, admin
-from esdedup.admin.attach import plan_next
-from esdedup.admin.obstacles import obstacles
-from esdedup.admin.roles import ROLES_PATHS, Product
-from esdedup.admin.roles import role as role_of
 from esdedup.cli import options, output
 from esdedup.cli.command import setting
 from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
 from esdedup.cli.setting_names import with_options
-from esdedup.stores import Cluster
-from esdedup.stores.elastic.templates import (
-    advice,
-    next_has_fields,
-    next_state,
-    put_template,
-    template_body,
-    template_name,
-)
 
 
 def _external_versions() -> Any:
@@ -78,7 +65,7 @@ def attach_command(
                 _show_request(f"{change.index}/_mapping", change.mapping)
             message(*map(str, change.obstacles))
         if plan.named.kind == "data stream":
-            _show_template(cluster, plan)
+            _show_template(admin.plan_template(cluster, plan))
         # The change is seen before it is made.
         sys.stdout.flush()
         if dry_run:
@@ -99,23 +86,19 @@ def attach_command(
         message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_template(cluster: Cluster, plan: admin.AttachPlan) -> None:
-    """Show the component template, and what is in the way of its fields in the next index."""
-    state = next_state(cluster, plan.named)
-    doc_values = state is not None and state.rebuilds_source
-    path = f"_component_template/{template_name(plan.named.name)}"
-    _show_request(path, template_body(plan.meta, doc_values=doc_values))
-    if state is not None:
-        message(*map(str, obstacles(state, plan.meta, text_known=False)))
+def _show_template(template: admin.TemplatePlan) -> None:
+    """Show a component template, and what is in the way of its fields in the next index."""
+    _show_request(f"_component_template/{template.name}", template.body)
+    message(*map(str, template.obstacles))
+
+
+def _warn_of_next(cluster: admin.Cluster, plan: admin.AttachPlan) -> None:
+    if not admin.next_has_fields(cluster, plan):
+        message(admin.advice_on_next(plan.named.name))
 
 
 def _show_request(path: str, body: Any) -> None:
     echo(f"PUT {path}\n{json.dumps(body, indent=2, ensure_ascii=output.only_plain())}")
-
-
-def _warn_of_next(cluster: Cluster, plan: admin.AttachPlan) -> None:
-    if not next_has_fields(cluster, plan.named, plan.meta):
-        message(advice(plan.named.name))
 
 
 def template_command(
@@ -136,12 +119,12 @@ def template_command(
     """
     scheme, text_field = sketching.scheme_and_fields(distance, server)
     with target.connected() as cluster:
-        plan = plan_next(cluster, target.index, scheme, text_field, field, external_versions)
-        _show_template(cluster, plan)
+        plan = admin.plan_next(cluster, target.index, scheme, text_field, field, external_versions)
+        template = admin.plan_template(cluster, plan)
+        _show_template(template)
         if install:
-            put_template(cluster, plan.named, plan.meta)
-            name = template_name(target.index)
-            message(f"component template {name!r} is installed at {target.address}")
+            admin.install_template(cluster, plan)
+            message(f"component template {template.name!r} is installed at {target.address}")
         _warn_of_next(cluster, plan)
 
 
@@ -152,7 +135,7 @@ def check_command(
         None, "Print the least role for this command instead.", metavar="COMMAND"
     ),
     to: str | None = setting(None, "With --role: the index to move to.", metavar="INDEX"),
-    product: Product | None = setting(
+    product: admin.Product | None = setting(
         None, "With --role: the product.", show_default="the cluster's"
     ),
     as_json: bool = options.as_json(),
@@ -174,9 +157,9 @@ def check_command(
                 raise UsageError("name the product (--product), or the cluster (--url)")
             with target.connected() as cluster:
                 product = "opensearch" if cluster.is_opensearch else "elasticsearch"
-        rights = role_of(role, product, target.index, to)
+        rights = admin.role(role, product, target.index, to)
         echo(json.dumps(rights, indent=None if as_json else 2, ensure_ascii=output.only_plain()))
-        message(f"To create it: PUT /{ROLES_PATHS[product]}/NAME")
+        message(f"To create it: PUT /{admin.roles_path(product)}/NAME")
         return
     if to is not None or product is not None:
         raise UsageError("--to and --product require --role")
@@ -267,4 +250,4 @@ def _advise(report: admin.Check, name: str) -> None:
     if len(report.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(report.schemes)}")
     if report.next is False:
-        message(advice(name))
+        message(admin.advice_on_next(name))

@@ -3,20 +3,25 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from typer import Exit
 
 from esdedup import StoreError, admin
-from esdedup.admin.switch import plan_switch
 from esdedup.cli import options, output
 from esdedup.cli.command import setting
 from esdedup.cli.files import dead_letters
 from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
-from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.files import BadRecord
-from esdedup.stores import Cluster
-from esdedup.stores.mapping import index_mapping
+
+
+class _Rejects(Protocol):
+    """A file of documents that were not updated."""
+
+    path: Path
+
+    def reject(self, id: str, reason: str) -> None:
+        """Append a document with the reason."""
 
 
 def backfill_command(
@@ -73,7 +78,7 @@ def switch_command(
     effort = admin.Effort(workers, max_rate)
     scheme, text_field = sketching.scheme_and_fields(distance)
     with target.connected() as cluster, dead_letters(None, target.index) as letters:
-        plan = plan_switch(cluster, target.index, scheme, text_field)
+        plan = admin.plan_switch(cluster, target.index, scheme, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.full_scheme.id} already")
             return
@@ -84,7 +89,7 @@ def switch_command(
             message(
                 f"{before} to scheme {following.full_scheme.id} in the field {following.field!r}:"
             )
-            message(json.dumps(index_mapping(following)["properties"]))
+            message(json.dumps(plan.properties))
         fill = partial(_fill, cluster, effort, letters)
         report = admin.switch(cluster, plan.name, scheme, text_field, fill=fill, on_wait=message)
         _show(report, f"Scheme {following.full_scheme.id} of {plan.name!r}", 0, target, as_json)
@@ -97,7 +102,7 @@ def switch_command(
 
 
 def _fill(
-    cluster: Cluster, effort: admin.Effort, letters: DeadLetterFile, plan: admin.BackfillPlan
+    cluster: admin.Cluster, effort: admin.Effort, letters: _Rejects, plan: admin.BackfillPlan
 ) -> admin.ChangeReport:
     """Fill while showing the progress, and report the counts if it stops early."""
     failed: set[str] = set()
@@ -106,7 +111,7 @@ def _fill(
         on_report(report)
         for failure in report.failures:
             if failure.id not in failed:
-                letters(BadRecord(failure.id, 0, "", failure.reason))
+                letters.reject(failure.id, failure.reason)
             failed.add(failure.id)
 
     with output.totalling(

@@ -153,7 +153,7 @@ def dedup_command(
 def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> None:
     """Show the duplicates of an index."""
     grouping = groups.grouping
-    output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
+    message(*groups.warnings(grouping.limits))
     message(groups.unordered.warning(grouping.keep))
     if not as_json:
         title = capital(index.store.where)

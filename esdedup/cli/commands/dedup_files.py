@@ -228,7 +228,7 @@ def dedup_files(
     if report is None:
         return
     if isinstance(report, CleanReport):
-        output.warn_after(report.recall, report.capped, grouping.limits)
+        message(*report.warnings(grouping.limits))
     show_report(report, out, as_json, details)
     if report.failed:
         where = letters.path if corpus.task is None else "the dead-letter files of the tasks"

@@ -1,17 +1,15 @@
 """esdedup explain: show why two documents are similar, or not."""
 
 import sys
-from collections.abc import Callable
 
 from rich.console import Console
 from rich.text import Text
 
-from esdedup.analysis.explain import CONTEXT, Explanation
+from esdedup import admin
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json
-from esdedup.text.characters import visible
-from esdedup.text.highlight import MarkedText
+from esdedup.cli.output import visible
 
 _MOST = 20_000
 """Characters of each text on a terminal."""
@@ -40,7 +38,7 @@ def explain_command(
         _show(pair)
 
 
-def _show(pair: Explanation) -> None:
+def _show(pair: admin.Explanation) -> None:
     sides = pair.left, pair.right
     rows = [
         ("document", *(side.id for side in sides)),
@@ -66,24 +64,20 @@ def _show(pair: Explanation) -> None:
     for side in sides:
         console.print()
         console.print(Text(visible(side.id), style="bold"))
-        console.print(_marked(side.text, shared, pair.units))
+        line = Text()
+        for piece in side.text.pieces(pair.CONTEXT, _MOST):
+            if piece.left_out:
+                line.append(f" … {piece.left_out:,} shared {pair.units} left out … ", "dim italic")
+            elif piece.remaining:
+                line.append(f" … {piece.remaining:,} characters left out", "dim italic")
+            elif piece.marked == "shared":
+                line.append(*shared(visible(piece.text)))
+            else:
+                line.append(visible(piece.text))
+        console.print(line)
         if (length := len(side.text.text)) > _MOST:
             output.message(
                 f"{side.id}: this shows at most {_MOST:,} of the text's {length:,} characters"
             )
     for warning in pair.warnings:
         console.print(Text(f"\n{visible(warning)}", style="yellow"))
-
-
-def _marked(text: MarkedText, shared: Callable[[str], tuple[str, str]], units: str) -> Text:
-    shown = Text()
-    for piece in text.pieces(CONTEXT, _MOST):
-        if piece.left_out:
-            shown.append(f" … {piece.left_out:,} shared {units} left out … ", "dim italic")
-        elif piece.remaining:
-            shown.append(f" … {piece.remaining:,} characters left out", "dim italic")
-        elif piece.marked == "shared":
-            shown.append(*shared(visible(piece.text)))
-        else:
-            shown.append(visible(piece.text))
-    return shown

@@ -11,7 +11,6 @@ from esdedup.cli.files import dead_letters
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
-from esdedup.records.files import BadRecord
 
 _LARGEST = 10
 
@@ -56,8 +55,8 @@ def group_command(
             )
             groups, marks, missed = report.groups, report.marks, report.missed
             for failure in marks.failures:
-                letters(BadRecord(failure.id, 0, "", failure.reason))
-    output.warn_after(groups.recall, groups.capped, grouping.limits, groups.judged)
+                letters.reject(failure.id, failure.reason)
+    message(*groups.warnings(grouping.limits))
     message(groups.unordered.warning(groups.grouping.keep))
     if results.output is not None:
         place["output"] = str(results.output.resolve())

@@ -9,7 +9,7 @@ from esdedup.admin.obstacles import PIPELINE, obstacles_of
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
-from esdedup.cli.options import Target, as_json, refuse, sketch_of
+from esdedup.cli.options import Target, as_json, check_limits, refuse
 from esdedup.cli.output import count, message
 from esdedup.ingest.ingest import IngestSettings
 from esdedup.ingest.places import Places
@@ -73,7 +73,7 @@ def index_command(
         names = text_field or meta.text_fields
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
-            sketch_of(scheme or meta.full_scheme, policy.limits)
+            check_limits(scheme or meta.full_scheme, policy.limits)
         signs = obstacles_of(opened.store, stored or IndexMeta(scheme or Scheme(), tuple(names)))
         stops = ("index",) if stored is not None else ("attach", "index")
         if stopped := [sign for sign in signs if sign.stops in stops]:
@@ -121,7 +121,8 @@ def index_command(
     is_shown = has_fields and plan.id_field != PATH
     warn_of_records(ids, report.without_words, places.count if is_shown else 0)
     if policy.action != "keep":
-        chosen = sketch_of(used, policy.limits)
+        check_limits(used, policy.limits)
+        chosen = used.chosen(policy.limits)
         expected = chosen.recall(policy.limits, chosen.tokens, 1)
         message(None if expected is None else lacking_recall(expected, policy.limits))
     if report.truncated:

@@ -46,7 +46,7 @@ def pairs_command(
     """
 
     def show(pairs: SimilarPairs, texts_of: TextsOf) -> None:
-        output.warn_after(pairs.recall, pairs.capped, limits)
+        message(*pairs.warnings(limits))
         if pairs.copies:
             having = count(pairs.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")

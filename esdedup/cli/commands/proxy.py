@@ -1,11 +1,10 @@
 """esdedup proxy: tokens for the documents of any client."""
 
+from esdedup import admin
 from esdedup.cli.setting_names import with_options
-from esdedup.exceptions import MissingExtra
-from esdedup.proxy.settings import Settings
 
 
-def proxy_command(settings: Settings) -> None:
+def proxy_command(settings: admin.ProxySettings) -> None:
     """Pass requests on, and add tokens to their documents.
 
     Example: esdedup proxy --upstream http://localhost:9200
@@ -15,8 +14,4 @@ def proxy_command(settings: Settings) -> None:
     credentials are used. SIGHUP reads the certificates again. Environment variables set options,
     such as ESDEDUP_PROXY_MAX_MEMORY.
     """
-    try:
-        from esdedup.proxy.server import serve
-    except ImportError as error:
-        raise MissingExtra("the proxy needs more: pip install 'esdedup[proxy]'") from error
-    serve(settings, with_options)
+    admin.serve_proxy(settings, with_options)

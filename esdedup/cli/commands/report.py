@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from esdedup import Grouping
-from esdedup.analysis import html
+from esdedup import Grouping, Report
 from esdedup.cli.command import setting
 from esdedup.cli.options import Target, as_json
 from esdedup.cli.output import Progress, check_folder, message, print_facts, print_json, write_page
 from esdedup.cli.setting_names import with_options
-from esdedup.records.targets import check_new
-from esdedup.stores.private_files import file_name
 
 
 def report_command(
@@ -27,9 +24,9 @@ def report_command(
     The page shows how many duplicates there are, and how similar they are. It is one file that
     loads nothing. Nothing in the index changes. With the same options, dedup finds the same groups.
     """
-    file = output or Path(f"{file_name(target.index)}.report.html")
+    file = output or Report.default_path(target.index)
     check_folder("--output", file)
-    check_new("--output", str(file), html.head())
+    Report.check_page("--output", file)
     with target.open() as index, Progress() as progress:
         report = index.report(
             work=index.location.work_folder("report"), on_step=progress.step, grouping=grouping

@@ -4,12 +4,11 @@ import sys
 
 import typer
 
-from esdedup import Grouping
+from esdedup import Grouping, admin
 from esdedup.cli.command import setting
 from esdedup.cli.options import Target
 from esdedup.cli.output import message
 from esdedup.cli.setting_names import with_options
-from esdedup.exceptions import MissingExtra
 
 
 def review_command(
@@ -32,27 +31,16 @@ def review_command(
     page shows similar documents and groups of duplicates, and keeps judgements, which later runs
     of group and dedup respect. Without --write it changes nothing.
     """
-    try:
-        from esdedup.review.app import review_of, serve
-    except ImportError as error:
-        raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
     with target.open() as index:
         location = index.location
-    review = review_of(
-        location,
-        grouping,
-        write=write,
-        show=show or (),
-        image=image,
-        with_options=with_options,
-    )
+    pages = admin.ReviewPages(grouping, write, show or (), image, with_options)
 
     def started(url: str) -> None:
         typer.echo(url)
         sys.stdout.flush()
         message("Ctrl-C ends it")
 
-    job = serve(review, port, started)
+    job = admin.serve_review(location, pages, port, started)
     message("Ended")
     if job is not None:
         message(

@@ -15,7 +15,7 @@ from esdedup import Index, Limits, Match, Query, RecordError, Result, Scheme, Us
 from esdedup.cli import output
 from esdedup.cli.command import setting
 from esdedup.cli.files import FileOptions, Reasons
-from esdedup.cli.options import Target, as_json, sketch_of, typed
+from esdedup.cli.options import Target, as_json, check_limits, typed
 from esdedup.cli.output import count, message, print_json
 from esdedup.records.files import BadRecord, Record, check_unicode, read_records
 from esdedup.records.streams import opened
@@ -116,7 +116,8 @@ def similar_command(
         query = search.query(index, limits)
         (result,) = index.similar_many([query], limits)
         text_fields = index.meta_of(limits).text_fields
-        scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
+        scheme, chosen = index.scheme, index.scheme.chosen(limits)
+        check_limits(scheme, limits)
     too_short = None if result.matches or chosen.reads_values else _too_short(query.text, scheme)
     message(*missing_matches(result, limits, scheme), too_short)
     if as_json:
@@ -221,7 +222,7 @@ def _answer_all(
     reasons = Reasons("... and more")
     texts_by_warning: Counter[str] = Counter()
     answered, scheme, text_fields = 0, index.scheme, index.meta_of(limits).text_fields
-    sketch_of(scheme, limits)
+    check_limits(scheme, limits)
     files, filters = FileOptions(encoding=search.encoding).named([file]), search.filters()
     read = partial(read_records, encoding=search.encoding, columns=[*text_fields, "id"])
     records = itertools.chain.from_iterable(map(read, files))

@@ -4,20 +4,17 @@ import sys
 from dataclasses import asdict, replace
 from typing import Any
 
-from esdedup import UsageError
+from esdedup import UsageError, admin
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
-from esdedup.index import indices
-from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
-from esdedup.stores.stop_list import stop_entries, stopped_tokens
 
 
 def stats_command(
     target: Target,
     hot: int | None = setting(
-        None, "Also the N largest buckets.", metavar="N", bounds=(1, MOST_COUNTED)
+        None, "Also the N largest buckets.", metavar="N", bounds=(1, admin.HotBuckets.MOST)
     ),
     as_json: bool = as_json(),
 ) -> None:
@@ -57,11 +54,11 @@ def stats_command(
         _show_buckets(largest, "Largest buckets", as_json=False)
 
 
-def _as_json(bucket: HotBucket) -> dict[str, Any]:
+def _as_json(bucket: admin.HotBucket) -> dict[str, Any]:
     return {**asdict(bucket), "text": output.snippet(bucket.text)}
 
 
-def _show_buckets(largest: HotBuckets, title: str, *, as_json: bool) -> None:
+def _show_buckets(largest: admin.HotBuckets, title: str, *, as_json: bool) -> None:
     rows = []
     for bucket in largest.buckets:
         if as_json:
@@ -101,7 +98,7 @@ def stop_command(
         raise UsageError("use one of tokens to add, --over and --clear")
     with target.open() as index:
         scheme, before = index.scheme, index.meta.stop
-        after = set() if clear else {*before, *stop_entries(tokens or (), scheme)}
+        after = set() if clear else {*before, *index.stop_list.entries(tokens or ())}
         if over is not None:
             larger_buckets = index.hot_buckets(
                 None, over=over, sketches=[scheme.sketch(sketch).name]
@@ -123,20 +120,15 @@ def stop_command(
             index.stop_list.replace(sorted(after))
             now = count(len(after), "token")
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
-        meta = index.meta
-        rows: list[tuple[str, int]] = []
-        for kind in scheme.sketches:
-            stopped = sorted(stopped_tokens(meta.stop, kind.key))
-            if over is None:
-                sizes = index.store.bucket_sizes(kind.key, stopped, meta.of(kind.name))
-                rows += zip((f"{kind.key}:{token}" for token in stopped), sizes, strict=True)
-            if stopped and (lost := kind.measure.unguaranteed):
-                message(f"{capital(kind.measure.tokens)} of {kind.name} are stopped: {lost}")
+        sizes = index.stop_list.sizes() if over is None else {}
+        for stopped in index.stop_list.sketches():
+            if lost := stopped.measure.unguaranteed:
+                message(f"{capital(stopped.measure.tokens)} of {stopped.name} are stopped: {lost}")
     if as_json:
-        for token, size in rows:
+        for token, size in sizes.items():
             output.print_json({"token": token, "documents": size})
-    elif rows:
-        shown = [(token, f"{size:,}") for token, size in rows]
+    elif sizes:
+        shown = [(token, f"{size:,}") for token, size in sizes.items()]
         output.print_table([("token", "key"), ("documents", "number")], shown)
     elif over is None:
         message("The stop list is empty")
@@ -149,7 +141,7 @@ def list_command(target: Target, as_json: bool = as_json()) -> None:
 
     Shows the documents and the scheme of each index that has esdedup's fields.
     """
-    listed = indices(target.where)
+    listed = admin.indices(target.where)
     if as_json:
         for index in listed:
             line = {"index": index.name, "documents": index.documents, "scheme_id": index.scheme}

@@ -1,0 +1,26 @@
+"""Check, before an index is compared, which of its documents have no tokens."""
+
+from esdedup.admin.obstacles import obstacles_of
+from esdedup.exceptions import StoreError
+from esdedup.index import Index
+from esdedup.search.warnings import not_compared
+from esdedup.sketch.limits import Limits
+from esdedup.stores.stop_list import stopped_tokens
+
+
+def check_ready(index: Index, limits: Limits) -> list[str]:
+    """Return warnings of documents and tokens of an index that a comparison leaves out.
+
+    Raises StoreError if no document has tokens, with what is in the way of them.
+    """
+    statistics = index.statistics()
+    if statistics.documents and not statistics.sketched:
+        obstacles = obstacles_of(index.store, index.meta)
+        stopping = [obstacle for obstacle in obstacles if obstacle.stops != "nothing"]
+        advice = f"run `esdedup backfill -i {index.store.index}`"
+        raise StoreError(
+            f"none of the {statistics.documents:,} documents of {index.store.where} has tokens of"
+            f" its scheme: {'; '.join(map(str, stopping)) or advice}"
+        )
+    sketch = index.scheme.chosen(limits)
+    return [*not_compared(statistics, len(stopped_tokens(index.meta.stop, sketch.key)))]
