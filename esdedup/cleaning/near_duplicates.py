@@ -207,7 +207,7 @@ def _containing(
         are_contained=True,
     )
     if job.mask:
-        masked = MaskedTexts(*without_contained(texts, spans, job.containment.evidence.bytes))
+        masked = MaskedTexts(*without_contained(texts, spans, containment.evidence.bytes))
         counts["masked"] = masked.documents.size
         removals = replace(removals, masked=masked)
     return removals, counts
