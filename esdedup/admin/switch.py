@@ -8,7 +8,7 @@ and old tokens stay where they are. Each step can be repeated, so that a change 
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -22,7 +22,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bodies import Body
-from esdedup.stores.elastic.indices import attached, path_of
+from esdedup.stores.elastic.indices import IndexState, attached, path_of
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.fields import quoted
@@ -41,7 +41,7 @@ class SwitchPlan:
 
     name: of the index, alias or data stream.
     stage: "begin" if nothing is changed yet, "fill" if documents get the next tokens, "done" if
-    there is nothing to do.
+        there is nothing to do.
     meta: describes the tokens now.
     following: describes them at the end.
     """
@@ -82,9 +82,9 @@ def switch(
     fill: in place of `backfill` with `effort`.
     on_wait: called with a sentence before each wait.
 
-    Returns the counts of the documents that got the
-    next tokens. After an error the same call resumes. Raises the errors of `plan_switch`, and
-    StoreError if there is an obstacle, before any change, or a document was not updated.
+    Returns the counts of the documents that got the next tokens. After an error the same call
+    resumes. Raises the errors of `plan_switch`, and StoreError if there is an obstacle, before any
+    change, or a document was not updated.
     """
     with reached(target) as cluster:
         plan = plan_switch(cluster, name, scheme, text_field)
@@ -106,11 +106,7 @@ def plan_switch(
     """
     _, indices, meta = attached(cluster, name)
     names = None if text_field is None else names_of(text_field)
-    following = meta.next
-    for state in indices:
-        # If its first step was interrupted, only some of the indices name the next scheme.
-        stored = meta_of(state.mapping)
-        following = following or (stored.next if stored is not None else None)
+    following = _begun_change(indices, meta)
     if following is not None:
         is_another_scheme = scheme is not None and scheme.id != following.full_scheme.id
         if is_another_scheme or (names or following.text_fields) != following.text_fields:
@@ -122,13 +118,10 @@ def plan_switch(
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
     if scheme is None and names is None:
         raise UsageError(f"{name!r} is not changing its scheme: name a new one (`scheme`)")
-    fields = {field for state in indices for field in state.mapping.get("properties", {})}
-    numbered = (f"{FIELD}_{number}" for number in itertools.count(2))
-    field = next(name for name in numbered if name not in fields)
     following = IndexMeta(
         scheme or meta.full_scheme,
         names or meta.text_fields,
-        field,
+        _free_field(indices),
         marks_in=meta.marks_field,
         external_versions=meta.external_versions,
         attached=meta.attached,
@@ -147,6 +140,21 @@ def plan_switch(
         )
     require_text_field(cluster, indices, following)
     return SwitchPlan(name, "begin", meta, following)
+
+
+def _begun_change(indices: Sequence[IndexState], meta: IndexMeta) -> IndexMeta | None:
+    """Return what describes the tokens at the end of a change that has begun, if one has."""
+    # If its first step was interrupted, only some of the indices name the next scheme.
+    stored_metas = [meta, *(meta_of(state.mapping) for state in indices)]
+    next_metas = [stored.next for stored in stored_metas if stored is not None]
+    return next((following for following in next_metas if following is not None), None)
+
+
+def _free_field(indices: Sequence[IndexState]) -> str:
+    """Return the name of a field for the next tokens, which no index has."""
+    fields = {field for state in indices for field in state.mapping.get("properties", {})}
+    numbered = (f"{FIELD}_{number}" for number in itertools.count(2))
+    return next(name for name in numbered if name not in fields)
 
 
 def _fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait) -> ChangeReport:

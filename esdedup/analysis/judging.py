@@ -315,12 +315,12 @@ def _fill_fractions(
         # The effective number of Kish, which is less if weights are unequal.
         effective = max(2.0, float(weight.sum() ** 2 / (weight**2).sum()))
         prior = 0.5 * pairs_of_stratum / pairs_of_side + 1e-9
-        duplicates = value * effective + prior
-        others = (1.0 - value) * effective + prior
+        weight_of_duplicates = value * effective + prior
+        weight_of_different = (1.0 - value) * effective + prior
         # Judged pairs have no error. A draw divides the variance by n + 1, an estimate by n - 1.
         unjudged = 1.0 - min(1.0, weight.size / pairs_of_stratum)
         wider = math.sqrt(unjudged * (effective + 1.0) / (effective - 1.0))
-        draws = rng.beta(duplicates, others, _DRAWS)
+        draws = rng.beta(weight_of_duplicates, weight_of_different, _DRAWS)
         draws = np.clip(value + wider * (draws - value), 0.0, 1.0)
         fractions[:, cells] = np.append(value, draws)[:, None]
 

@@ -161,10 +161,10 @@ def choices(
         reaching.append(
             Choice(
                 sketch,
-                tokens=sum(each.tokens for each in sketches),
+                tokens=sum(sketch.tokens for sketch in sketches),
                 terms=bands * banding.probes(rows, swaps),
                 bytes=_BYTES_OF_THE_FIELD
-                + sum(each.tokens * each.token_bytes for each in sketches),
+                + sum(sketch.tokens * sketch.token_bytes for sketch in sketches),
                 recall_at_threshold=banding.expected_recall(threshold, bands, rows, 1, swaps),
                 expected=expectation(neighbours, threshold, sketch, swaps),
                 chosen=rows == chosen_rows,

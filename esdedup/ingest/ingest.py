@@ -504,17 +504,20 @@ class _Writer:
         return not self.originals.may_have(current.id, marks.get("digest", ""), verdict)
 
 
-def _are_equal(stored: Document, sent: Document, ours: Collection[str], has_digits: bool) -> bool:
-    """Return whether two documents are equal but for the fields of ours.
+def _are_equal(
+    stored: Document, document: Document, ours: Collection[str], has_digits: bool
+) -> bool:
+    """Return whether a document equals the stored one but for the fields of ours.
 
-    has_digits: the digits of the numbers in the sent one are those of the record.
+    has_digits: the digits of the document's numbers are those of its record.
     """
-    if not same_json(without(stored.source, ours), without(sent.source, ours)):
+    if not same_json(without(stored.source, ours), without(document.source, ours)):
         return False
-    if stored.raw is None or sent.raw is None or not has_digits:
+    if stored.raw is None or document.raw is None or not has_digits:
         return True
     # Equal numbers may have other digits: the owner may have corrected 100.1 to 100.10.
-    return same_json(without(with_digits(stored.raw), ours), without(with_digits(sent.raw), ours))
+    stored_fields, fields = with_digits(stored.raw), with_digits(document.raw)
+    return same_json(without(stored_fields, ours), without(fields, ours))
 
 
 def _merged(
