@@ -75,7 +75,7 @@ class Service:
             await self._http(http.Request(scope, receive, send, self.settings.body_timeout))
 
     async def _http(self, request: http.Request) -> None:
-        begun = time.monotonic()
+        began = time.monotonic()
         kind, index = _route(request)
         try:
             await request.while_connected(self._answer(request, kind, index))
@@ -94,17 +94,17 @@ class Service:
             failed = http.Failed.error(503, "service_unavailable", reason, retry=1)
             await request.reply(failed.answer)
         finally:
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - began
             self.metrics.request(kind, request.status or _GONE, seconds, request.received)
 
     async def _answer(self, request: http.Request, kind: _Kind, index: str | None) -> None:
-        form = request.header(b"content-type")
+        content_type = request.header(b"content-type")
         try:
             if kind == "own":
                 await self._own(request)
             elif kind == "pass":
                 await self._pass(request)
-            elif request.encoding in READABLE and ("json" in form or not form):
+            elif request.encoding in READABLE and ("json" in content_type or not content_type):
                 await self._add_tokens(request, kind, index)
             else:
                 if not self.settings.pass_unread:
@@ -112,7 +112,9 @@ class Service:
                 await self._pass(request)
                 if request.accepted:
                     self.metrics.documents.labels("not_json").inc()
-                    log.warning("documents of type %s %s have no tokens", form, request.encoding)
+                    log.warning(
+                        "documents of type %s %s have no tokens", content_type, request.encoding
+                    )
         except http.Failed as error:
             if request.status is None:
                 await request.drain()
@@ -129,11 +131,12 @@ class Service:
         """
         if kind != "bulk" and (await self._schemes.find(index, request.headers)).meta is None:
             return
-        form = request.header(b"content-type")
+        content_type = request.header(b"content-type")
         coding = f" in the encoding {request.encoding!r}" if request.encoding else ""
         reason = (
-            f"the proxy can't read a body of type {form!r}{coding}, and its documents may bring"
-            " values of esdedup's fields: send JSON, plain or with gzip (`pass_unread` passes it)"
+            f"the proxy can't read a body of type {content_type!r}{coding}, and its documents may"
+            " bring values of esdedup's fields: send JSON, plain or with gzip (`pass_unread` passes"
+            " it)"
         )
         raise http.Refused.error(415, "media_type_header_exception", self._show(reason))
 
@@ -152,8 +155,8 @@ class Service:
                     if (await self.upstream.ask("GET", b"/", [])).status < 500:
                         answer = http.ProxyAnswer.of(200, plain, b"ready\n")
         elif path == b"metrics":
-            body, kind = await asyncio.to_thread(self.metrics.page)
-            answer = http.ProxyAnswer.of(200, kind, body)
+            body, content_type = await asyncio.to_thread(self.metrics.page)
+            answer = http.ProxyAnswer.of(200, content_type, body)
         else:
             reason = "the proxy has /-/health/live, /-/health/ready and /-/metrics"
             raise http.Failed.error(404, "resource_not_found_exception", reason)

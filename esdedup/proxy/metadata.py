@@ -62,18 +62,31 @@ class LookUp(NamedTuple):
     reason: Literal["", "no_scheme", "no_right", "no_index", "failed"] = ""
 
 
+class _SeveralIndices(NamedTuple):
+    """What is remembered of a name of several indices, such as a data stream.
+
+    look_up: its result.
+    uuids: of the indices; if they change, the name stands for other ones.
+    until: when it is forgotten, by the monotonic clock.
+    """
+
+    look_up: LookUp
+    uuids: Uuids
+    until: float
+
+
 class Schemes:
     """Looks up the metas of indices for each request, with the credentials of its client.
 
-    What a mapping of many indices says, as that of a data stream, is kept for some seconds, for
-    each user apart, as long as the name stands for the same indices.
+    The mapping of many indices, as of a data stream, is large: what it says is remembered for some
+    seconds, for each user apart, as long as the name stands for the same indices.
     """
 
     def __init__(self, upstream: Upstream, seconds: float = LOOK_UP_SECONDS) -> None:
         """Begin without any. seconds: after which a look-up without an answer fails."""
         self._upstream = upstream
         self._seconds = seconds
-        self._kept: dict[_Key, tuple[LookUp, Uuids, float]] = {}
+        self._remembered: dict[_Key, _SeveralIndices] = {}
 
     async def find(self, index: str | None, headers: Headers) -> LookUp:
         """Return the meta of an index, alias or data stream, or of one that a template will make.
@@ -87,11 +100,12 @@ class Schemes:
         identity = [header for header in headers if not _NO_IDENTITY.fullmatch(header[0])]
         path = b"/" + quote(index, safe="").encode()
         key: _Key = (index, *sorted(identity))
-        look_up, uuids, until = self._kept.get(key, (LookUp(None), {}, 0.0))
-        if until > time.monotonic():
+        remembered = self._remembered.get(key)
+        if remembered is not None and remembered.until > time.monotonic():
             answer = await self._ask("GET", path + _UUIDS, identity)
-            if answer.status == 200 and _uuids(_read(answer)) == uuids:
-                return look_up
+            if answer.status == 200 and _uuids(_read(answer)) == remembered.uuids:
+                return remembered.look_up
+        # The second time, if another client creates the index meanwhile.
         for _ in range(2):
             answer = await self._ask("GET", path + _ASKED, identity)
             if answer.status != 404:
@@ -106,14 +120,15 @@ class Schemes:
             return LookUp(None, "no_scheme")
         look_up, uuids = _parsed(index, answer.body)
         if len(uuids) > 1:
-            self._kept[key] = look_up, uuids, time.monotonic() + _SECONDS
-            while len(self._kept) > _ENTRIES:
-                del self._kept[next(iter(self._kept))]
+            until = time.monotonic() + _SECONDS
+            self._remembered[key] = _SeveralIndices(look_up, uuids, until)
+            while len(self._remembered) > _ENTRIES:
+                del self._remembered[next(iter(self._remembered))]
         return look_up
 
     def forget(self) -> None:
-        """Clear what is kept, because a mapping may have changed."""
-        self._kept.clear()
+        """Forget what is remembered, because a mapping may have changed."""
+        self._remembered.clear()
 
     async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> LookUp | None:
         """Return the meta of an index that the first document creates, None if it exists by now."""
@@ -148,8 +163,8 @@ class Schemes:
             reason = f"no answer about an index in {self._seconds:g} s: nothing was written"
             raise Failed.error(504, "gateway_timeout", reason, retry=1) from None
         # To try bad credentials again with the documents could lock the user out.
-        exists = answer.status == 500 and _EXISTS in answer.body
-        if answer.status in (401, 429) or (answer.status >= 500 and not exists):
+        was_created = answer.status == 500 and _EXISTS in answer.body
+        if answer.status in (401, 429) or (answer.status >= 500 and not was_created):
             raise Failed(f"status {answer.status}", answer)
         return answer
 
@@ -161,7 +176,7 @@ def _parsed(index: str, body: bytes) -> tuple[LookUp, Uuids]:
         indices = json.loads(body)
         write_index = _write_index(index, indices)
         meta = None if write_index is None else meta_of(indices[write_index].get("mappings", {}))
-        if meta is not None and not all(part.scheme.by_server for part in meta.sketched):
+        if meta is not None and not all(sketched.scheme.by_server for sketched in meta.sketched):
             settings = indices[write_index].get("settings", {}).get("index", {})
             for name in ("default_pipeline", "final_pipeline"):
                 warn_of_pipeline(settings.get(name), f"index.{name}", f"index {index!r}")

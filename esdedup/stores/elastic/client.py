@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -266,7 +267,7 @@ class Cluster:
         params = {"filter_path": paths} if unread else None
         header = line({"allow_partial_search_results": False})
 
-        def search() -> list[Body]:
+        def search(batch: list[Body]) -> list[Body]:
             lines = b"".join(header + search_line(body) for body in batch)
             _, answer = self.request("POST", f"{path}/_msearch", lines, params)
             for body, response in zip(batch, answer["responses"], strict=True):
@@ -278,7 +279,7 @@ class Cluster:
             return list(answer["responses"])
 
         while batch := [*islice(remaining, QUERIES_AT_ONCE)]:
-            yield from self.retries.until_answered(search)
+            yield from self.retries.until_answered(partial(search, batch))
 
     def get_many(self, targets: Sequence[Body], path: str = "", *, raw: bool = False) -> list[Hit]:
         """Return the documents of a multi-get that exist; retry while a shard is away.
@@ -345,14 +346,14 @@ class Cluster:
         while True:
             try:
                 with self.point_in_time(path) as point:
-                    before = np.sort(np.concatenate(yielded)) if yielded else None
+                    yielded_before = np.sort(np.concatenate(yielded)) if yielded else None
                     for page in self.pages(point, body, share):
                         names = [f"{hit['_index']}\0{hit['_id']}".encode() for hit in page]
                         keys = np.array([*map(xxhash.xxh3_64_intdigest, names)], np.uint64)
-                        if before is not None:
-                            fresh = ~np.isin(keys, before)
-                            page = [page[row] for row in np.flatnonzero(fresh)]
-                            keys = keys[fresh]
+                        if yielded_before is not None:
+                            is_new = ~np.isin(keys, yielded_before)
+                            page = [page[row] for row in np.flatnonzero(is_new)]
+                            keys = keys[is_new]
                         yielded.append(keys)
                         attempts = Attempts(self.retries)
                         if page:
