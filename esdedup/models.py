@@ -236,7 +236,7 @@ class StoredDocument:
         return self.document.id
 
     @property
-    def source(self) -> Mapping[str, Any]:
+    def source(self) -> Mapping[str, object]:
         """The document's fields."""
         return self.document.source
 
@@ -245,7 +245,7 @@ class StoredDocument:
         """The document's JSON, if it was read whole."""
         return self.document.raw
 
-    def tokens_in(self, field: str) -> Mapping[str, Any]:
+    def tokens_in(self, field: str) -> Mapping[str, object]:
         """Return the values under a field of ours, empty if there are none."""
         return self.document.tokens_in(field)
 

@@ -137,7 +137,7 @@ def _all_of(names: str | list[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def takes_creates(cluster: Cluster, index: str | None) -> str | None:
+def name_for_creates(cluster: Cluster, index: str | None) -> str | None:
     """Return the name through which an index accepts new documents, or None if it does not exist.
 
     A write to the name of a deleted index would create it again.

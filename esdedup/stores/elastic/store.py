@@ -420,7 +420,7 @@ class ClusterStore:
         existing = {document.id for document in self._search(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in existing]
         name_for = {
-            index: indices.takes_creates(self.cluster, index)
+            index: indices.name_for_creates(self.cluster, index)
             for index in {document.index for document in documents}
         }
         has_numbers = any(document.number is not None for document in documents)
