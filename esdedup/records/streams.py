@@ -1,4 +1,4 @@
-"""Open files as text: unpack them, decode them, and yield their lines.
+"""Text files, and standard input: open, unpack and decode them, and yield their lines.
 
 A file that ends too soon is an error, and so is one that can't be unpacked.
 """
