@@ -38,7 +38,6 @@ from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, SparkDocuments, in_precedence, sketched_records
 from esdedup.spark.groups import members_of
-from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.pairs import measured
 from esdedup.spark.tables import Batches, JobTables, is_remote, mapped, on_hadoop
 from esdedup.stores.mapping import TextFields, names_of
@@ -99,7 +98,6 @@ def dedup_files(
     id_field: str | None = None,
     scheme: Scheme | None = None,
     work: str | None = None,
-    sizes: PairingSizes = PairingSizes(),  # noqa: B008
     dead_letter: DeadLetter = lambda record: None,
     grouping: Grouping | None = None,
     **settings: Unpack[GroupingSettings],
@@ -111,8 +109,8 @@ def dedup_files(
 
     spark: None for the session of `spark-submit`. inputs: files, folders and patterns. out: None to
     write nothing. against: files to compare with. work: the folder of the intermediate tables'
-    folder, by default that of `out`. sizes: how much work is done at once. dead_letter: called on
-    the driver with each record that can't be used.
+    folder, by default that of `out`. dead_letter: called on the driver with each record that can't
+    be used.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -154,7 +152,7 @@ def dedup_files(
         if not is_remote(spark):
             # Fail before any work, not when the files are written.
             on_hadoop(spark, "exists", _address(out))
-    with _naming(), JobTables.of(spark, work and _address(work), None, name, sizes) as tables:
+    with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
         if out is not None and not tables.has_table("shards"):
             files.check_absent()
         read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))

@@ -19,7 +19,6 @@ from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
 from esdedup.spark.documents import SparkDocuments, chosen, numbered
-from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.pairs import (
     SparkReport,
     SparkResult,
@@ -47,13 +46,12 @@ def groups(
     id: str = "id",
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
-    sizes: PairingSizes = PairingSizes(),  # noqa: B008
     grouping: Grouping | None = None,
     **settings: Unpack[GroupingSettings],
 ) -> SparkResult:
     """Run a job that finds the groups of documents.
 
-    df, text, id, scheme, work, sizes: as of `similar_pairs`.
+    df, text, id, scheme, work: as of `similar_pairs`.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -76,7 +74,7 @@ def groups(
     """
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
-    with JobTables.of(df.sparkSession, work, "groups", sizes=sizes) as tables:
+    with JobTables.of(df.sparkSession, work, "groups") as tables:
         documents = numbered(df, plan, tables, id, names)
         members, report = members_of(documents, plan, grouping, tables)
         table = _groups(documents, members, plan, tables)
@@ -91,7 +89,6 @@ def dedup(
     *,
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
-    sizes: PairingSizes = PairingSizes(),  # noqa: B008
     grouping: Grouping | None = None,
     **settings: Unpack[GroupingSettings],
 ) -> SparkResult:
@@ -100,7 +97,7 @@ def dedup(
     Each row is a document of its own, in the order in which Spark reads them; one without a text
     duplicates no other.
 
-    df, text, scheme, work, sizes: as of `similar_pairs`.
+    df, text, scheme, work: as of `similar_pairs`.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
@@ -118,7 +115,7 @@ def dedup(
     """
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
-    with JobTables.of(df.sparkSession, work, "kept", sizes=sizes) as tables:
+    with JobTables.of(df.sparkSession, work, "kept") as tables:
         rows = tables.once_table("rows", df.withColumn(_ROW, F.monotonically_increasing_id()))
         documents = numbered(rows, plan, tables, _ROW, names)
         members, report = members_of(documents, plan, grouping, tables)

@@ -1,11 +1,21 @@
 """How much work a job on Spark does at once."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from esdedup.exceptions import UsageError
+
+_SETTING = "spark.esdedup."
+"""The beginning of the names of the session's settings."""
 
 
 @dataclass(frozen=True)
 class PairingSizes:
-    """How much work is done at once.
+    """How much work is done at once. A session may set each, such as spark.esdedup.pairs.
 
     small_bucket: documents of a bucket whose pairs are brought together.
     pairs: that a task compares at once, about.
@@ -32,3 +42,20 @@ class PairingSizes:
     meetings_of_row: int = 4
     growth: int = 16
     sample: int = 256
+
+    @staticmethod
+    def of(spark: SparkSession) -> PairingSizes:
+        """Return the sizes of a session. Raises UsageError for one that is no whole number."""
+        values = {}
+        for size in fields(PairingSizes):
+            try:
+                text = spark.conf.get(f"{_SETTING}{size.name}", None)
+            except PySparkException:
+                # Serverless sessions refuse names that they do not know.
+                text = None
+            if text is None:
+                continue
+            if not text.isdecimal():
+                raise UsageError(f"{_SETTING}{size.name} {text!r}: use a whole number")
+            values[size.name] = int(text)
+        return PairingSizes(**values)

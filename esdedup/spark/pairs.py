@@ -26,7 +26,6 @@ from esdedup.spark.candidates import (
     verified,
 )
 from esdedup.spark.documents import SparkDocuments, field_of, numbered
-from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.tables import JobTables, remove_folder
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
@@ -92,7 +91,6 @@ def similar_pairs(
     id: str = "id",
     scheme: Scheme | IndexMeta | None = None,
     work: str | None = None,
-    sizes: PairingSizes = PairingSizes(),  # noqa: B008
     limits: Limits | None = None,
     **settings: Unpack[PairSettings],
 ) -> SparkResult:
@@ -105,7 +103,6 @@ def similar_pairs(
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
     folder, or on one machine for a temporary one. Memory does not grow with the pairs; if they are
     many, a warning estimates their number before they are computed.
-    sizes: how much work is done at once.
     limits: how to compare, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
@@ -126,11 +123,11 @@ def similar_pairs(
     limits = from_settings(Limits, settings, limits, "pairs")
     names = names_of(text)
     plan = plan_of(scheme or index_of(df, names), limits)
-    with JobTables.of(df.sparkSession, work, "pairs", sizes=sizes) as tables:
+    with JobTables.of(df.sparkSession, work, "pairs") as tables:
         documents = numbered(df, plan, tables, id, names)
         edges, placed, report = compare(documents, plan, tables, either=True)
         if placed.meetings > placed.meetings_of_block:
-            sample = sizes.sample
+            sample = tables.pairing_sizes.sample
             sampled = edges("sample", "true", f"pmod(xxhash64(number), {sample}) = 0").count()
             warnings.warn(
                 f"about {sampled * sample:,} pairs are similar, as many texts resemble each other:"

@@ -34,42 +34,31 @@ class JobTables(Run):
     spark: the session.
     result: the name of the only table that stays, or None.
     resumes: the folder may have tables of an earlier run.
-    pairing_sizes: how much work is done at once.
+    pairing_sizes: how much work is done at once, by the settings of the session.
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        place: str,
-        result: str | None,
-        *,
-        resumes: bool,
-        pairing_sizes: PairingSizes,
+        self, spark: SparkSession, place: str, result: str | None, *, resumes: bool
     ) -> None:
         super().__init__(place)
         self.spark = spark
         self.result = result
         self.resumes = resumes
-        self.pairing_sizes = pairing_sizes
+        self.pairing_sizes = PairingSizes.of(spark)
 
     @staticmethod
     @contextmanager
     def of(
-        spark: SparkSession,
-        work: str | None,
-        result: str | None,
-        name: str | None = None,
-        sizes: PairingSizes = PairingSizes(),  # noqa: B008
+        spark: SparkSession, work: str | None, result: str | None, name: str | None = None
     ) -> Iterator[JobTables]:
         """Yield the tables of a job, in a new folder within `work`, removed if the job fails.
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
-        machine. name: of the folder, from which the same job resumes if it fails. sizes: how much
-        work is done at once. Raises UsageError if there is no folder.
+        machine. name: of the folder, from which the same job resumes if it fails. Raises UsageError
+        if there is no folder.
         """
         folder = f"{_parent_of(spark, work)}/{name or f'esdedup-{uuid.uuid4().hex}'}"
-        resumes = name is not None
-        tables = JobTables(spark, folder, result, resumes=resumes, pairing_sizes=sizes)
+        tables = JobTables(spark, folder, result, resumes=name is not None)
         try:
             yield tables
         except BaseException:

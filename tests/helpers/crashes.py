@@ -41,6 +41,7 @@ def crash_at(number: int) -> Iterator[None]:
 
         return instead
 
+    # A command opens its stores itself, some of them by name, so none can be passed to it.
     with contextlib.ExitStack() as patches:
         for owner, name in CALLS:
             call = vars(owner)[name]

@@ -17,8 +17,8 @@ import esdedup.spark
 from benchmarks.lib.planted import planted
 from esdedup import StoreError, UsageError
 from esdedup.records.files import BadRecord
-from esdedup.spark.pairing_sizes import PairingSizes
 from tests.helpers.commands import run_command, write_lines
+from tests.spark.sizes import pairing_sizes
 
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
@@ -111,7 +111,10 @@ def test_shards_are_those_of_one_machine(
     held = [{"text": f"{text} more"} for text in texts[::10]]
     write_lines(Path("held/a.jsonl"), [*held, *held[:3]])
     local = run_command("dedup", *inputs, "-o", "local", *options)
-    there = run_command("dedup", *inputs, "-o", "there", *options, "--engine", "spark")
+    # Against others, leaders are found in several blocks, and several tasks make their pairs.
+    sizes = {"meetings_of_task": 50, "meetings": 100, "meetings_of_row": 0}
+    with pairing_sizes(spark, **(sizes if "--against" in options else {})):
+        there = run_command("dedup", *inputs, "-o", "there", *options, "--engine", "spark")
     assert there.status == local.status
     assert contents(Path("there")) == contents(Path("local"))
     assert len(contents(Path("there"))) == len([*(tmp_path / "in").iterdir()])
@@ -120,11 +123,6 @@ def test_shards_are_those_of_one_machine(
     assert 30 < local.json[0]["removed"] < 300
     if "--against" in options:
         assert local.json[0]["against"] > 10
-        # Leaders are found in several blocks, and several tasks make the pairs of each.
-        sizes = PairingSizes(meetings_of_task=50, meetings=100, meetings_of_row=0)
-        against, keep = [str(tmp_path / "held")], "highest:size"
-        esdedup.spark.dedup_files(spark, inputs, "blocks", against=against, keep=keep, sizes=sizes)
-        assert contents(Path("blocks")) == contents(Path("local"))
     # Read by pyarrow, as the name tells other programs that it is no data.
     (tmp_path / "there/_removed.parquet").rename("removed")
     listed = pq.read_table("removed").to_pylist()

@@ -4,7 +4,6 @@ import json
 import random
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,9 @@ from esdedup.records.files import chunks_of_file
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, dedup, groups, similar_pairs
 from esdedup.spark.documents import numbered as numbered_documents
-from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.pairs import compare, plan_of
 from esdedup.spark.tables import JobTables
+from tests.spark.sizes import pairing_sizes
 
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
@@ -165,8 +164,8 @@ BOILERPLATE = (
 
 
 def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path) -> None:
-    sizes = PairingSizes(slice=300, small_bucket=20, broadcast=0, pairs=4_000)
-    sizes = replace(sizes, meetings=1_000, meetings_of_row=0, sample=4)
+    sizes = {"slice": 300, "small_bucket": 20, "broadcast": 0, "pairs": 4_000}
+    sizes |= {"meetings": 1_000, "meetings_of_row": 0, "sample": 4}
     rng = random.Random(2)
     texts = ["We are out of office. Your mail is read on Monday."] * 2_000
     texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(1_000)]
@@ -174,11 +173,12 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
     rng.shuffle(texts)
     rows, limits = numbered(texts), Limits(threshold=0.8, max_per_bucket=20)
     with (
+        pairing_sizes(spark, **sizes),
         pytest.warns(UserWarning, match="missing is unknown"),
         pytest.warns(UserWarning, match=r"hold more than 20 documents, up to [1-9]\d\d"),
         pytest.warns(UserWarning, match="pairs are similar") as told,
     ):
-        found = similar_pairs(frame(spark, rows, 4), sizes=sizes, threshold=0.8, max_per_bucket=20)
+        found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.table.collect()) == rounded(map(columns_of, local))
     assert len(local) > 20_000
@@ -192,7 +192,6 @@ def test_large_buckets_are_paired_in_slices(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.parametrize("cap", [1_000, 9])
 def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int) -> None:
-    sizes = PairingSizes(meetings=100, meetings_of_row=0, growth=4)
     rng = random.Random(cap)
     # Texts of which each resembles its neighbours, so that one leads or not by those before.
     words = [f"{rng.getrandbits(30):x}" for _ in range(300)]
@@ -202,18 +201,24 @@ def test_leaders_are_found_in_blocks(spark: SparkSession, cap: int) -> None:
     rng.shuffle(texts)
     options: Any = {"threshold": 0.7, "max_per_bucket": cap}
     rows = frame(spark, numbered(texts), 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = groups(rows, sizes=sizes, **options)
-    assert marks_of(found) == marks(esdedup.group(texts, **options))
-    # The same documents are placed in several blocks, which one begins after the other.
-    with JobTables.of(spark, None, None, sizes=sizes) as tables:
-        plan = plan_of(None, Limits(**options))
-        documents = numbered_documents(rows, plan, tables, "id", ["text"])
-        _, placed, _ = compare(documents, plan, tables)
-        begun = placed.blocks(0, tables)
+    with pairing_sizes(spark, meetings=100, meetings_of_row=0, growth=4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = groups(rows, **options)
+        assert marks_of(found) == marks(esdedup.group(texts, **options))
+        # The same documents are placed in several blocks, which one begins after the other.
+        begun = blocks_of(spark, rows, Limits(**options))
     assert len(begun) > 3
     assert begun == sorted({*begun})
+
+
+def blocks_of(spark: SparkSession, rows: DataFrame, limits: Limits) -> list[int]:
+    """Return the numbers at which the blocks of documents begin."""
+    with JobTables.of(spark, None, None) as tables:
+        plan = plan_of(None, limits)
+        documents = numbered_documents(rows, plan, tables, "id", ["text"])
+        _, placed, _ = compare(documents, plan, tables)
+        return placed.blocks(0, tables)
 
 
 def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
