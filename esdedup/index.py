@@ -33,6 +33,7 @@ from esdedup.removal.undo import UndoReport, undo
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
+from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.limits import Limits, PairSettings, QuerySettings
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
@@ -49,7 +50,6 @@ from esdedup.stores.location import IndexLocation
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import StopList
-from esdedup.text.jaccard import jaccard_with
 from esdedup.text.weights import Weights
 
 DEFAULT_FILE = "esdedup.db"
@@ -754,4 +754,4 @@ def similarity(left: str, right: str, *, scheme: Scheme | None = None) -> float:
     check_type("left", left, "str")
     check_type("right", right, "str")
     sets = shingle_sets([left, right], scheme or Scheme())
-    return float(jaccard_with(sets[0], sets)[1])
+    return float(JaccardSimilarity().nearness_to(sets[0], sets)[0, 1])

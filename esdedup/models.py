@@ -124,7 +124,7 @@ class CandidateQuery:
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
     shingles: the number of those of the text. verify: from the sets of shingle hashes of
-    candidates, return their similarities, a mask of those that may be in the answer, and how many
+    candidates, return their nearness, a mask of those that may be in the answer, and how many
     of the others match. A local file keeps the sets of large buckets, and reads only documents that
     may be in the answer.
     """
@@ -151,15 +151,15 @@ class Candidates:
     """Documents that share tokens with a query, most shared groups first.
 
     matched: the number of groups that each shares. missed: the most groups that a document which
-    was not looked at may share; 0 if all were. similarities: of the documents, if `verify` returned
-    them. excluded: number of candidates that it excluded, which are not among the documents.
+    was not looked at may share; 0 if all were. nearness: of the documents, if `verify` returned
+    it. excluded: number of candidates that it excluded, which are not among the documents.
     matching: how many of these match.
     """
 
     documents: list[Document]
     matched: list[int]
     missed: int = 0
-    similarities: Sequence[float] = ()
+    nearness: Sequence[float] = ()
     excluded: int = 0
     matching: int = 0
 

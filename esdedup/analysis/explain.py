@@ -15,6 +15,7 @@ from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.models import Document
 from esdedup.search.warnings import percent
 from esdedup.sketch.banding import MOST_SWAPS
+from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.kinds.base import Sketch, ValueField
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
@@ -24,7 +25,6 @@ from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.highlight import MarkedText, Span, mark_shared
-from esdedup.text.jaccard import hamming, jaccard
 from esdedup.text.shingles import Unit
 
 CONTEXT = 12
@@ -198,10 +198,11 @@ def explain(
     texts = [_text_of(document, meta) for document in documents]
     scheme, limits = meta.scheme, Limits(swaps=MOST_SWAPS)
     analyzed = store.analyzed(meta.analyzed, texts) if meta.scheme.by_server else None
-    sketches = sketch(texts, scheme, with_shingles=True, limits=limits)
-    sets, digests = sketches.shingles, sketches.digests
+    comparison = JaccardSimilarity()
+    sketches = sketch(texts, scheme, comparison=comparison, limits=limits)
+    sets, digests = sketches.operands, sketches.digests
     assert sets is not None
-    similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
+    similarity = float(comparison.nearness(sets, np.array([0]), np.array([1]))[0, 0])
     duplicates = digests[0] == digests[1]
     if duplicates and digests[0] != NO_TEXT:
         # Equal texts are similar without words too, as in searches and pairs.
@@ -295,13 +296,17 @@ def _explain_sketch(
     if probes is not None:
         is_met = (probes.values[0] == token_values[1, :, None]) & probes.present[0]
         probed = int(is_met.any(axis=1).sum())
-    by_values = sketch.measure.by_values
+    distance = None
+    if sketch.measure.by_values:
+        comparison = sketch.comparison(limits)
+        nearness = float(comparison.nearness(values, np.array([0]), np.array([1]))[0, 0])
+        distance = sketch.measure.distance(sketch.measure.value_of(nearness))
     return ExplainedSketch(
         sketch.name,
         tokens=len(left),
         met=met,
         probed=probed,
         chance=sketch.recall(limits, sketch.tokens, 1, similarity),
-        distance=int(hamming(values[:1], values[1:])[0]) if by_values else None,
-        always=sketch.tokens - 1 if by_values else None,
+        distance=distance,
+        always=None if distance is None else sketch.tokens - 1,
     )

@@ -19,7 +19,6 @@ from esdedup.sketch.sketch import sketch as sketch_texts
 from esdedup.stores.memory_mapped import mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Mask, Ragged, Unsigned, blocks, run_starts
-from esdedup.text.jaccard import hamming
 
 _TEXTS_AT_ONCE = 2_000
 _BYTES_A_ROW, _BYTES_A_PAIR = 128, 512
@@ -194,9 +193,8 @@ def _near_fingerprints(
 
     def near_pairs() -> Iterator[I64]:
         """Yield pairs as numbers, whose high bits are the right row."""
-        farthest = sketch.max_distance(plan.limits)
         for left, right in buckets.segment_pairs(segments, masks, cap, stop):
-            is_near = hamming(prints[left], prints[right]) <= farthest
+            is_near = plan.comparison.nearness(prints, left, right)[-1] >= plan.least
             yield right[is_near] << 32 | left[is_near]
 
     def blocks_of_segments() -> Iterator[Block]:

@@ -14,7 +14,7 @@ from esdedup.compare.columns import Columns
 from esdedup.compare.plan import Basis, Plan
 from esdedup.compare.resources import Resources, no_step
 from esdedup.compare.source import StoreSource, read_store
-from esdedup.compare.verify import nearness_of
+from esdedup.compare.verify import verifier_of
 from esdedup.models import Pair
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
@@ -127,15 +127,14 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     on_step = resources.on_step
     classes = classes_of(columns.digests, columns.filled)
     candidates = candidates_of(plan, columns, classes.compared, resources)
-    comparison = nearness_of(plan, columns, classes.compared, resources.memory)
-    sides = 2 if plan.measure.directed else 1
+    verifier = verifier_of(plan, columns, classes.compared, resources.memory)
+    sides = plan.comparison.sides
     no_rows = np.empty(0, np.int64)
     similar = [(no_rows, no_rows, np.empty((sides, 0)))]
-    verified = comparison.of_blocks(candidates.blocks, resources.workers)
-    for rows_done, left, right, nearness in verified:
-        is_near = nearness.max(axis=0) >= plan.least
-        similar.append((left[is_near], right[is_near], nearness[:, is_near]))
-        on_step("Comparing", rows_done, classes.filled)
+    for block in verifier.of_blocks(candidates.blocks, resources.workers):
+        is_near = block.nearness.max(axis=0) >= plan.least
+        similar.append((block.left[is_near], block.right[is_near], block.nearness[:, is_near]))
+        on_step("Comparing", block.rows_done, classes.filled)
     on_step("Comparing", classes.filled, classes.filled)
     left, right, nearness = (np.concatenate(arrays, -1) for arrays in zip(*similar, strict=True))
     first = classes.firsts

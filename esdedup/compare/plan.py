@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.compare.keep_rule import KeepRule
+from esdedup.sketch.comparisons import AnyComparison
 from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
@@ -126,10 +127,9 @@ class Plan:
         return self.measure.nearness(self.measure.equal)
 
     @property
-    def passage(self) -> int:
-        """The minimum words of a passage to compare by; 0 if passages are not compared."""
-        shortest = 0 if self.sketch is None else self.sketch.passage
-        return shortest and (self.limits.words or shortest)
+    def comparison(self) -> AnyComparison:
+        """The comparison of two documents."""
+        return JACCARD.comparison if self.sketch is None else self.sketch.comparison(self.limits)
 
     @property
     def width(self) -> int:

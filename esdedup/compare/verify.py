@@ -1,4 +1,8 @@
-"""Verify candidate pairs: fetch their texts, and compute their exact similarities."""
+"""Verify candidate pairs: fetch what is compared of their documents, and compute how near they are.
+
+A nearness is that of `sketch.comparisons`: it is greater for nearer documents, and its last side is
+that of the right one.
+"""
 
 import itertools
 from collections import deque
@@ -13,181 +17,250 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.union_find import join, singletons
 from esdedup.ingest.parallel import in_order
 from esdedup.runs.shares import StoredTexts, TextsOf
+from esdedup.sketch.comparisons import TextComparison, ValueComparison
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import hashed_words, shingle_sets
+from esdedup.sketch.sketch import operands_of
 from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, run_starts
-from esdedup.text.jaccard import hamming, jaccard
-from esdedup.text.passages import covers
 
-_SHINGLES_A_BLOCK = 4_000_000
+_HASHES_A_TASK = 4_000_000
 _MOST_DOCUMENTS = 20_000
 _FETCHED_AT_ONCE = 2_000
 _PAIRS_AT_ONCE = 1 << 18
 """Limits of memory of one process: 230 MB to compare sets, and the texts of one fetch."""
+_FEWEST_DOCUMENTS = 100
+_USUAL_HASHES = 4_000
+"""Hashes of a document, before any was read."""
 _OF_TEXTS = 8
 """Texts of a work folder are this part of the memory at once."""
 
 
 @dataclass(frozen=True)
 class PairTask:
-    """Pairs to verify, as positions among the documents whose texts are read page by page."""
+    """Pairs to verify by the texts of their documents, which are read page by page.
 
-    texts: Sequence[Callable[[], list[str]]]
+    pages: functions that each return the texts of some documents, in order.
+    left: positions of the left documents among all of the pages, shape (pairs,).
+    right: positions of the right documents, shape (pairs,).
+    scheme: how the texts become words and shingles.
+    comparison: of the texts.
+    """
+
+    pages: Sequence[Callable[[], list[str]]]
     left: I64
     right: I64
     scheme: Scheme
-    passage: int
+    comparison: TextComparison
 
 
-Verified = tuple[int, I64, I64, F64]
-"""Rows done, and pairs with their nearness of each side, shape (sides, pairs).
+@dataclass(frozen=True)
+class TaskResult:
+    """What `verify` computes of a task.
 
-The last row is of the right one: how near it is to the left one, or how much of it the left one
-holds. By a measure that is not directed it is the only row."""
-
-
-class ByFingerprints:
-    """The Hamming distance of pairs of rows, negative, shape (1, pairs)."""
-
-    def __init__(self, prints: U64) -> None:
-        self._prints = prints
-
-    def __call__(self, left: I64, right: I64) -> F64:
-        """Return the nearness of pairs, as in `Verified`."""
-        return -hamming(self._prints[left], self._prints[right]).astype(np.float64)[None]
-
-    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
-        """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
-        return ((done, left, right, self(left, right)) for done, left, right in blocks)
-
-
-class ByTexts:
-    """The exact Jaccard similarity of pairs of rows; 0 if a document of a pair is gone.
-
-    memory: bytes of texts at once, about.
+    nearness: of the pairs, shape (sides, pairs).
+    documents: number of the documents that were read.
+    hashes: number of the words or shingles of these that were compared.
     """
 
-    def __init__(self, plan: Plan, texts_of: TextsOf, compared: I64, memory: int) -> None:
-        self._texts_of = texts_of
-        self._scheme = plan.scheme
-        self._compared = compared
-        self._memory = memory
-        self._passage = plan.passage
-        self._shingles = 0
-        self._documents = 0
+    nearness: F64
+    documents: int
+    hashes: int
 
-    def __call__(self, left: I64, right: I64) -> F64:
-        """Return the nearness of pairs, as in `Verified`."""
-        similarity = np.zeros((2 if self._passage else 1, left.size))
+
+@dataclass(frozen=True)
+class VerifiedPairs:
+    """Pairs of rows that were compared.
+
+    rows_done: number of rows of which all pairs were compared, from the first row on.
+    left: rows of the left documents, shape (pairs,).
+    right: rows of the right documents, shape (pairs,).
+    nearness: of the pairs, shape (sides, pairs).
+    """
+
+    rows_done: int
+    left: I64
+    right: I64
+    nearness: F64
+
+
+def verify(task: PairTask) -> TaskResult:
+    """Compare the pairs of a task."""
+    pages = [operands_of(read_page(), task.scheme, task.comparison) for read_page in task.pages]
+    operands = Ragged.joined(pages)
+    nearness = task.comparison.nearness(operands, task.left, task.right)
+    return TaskResult(nearness, len(operands), operands.hashes.size)
+
+
+class ValueVerifier:
+    """Compares pairs of rows by stored values.
+
+    comparison: of the values.
+    values: of the rows, shape (n, width).
+    """
+
+    def __init__(self, comparison: ValueComparison, values: U64) -> None:
+        self._comparison, self._values = comparison, values
+
+    def nearness(self, left: I64, right: I64) -> F64:
+        """Return the nearness of pairs, shape (sides, pairs)."""
+        return self._comparison.nearness(self._values, left, right)
+
+    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[VerifiedPairs]:
+        """Yield the pairs of blocks, compared in this process."""
+        for rows_done, left, right in blocks:
+            yield VerifiedPairs(rows_done, left, right, self.nearness(left, right))
+
+
+class TextVerifier:
+    """Compares pairs of rows by their texts, in tasks that fit into memory.
+
+    A document whose text is gone resembles nothing.
+
+    texts_of: returns the texts of documents.
+    compared: the documents that are rows here, shape (n,).
+    scheme: how the texts become words and shingles.
+    comparison: of the texts.
+    memory: bytes to use, of which texts are a part.
+    """
+
+    def __init__(
+        self,
+        texts_of: TextsOf,
+        compared: I64,
+        scheme: Scheme,
+        comparison: TextComparison,
+        memory: int,
+    ) -> None:
+        self._texts_of, self._compared = texts_of, compared
+        self._scheme, self._comparison = scheme, comparison
+        self._memory_of_texts = max(1, memory // _OF_TEXTS)
+        # Of the tasks so far.
+        self._documents, self._hashes = 0, 0
+
+    def nearness(self, left: I64, right: I64) -> F64:
+        """Return the nearness of pairs, shape (sides, pairs)."""
+        nearness = np.zeros((self._comparison.sides, left.size))
         for chosen, task in self._tasks(left, right):
-            similarity[:, chosen] = self._taken(verify(task))
-        return similarity
+            nearness[:, chosen] = self._noted(verify(task))
+        return nearness
 
-    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
-        """Yield the pairs of blocks with their nearness, in blocks that may be smaller."""
-        waiting: deque[Block] = deque()
+    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[VerifiedPairs]:
+        """Yield the pairs of blocks, in blocks that may be smaller.
 
-        def tasks() -> Iterator[PairTask]:
-            before = 0
-            for done, left, right in blocks:
-                seen = 0
+        workers: number of processes that compare.
+        """
+        begun: deque[Block] = deque()
+
+        def tasks_of_blocks() -> Iterator[PairTask]:
+            rows_before = 0
+            for rows_done, left, right in blocks:
+                pairs_begun = 0
                 for chosen, task in self._tasks(left, right):
-                    seen += chosen.size
-                    rows = before + (done - before) * seen // left.size
-                    waiting.append((rows, left[chosen], right[chosen]))
+                    pairs_begun += chosen.size
+                    rows = rows_before + (rows_done - rows_before) * pairs_begun // left.size
+                    begun.append((rows, left[chosen], right[chosen]))
                     yield task
-                before = done
+                rows_before = rows_done
 
-        todo = tasks()
+        tasks = tasks_of_blocks()
         # The first task shows how long texts are, and may be the only one.
-        here = map(verify, itertools.islice(todo, 1))
-        # Each of the others when the texts of the one after it are being fetched.
-        begun = (each for each, _ in itertools.pairwise(itertools.chain(todo, [None])) if each)
-        for verified in itertools.chain(here, in_order(workers, verify, begun)):
-            yield *waiting.popleft(), self._taken(verified)
+        first_result = map(verify, itertools.islice(tasks, 1))
+        # A task begins when the texts of the next one are being fetched.
+        tasks_and_next = itertools.pairwise(itertools.chain(tasks, [None]))
+        other_tasks = (task for task, _ in tasks_and_next if task is not None)
+        for result in itertools.chain(first_result, in_order(workers, verify, other_tasks)):
+            rows_done, left, right = begun.popleft()
+            yield VerifiedPairs(rows_done, left, right, self._noted(result))
 
     def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, PairTask]]:
-        """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
-        for some in self._held_at_once(left, right):
-            numbers, one, other = _renumbered(left[some], right[some])
-            texts_at = self._held(self._compared[numbers])
-            # Connected pairs are together, so that few texts come twice.
-            groups = singletons(numbers.size)
-            join(groups, one, other)
-            order = np.lexsort((other, one, groups[one]))
-            while order.size:
-                block = order[:_PAIRS_AT_ONCE]
-                # As many documents as fit, by the mean length of the earlier ones.
-                known = self._documents > 0
-                mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
-                most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
-                block = block[: _fitting(one[block], other[block], most)]
-                read, a, b = _renumbered(one[block], other[block])
-                firsts = range(0, read.size, _FETCHED_AT_ONCE)
-                texts = [texts_at(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
-                yield some.start + block, PairTask(texts, a, b, self._scheme, self._passage)
-                order = order[block.size :]
+        """Yield tasks of all pairs, each with the positions of its pairs."""
+        for pairs in self._readable_at_once(left, right):
+            for chosen, task in self._tasks_of_read(left[pairs], right[pairs]):
+                yield pairs.start + chosen, task
 
-    def _held_at_once(self, left: I64, right: I64) -> Iterator[slice]:
+    def _readable_at_once(self, left: I64, right: I64) -> Iterator[slice]:
         """Yield slices of pairs, sorted by right, whose texts fit into memory if they are read."""
         sizes = np.zeros(left.size, np.int64)
         if isinstance(self._texts_of, StoredTexts):
-            numbers, one, other = _renumbered(left, right)
-            of = self._texts_of.sizes(self._compared[numbers])
-            if of.sum() > self._memory // _OF_TEXTS:
-                sizes = of[one] + of[other] * run_starts(right)
-        return blocks(sizes, max(1, self._memory // _OF_TEXTS))
+            rows, left_at, right_at = _renumbered(left, right)
+            text_sizes = self._texts_of.sizes(self._compared[rows])
+            if text_sizes.sum() > self._memory_of_texts:
+                # The text of a right row is read once for all of its pairs.
+                sizes = text_sizes[left_at] + text_sizes[right_at] * run_starts(right)
+        return blocks(sizes, self._memory_of_texts)
 
-    def _held(self, rows: I64) -> TextsOf:
-        """Return a function that returns the texts of positions among rows, ascending."""
+    def _tasks_of_read(self, left: I64, right: I64) -> Iterator[tuple[I64, PairTask]]:
+        """Yield tasks of pairs whose texts are read at once, each with their positions."""
+        rows, left, right = _renumbered(left, right)
+        texts_at = self._texts_at(self._compared[rows])
+        order = _connected_together(left, right, rows.size)
+        while order.size:
+            chosen = order[:_PAIRS_AT_ONCE]
+            fitting = _fitting(left[chosen], right[chosen], self._documents_of_task())
+            chosen = chosen[:fitting]
+            yield chosen, self._task(left[chosen], right[chosen], texts_at)
+            order = order[fitting:]
+
+    def _texts_at(self, documents: I64) -> TextsOf:
+        """Return a function that returns the texts of positions among documents, ascending."""
         texts_of = self._texts_of
         if isinstance(texts_of, StoredTexts):
-            return texts_of.in_memory(rows)
-        return lambda at: texts_of(rows[at])
+            return texts_of.in_memory(documents)
+        return lambda positions: texts_of(documents[positions])
 
-    def _taken(self, verified: tuple[F64, int, int]) -> F64:
-        """The similarities. Counts their documents and shingles."""
-        similarity, documents, shingles = verified
-        self._documents += documents
-        self._shingles += shingles
-        return similarity
+    def _documents_of_task(self) -> int:
+        """Return how many documents a task may have, by the mean length of the earlier ones."""
+        hashes = self._hashes / self._documents if self._documents else _USUAL_HASHES
+        fitting = int(min(_MOST_DOCUMENTS, _HASHES_A_TASK / max(1.0, hashes)))
+        return max(_FEWEST_DOCUMENTS, fitting)
 
+    def _task(self, left: I64, right: I64, texts_at: TextsOf) -> PairTask:
+        """Return the task of pairs. left, right: positions that `texts_at` accepts."""
+        positions, left, right = _renumbered(left, right)
+        pages = [
+            texts_at(positions[start : start + _FETCHED_AT_ONCE])
+            for start in range(0, positions.size, _FETCHED_AT_ONCE)
+        ]
+        return PairTask(pages, left, right, self._scheme, self._comparison)
 
-def verify(task: PairTask) -> tuple[F64, int, int]:
-    """Return the nearness of the pairs of a task, and the numbers of its documents and shingles.
-
-    The nearness is that of `Verified`.
-    """
-    if task.passage:
-        words = Ragged.joined([hashed_words(read(), task.scheme)[1] for read in task.texts])
-        sides = task.left, task.right
-        shared = covers(words, task.left, words, task.right, task.passage)
-        shares = shared / np.maximum([words.counts[rows] for rows in sides], 1)
-        return shares, len(words), words.hashes.size
-    sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
-    return jaccard(sets, task.left, task.right)[None], len(sets), sets.hashes.size
+    def _noted(self, result: TaskResult) -> F64:
+        """Return the nearness of a result, and count its documents and their length."""
+        self._documents += result.documents
+        self._hashes += result.hashes
+        return result.nearness
 
 
 def _renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
     """Return the distinct rows of pairs, ascending, and the positions of left and right there."""
     # `np.unique` would sort millions of pairs of few rows.
-    seen = np.zeros(1 + max(left.max(initial=-1), right.max(initial=-1)), np.bool_)
-    seen[left] = seen[right] = True
-    position = np.cumsum(seen) - 1
-    return np.flatnonzero(seen), position[left], position[right]
+    is_used = np.zeros(1 + max(left.max(initial=-1), right.max(initial=-1)), np.bool_)
+    is_used[left] = is_used[right] = True
+    position = np.cumsum(is_used) - 1
+    return np.flatnonzero(is_used), position[left], position[right]
+
+
+def _connected_together(left: I64, right: I64, rows: int) -> I64:
+    """Return an order of pairs in which connected ones are together, so that few texts come twice.
+
+    rows: number of the rows that the pairs are of.
+    """
+    component = singletons(rows)
+    join(component, left, right)
+    return np.lexsort((right, left, component[left]))
 
 
 def _fitting(left: I64, right: I64, most: int) -> int:
-    """The number of pairs, from the first on, that touch at most `most` documents; at least 1."""
+    """Return how many pairs, from the first on, touch at most `most` documents; at least 1."""
     _, first_met = np.unique(np.stack([left, right], axis=1).ravel(), return_index=True)
     touched = np.cumsum(np.bincount(first_met // 2, minlength=left.size))
     return max(1, int(np.searchsorted(touched, most, "right")))
 
 
-def nearness_of(
+def verifier_of(
     plan: Plan, columns: Columns, compared: I64, memory: int
-) -> ByFingerprints | ByTexts:
-    """Return the nearness of pairs of positions among the compared rows."""
-    if plan.measure.by_values:
-        return ByFingerprints(prints_of(columns.values, compared))
-    return ByTexts(plan, columns.texts_of, compared, memory)
+) -> ValueVerifier | TextVerifier:
+    """Return what compares pairs of positions among the compared rows."""
+    comparison = plan.comparison
+    if isinstance(comparison, TextComparison):
+        return TextVerifier(columns.texts_of, compared, plan.scheme, comparison, memory)
+    assert isinstance(comparison, ValueComparison)
+    return ValueVerifier(comparison, prints_of(columns.values, compared))

@@ -29,7 +29,7 @@ from esdedup.compare.source import (
     texts_in,
 )
 from esdedup.compare.union_find import follow, singletons
-from esdedup.compare.verify import nearness_of
+from esdedup.compare.verify import verifier_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
@@ -455,7 +455,7 @@ class _Forming:
     ) -> None:
         self._columns, self._plan, self._grouping = columns, plan, grouping
         self._classes, self._constraints = classes, constraints
-        self._comparison = nearness_of(plan, columns, classes.compared, memory)
+        self._verifier = verifier_of(plan, columns, classes.compared, memory)
         self._least = plan.least
         self._leads = grouping.method == "leader"
         self._apart = constraints.apart(classes.filled)
@@ -484,7 +484,7 @@ class _Forming:
 
     def _compare(self, left: I64, right: I64) -> F64:
         """Return how near right classes are to left ones, or how much of them these hold."""
-        nearness: F64 = self._comparison(left, right)[-1]
+        nearness: F64 = self._verifier.nearness(left, right)[-1]
         return nearness
 
     def _note(self, left: I64, right: I64, nearness: F64) -> None:

@@ -27,10 +27,7 @@ from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.jaccard import hamming, jaccard_with
-
-SimilarityOrDistance = tuple[float | None, int | None]
-"""A Jaccard similarity and a Hamming distance in bits, of which one is None."""
+from esdedup.text.arrays import U64
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,14 @@ class Original:
     id: of the document.
     digest: of its text.
     verdict: on the document itself.
-    values: how near it is to the new one.
+    value: how similar it is to the new one, by the measure of the policy; None if the texts are
+        equal.
     """
 
     id: str
     digest: str
     verdict: Verdict
-    values: SimilarityOrDistance = (None, None)
+    value: float | None = None
 
 
 class Originals:
@@ -104,14 +102,15 @@ class Originals:
     def _read_judgements(self, meta: IndexMeta) -> None:
         """Read the judgements, and the groups that the judged documents have now."""
         chosen = meta.scheme.for_pairs(self.policy.limits)
-        if chosen.varies:
+        if chosen.varies or chosen.measure.directed:
             raise UsageError(f"duplicates are not found by {chosen.name!r}: use another sketch")
         self._apart: dict[tuple[str, str], set[str]] = defaultdict(set)
         for judgement in read_judgements(self.store, meta).of("different"):
             ids = judgement.left, judgement.right
             for id, digest, other_id in zip(ids, judgement.digests, reversed(ids), strict=True):
                 self._apart[id, digest].add(other_id)
-        judged, path = [*{id for id, _ in self._apart}], f"{meta.marks_field}.group"
+        judged = [*{id for id, _ in self._apart}]
+        path = f"{meta.marks_field}.group"
         self._group_of: dict[str, str | None] = dict.fromkeys(judged)
         for document in self.store.get(judged, [path]) if judged else ():
             self._group_of[document.id] = value_in(document.source, path)
@@ -125,11 +124,16 @@ def _representatives_first(original: Original) -> tuple[bool, _NaturalId]:
     return original.verdict.original is not None, natural(original.id)
 
 
-def _nearest_first(original: Original) -> tuple[float, _NaturalId]:
-    """Return a key that orders originals: the nearest first, then by id."""
-    similarity, distance = original.values
-    # One of them is None: the other one decides.
-    return distance or -(similarity or 0), natural(original.id)
+@dataclass(frozen=True)
+class _StoredNear:
+    """The stored documents that are similar to a text.
+
+    originals: these documents, with their values.
+    is_truncated: whether some may be missing.
+    """
+
+    originals: list[Original]
+    is_truncated: bool
 
 
 class _Arrivals:
@@ -137,7 +141,10 @@ class _Arrivals:
 
     former: former digest and verdict of each id.
     last: the last text of each id.
-    near: stored documents similar to a text, and whether some may be missing.
+    equal: stored documents of each text.
+    peers: the texts of the batch.
+    measure: by which texts are compared.
+    near: stored documents that are similar to a text.
     written: verdicts on the documents written so far, by text.
     outdated: ids whose stored verdicts are not those of now.
     gone: ids of originals that stored documents are marked with, and that do not exist any more.
@@ -154,7 +161,8 @@ class _Arrivals:
         self.gone: set[str] = set()
         self.equal = self._of_equal_texts()
         self.peers = _Peers(self.contents, self.meta.scheme, self.policy.limits)
-        self.near: dict[str, tuple[list[Original], bool]] = {}
+        self.measure = self.peers.measure
+        self.near: dict[str, _StoredNear] = {}
         self.outdated = {*doubted}
         self.written: dict[str, dict[str, Verdict]] = defaultdict(dict)
 
@@ -194,10 +202,9 @@ class _Arrivals:
         """Return the former verdict on a document, if it came before with the same text."""
         id, digest = self.ids[row], self.digests[row]
         former_digest, verdict = self.former.get(id, ("", None))
-        is_unchanged = (
-            verdict and former_digest == digest and self.run.may_have(id, digest, verdict)
-        )
-        return verdict if is_unchanged else None
+        if verdict is None or former_digest != digest:
+            return None
+        return verdict if self.run.may_have(id, digest, verdict) else None
 
     def _of_equal_texts(self) -> dict[str, list[Original]]:
         """Find stored documents of equal texts, by the digests of the texts."""
@@ -230,12 +237,11 @@ class _Arrivals:
         """Return whether a document is marked as the duplicate of one that is gone."""
         return original.verdict.original in self.gone
 
-    def _stored(
-        self, document: Document | Match, values: SimilarityOrDistance = (None, None)
-    ) -> Original:
+    def _stored(self, document: Document | Match, value: float | None = None) -> Original:
+        """Return a stored document as an original, with its verdict."""
         fields = self.meta.ours_in(document.source)
         verdict = Verdict.stored(document.id, fields)
-        return Original(document.id, fields.get("digest", ""), verdict, values)
+        return Original(document.id, fields.get("digest", ""), verdict, value)
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
@@ -260,33 +266,49 @@ class _Arrivals:
         return Verdict(id, truncated=truncated)
 
     def _judged(self, row: int) -> Verdict:
+        """Return the verdict on a document that no earlier run decided on."""
         id, digest = self.ids[row], self.digests[row]
         if digest == NO_TEXT:
             return Verdict(id)
         if equals := self._equal(row):
-            nearest = min(equals, key=_representatives_first)
-            if self.policy.groups and nearest.verdict.original is not None:
-                # Every document of this text gets the same verdict.
-                return replace(nearest.verdict, truncated=False, exact=True)
-            values: SimilarityOrDistance = self.peers.measure.marks(self.peers.measure.equal)
-            return Verdict(nearest.verdict.group, nearest.id, *values, exact=True)
+            return self._following_equal(equals)
         if digest not in self.peers:
             return self._leading(row)
+        return self._following_similar(row)
+
+    def _following_equal(self, equals: Iterable[Original]) -> Verdict:
+        """Return the verdict on a document that has the text of earlier ones."""
+        original = min(equals, key=_representatives_first)
+        if self.policy.groups and original.verdict.original is not None:
+            # Every document of this text gets the same verdict.
+            return replace(original.verdict, truncated=False, exact=True)
+        marks = self.measure.marks(self.measure.equal)
+        return Verdict(original.verdict.group, original.id, *marks, exact=True)
+
+    def _following_similar(self, row: int) -> Verdict:
+        """Return the verdict on a document by those of similar texts, if there are any."""
+        digest = self.digests[row]
         if digest not in self.near:
             # Its equal document was replaced within the block.
             self.near |= self._stored_near([row])
-        stored, some_stored_missing = self.near[digest]
-        may_lead = partial(self._may_lead, id, digest)
-        stored = [*filter(may_lead, self._now(stored))]
+        stored_near, peers = self.near[digest], self.peers.near(digest)
+        may_lead = partial(self._may_lead, self.ids[row], digest)
+        stored = [*filter(may_lead, self._now(stored_near.originals))]
         originals = [*itertools.filterfalse(self._is_bereft, stored)]
-        peers, some_peers_missing = self.peers.near(digest)
-        for peer, values in peers:
-            originals += self._first(peer, may_lead, values)
-        truncated = some_stored_missing or some_peers_missing
+        for peer_digest, value in peers.values.items():
+            originals += self._first(peer_digest, may_lead, value)
+        is_truncated = stored_near.is_truncated or peers.is_truncated
         if not originals:
-            return self._leading(row, stored, truncated)
-        nearest = min(originals, key=_nearest_first)
-        return Verdict(nearest.verdict.group, nearest.id, *nearest.values, truncated)
+            return self._leading(row, stored, is_truncated)
+        nearest = min(originals, key=self._nearest_first)
+        assert nearest.value is not None
+        marks = self.measure.marks(nearest.value)
+        return Verdict(nearest.verdict.group, nearest.id, *marks, is_truncated)
+
+    def _nearest_first(self, original: Original) -> tuple[float, _NaturalId]:
+        """Return a key that orders similar originals: the nearest first, then by id."""
+        assert original.value is not None
+        return -self.measure.nearness(original.value), natural(original.id)
 
     def _may_follow(self, id: str, digest: str, original: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
@@ -304,69 +326,91 @@ class _Arrivals:
 
     def _now(self, originals: Iterable[Original]) -> list[Original]:
         """Return stored documents as they are after the documents that were written so far."""
-        return [
-            replace(original, verdict=written.get(original.id, original.verdict))
-            for original in originals
-            for written in [self.written[original.digest]]
-            if original.id in written or original.id not in self.outdated
-        ]
+        current = []
+        for original in originals:
+            written = self.written[original.digest]
+            if original.id in written:
+                current.append(replace(original, verdict=written[original.id]))
+            elif original.id not in self.outdated:
+                current.append(original)
+        return current
 
     def _first(
         self,
         digest: str,
         may_follow: Callable[[Original], bool],
-        values: SimilarityOrDistance = (None, None),
+        value: float | None = None,
     ) -> list[Original]:
         """Return the first written document of a text that may be followed, or nothing."""
         verdicts = self.written[digest].items()
-        originals = (Original(id, digest, verdict, values) for id, verdict in verdicts)
+        originals = (Original(id, digest, verdict, value) for id, verdict in verdicts)
         return [*itertools.islice(filter(may_follow, originals), 1)]
 
-    def _stored_near(self, rows: Sequence[int]) -> dict[str, tuple[list[Original], bool]]:
-        """Return the stored documents similar to the texts, and whether some may be missing."""
-        texts = dict.fromkeys(self.digests[row] for row in rows)
-        digests = [text for text in texts if text in self.peers]
+    def _stored_near(self, rows: Sequence[int]) -> dict[str, _StoredNear]:
+        """Return the stored documents that are similar to the texts of rows, by digest."""
+        distinct_digests = dict.fromkeys(self.digests[row] for row in rows)
+        digests = [digest for digest in distinct_digests if digest in self.peers]
         queries = [
             Query(self.contents[digest], originals=self.policy.groups, marked=True)
             for digest in digests
         ]
-        originals: dict[str, tuple[list[Original], bool]] = {}
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
+        near = {}
         for digest, result in zip(digests, results, strict=True):
-            similar_documents = [
-                self._stored(match, (match.similarity, match.distance)) for match in result.matches
-            ]
-            originals[digest] = similar_documents, result.truncated or result.blind
+            originals = [self._stored(match, match.value) for match in result.matches]
+            near[digest] = _StoredNear(originals, result.truncated or result.blind)
         # One request for all of them.
-        all_similar = (similar_documents for similar_documents, _ in originals.values())
-        self._look_for_originals(itertools.chain.from_iterable(all_similar))
-        return originals
+        originals_of_texts = (stored_near.originals for stored_near in near.values())
+        self._look_for_originals(itertools.chain.from_iterable(originals_of_texts))
+        return near
+
+
+@dataclass(frozen=True)
+class _NearPeers:
+    """The texts of a batch that are similar to another one.
+
+    values: of the similar texts, by their digests.
+    is_truncated: whether more texts shared a band than were compared.
+    """
+
+    values: Mapping[str, float]
+    is_truncated: bool = False
 
 
 class _Peers:
     """Compares texts of one batch, by their digests, with those that were added.
 
-    Sets are compared with at most `candidates` others, which share the most bands; fingerprints
-    with all. Texts without any shingle are left out.
+    A text is compared with at most `candidates` others, which share the most bands, unless stored
+    values are compared: these are compared with all. Texts without any shingle are left out.
+
+    measure: by which texts are compared.
     """
 
     def __init__(self, texts: Mapping[str, str], scheme: Scheme, limits: Limits) -> None:
         chosen = scheme.for_pairs(limits).for_texts(limits)
         self.measure = chosen.measure
-        self.by_sets = self.measure.compares == "shingles"
-        sketches = sketch([*texts.values()], scheme.only(chosen), with_shingles=self.by_sets)
-        self._limits, self._chosen = limits, chosen
+        self._comparison = chosen.comparison(limits)
+        self._least = self.measure.nearness(self.measure.limit_of(chosen.settled(limits)))
+        # Stored values are compared with those of all others.
+        self._most_compared = len(texts) if self.measure.by_values else limits.candidates
+        sketches = sketch([*texts.values()], scheme.only(chosen), comparison=self._comparison)
+        self._operands = sketches.operands_of(chosen)
         self._digests = [*texts]
         rows = enumerate(zip(texts, sketches.filled.tolist(), strict=True))
         self._rows = {digest: row for row, (digest, is_filled) in rows if is_filled}
-        self._values, self._sets = sketches.values[chosen.name], sketches.shingles
         self._added: dict[int, None] = {}
         self._members: dict[int, list[int]] = defaultdict(list)
         self._buckets: list[list[int]] = [[] for _ in texts]
-        for position in range(chosen.tokens if self.by_sets else 0):
-            column = bucket_column(self._values[:, position])
-            firsts = (column.first.astype(np.int64) * chosen.tokens + position).tolist()
-            for row, bucket in zip(column.rows.tolist(), firsts, strict=True):
+        if not self.measure.by_values:
+            self._fill_buckets(sketches.values[chosen.name])
+
+    def _fill_buckets(self, bands: U64) -> None:
+        """Note the buckets of each text, by numbers. bands: shape (texts, positions)."""
+        positions = bands.shape[1]
+        for position in range(positions):
+            column = bucket_column(bands[:, position])
+            buckets = (column.first.astype(np.int64) * positions + position).tolist()
+            for row, bucket in zip(column.rows.tolist(), buckets, strict=True):
                 self._buckets[row].append(bucket)
 
     def __contains__(self, digest: str) -> bool:
@@ -380,33 +424,32 @@ class _Peers:
             for bucket in self._buckets[row]:
                 self._members[bucket].append(row)
 
-    def near(self, digest: str) -> tuple[list[tuple[str, SimilarityOrDistance]], bool]:
-        """Return the added texts similar to a text, and whether more shared a band."""
+    def near(self, digest: str) -> _NearPeers:
+        """Return the added texts that are similar to a text."""
         row = self._rows[digest]
-        return self._near_sets(row) if self.by_sets else (self._near_fingerprints(row), False)
+        if self.measure.by_values:
+            candidates = [added for added in self._added if added != row]
+        else:
+            candidates = self._sharing_bands(row)
+        compared = np.array(candidates[: self._most_compared], np.int64)
+        if not compared.size:
+            return _NearPeers({})
+        (nearness,) = self._comparison.nearness_to(self._operands[row], self._operands[compared])
+        is_near = nearness >= self._least
+        near_rows, near = compared[is_near].tolist(), nearness[is_near].tolist()
+        values = {
+            self._digests[near_row]: self.measure.value_of(value)
+            for near_row, value in zip(near_rows, near, strict=True)
+        }
+        return _NearPeers(values, compared.size < len(candidates))
 
-    def _near_fingerprints(self, row: int) -> list[tuple[str, SimilarityOrDistance]]:
-        """Return the added texts within the distance of a text."""
-        rows = np.array([added for added in self._added if added != row], np.int64)
-        distances = hamming(self._values[rows], self._values[row][None, :])
-        is_near = distances <= self._chosen.max_distance(self._limits)
-        pairs = zip(rows[is_near].tolist(), distances[is_near].tolist(), strict=True)
-        return [(self._digests[near_row], (None, distance)) for near_row, distance in pairs]
+    def _sharing_bands(self, row: int) -> list[int]:
+        """Return the added texts that share bands with a text, the most bands first.
 
-    def _near_sets(self, row: int) -> tuple[list[tuple[str, SimilarityOrDistance]], bool]:
-        """Return the added texts at the threshold, and whether more shared a band."""
-        limit = self._limits.candidates
-        members = [self._members[bucket][: limit + 1] for bucket in self._buckets[row]]
+        They are all of them only if there are no more than can be compared.
+        """
+        most = self._most_compared + 1
+        members = [self._members[bucket][:most] for bucket in self._buckets[row]]
         shared_bands = Counter(itertools.chain.from_iterable(members))
         shared_bands.pop(row, None)
-        if not shared_bands:
-            return [], False
-        assert self._sets is not None
-        rows = [candidate for candidate, _ in shared_bands.most_common(limit)]
-        values = jaccard_with(self._sets[row], self._sets.of(np.array(rows))).tolist()
-        peers: list[tuple[str, SimilarityOrDistance]] = [
-            (self._digests[candidate], (similarity, None))
-            for candidate, similarity in zip(rows, values, strict=True)
-            if similarity >= self._limits.least_similarity
-        ]
-        return peers, len(shared_bands) > limit
+        return [sharing_row for sharing_row, _ in shared_bands.most_common(most)]

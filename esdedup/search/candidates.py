@@ -24,7 +24,7 @@ def candidate_queries(
 ) -> list[CandidateQuery]:
     """Return the queries for documents that share what a sketch looks up. sketches: with probes."""
     if sketch.by_server:
-        sizes = sketches.words if sketches.shingles is None else sketches.shingles.counts
+        sizes = sketches.words if sketches.sizes is None else sketches.sizes
         assert sizes is not None
         empty_groups: list[list[list[str]]] = [[[]] * sketch.tokens] * len(queries)
         return [

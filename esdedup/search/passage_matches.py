@@ -1,4 +1,4 @@
-"""Verify candidates by the passages that they share with a query, and find these."""
+"""Find the passages that matches share with a query."""
 
 from __future__ import annotations
 
@@ -7,54 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esdedup.models import Candidates, Cover, Document, Match, Passage
+from esdedup.models import Match, Passage
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import hashed_words
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64, U64
 from esdedup.text.highlight import placed
-from esdedup.text.passages import covers, shared_runs
-
-
-def covered_matches(
-    meta: IndexMeta,
-    level: Sketch,
-    texts: Sequence[str],
-    candidates: Sequence[Candidates],
-    limits: Limits,
-) -> list[list[Match]]:
-    """Return the candidates of each query within the limits, without their passages, unordered.
-
-    texts: of the queries.
-    """
-    documents = [document for of_query in candidates for document in of_query.documents]
-    matched = [count for of_query in candidates for count in of_query.matched]
-    sizes = [len(of_query.documents) for of_query in candidates]
-    query_of = np.repeat(np.arange(len(texts)), sizes)
-    _, query_words = hashed_words(texts, meta.scheme)
-    document_texts = [_text_of(document, meta) for document in documents]
-    _, document_words = hashed_words(document_texts, meta.scheme)
-    least = limits.words or level.passage
-    # Of each pair of a query and a candidate, the words of both sides in shared passages.
-    in_query, in_document = covers(
-        query_words, query_of, document_words, np.arange(query_of.size), least
-    )
-    query_fractions = in_query / np.maximum(query_words.counts[query_of], 1)
-    document_fractions = in_document / np.maximum(document_words.counts, 1)
-    larger_fractions = np.maximum(query_fractions, document_fractions)
-    is_match = (in_query > 0) & (larger_fractions >= (limits.cover or 0.0))
-    matches: list[list[Match]] = [[] for _ in texts]
-    for row in np.flatnonzero(is_match).tolist():
-        document = documents[row]
-        cover = Cover(
-            int(in_query[row]), float(query_fractions[row]), float(document_fractions[row])
-        )
-        match = Match(document.id, cover.words, level.measure, matched[row], document.source, cover)
-        matches[query_of[row]].append(match)
-    return matches
+from esdedup.text.passages import shared_runs
 
 
 def with_passages(
@@ -82,9 +43,9 @@ def with_passages(
     return with_passages
 
 
-def _text_of(document: Document | Match, meta: IndexMeta) -> str:
+def _text_of(match: Match, meta: IndexMeta) -> str:
     # Other clients may have removed a text and left its tokens.
-    return text_at(document.source, meta.text_fields) or ""
+    return text_at(match.source, meta.text_fields) or ""
 
 
 @dataclass(frozen=True, eq=False)

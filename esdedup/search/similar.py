@@ -8,8 +8,7 @@ find the nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 import itertools
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,18 +23,21 @@ from esdedup.search.candidates import (
     without_stopped,
     wordless_queries,
 )
-from esdedup.search.passage_matches import covered_matches, with_passages
+from esdedup.search.passage_matches import with_passages
+from esdedup.sketch.comparisons import ShingleComparison, TextComparison
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import NO_TEXT, known_sets, sketch, stored_values
+from esdedup.sketch.sketch import NO_TEXT, known_operands, sketch, stored_values
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body, unread_paths
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import F64, U64, Mask, Ragged
-from esdedup.text.jaccard import hamming, jaccard_with
+from esdedup.text.arrays import F64, Mask, Ragged, Values, offsets_of
 from esdedup.text.normalise import normalise
+
+Verifier = Callable[[Ragged], tuple[F64, Mask, int]]
+"""The `verify` of a `CandidateQuery`."""
 
 
 def similar(
@@ -80,12 +82,27 @@ def sharing(
     return store.window.in_order(look_up, range(0, len(texts), QUERIES_AT_ONCE))
 
 
+@dataclass(frozen=True)
+class _Operands:
+    """What is compared of the candidates of a query.
+
+    values: of the valid candidates, an operand each.
+    is_valid: False for a candidate whose tokens can't be read, shape (candidates,).
+    """
+
+    values: Values
+    is_valid: Mask
+
+
 class _Search:
     """The search for the documents that are similar to a block of queries.
 
     chosen: the sketch that decides what is similar.
+    comparison: of the queries with their candidates.
+    least: the least nearness of a match.
     levels: the sketches that are looked up, one after the other.
     sketches: of the texts of the queries.
+    operands: what is compared of each query.
     answers: of the queries so far.
     """
 
@@ -94,15 +111,18 @@ class _Search:
     ) -> None:
         self.store, self.meta, self.queries, self.limits = store, meta, queries, limits
         self.chosen = meta.scheme.chosen(limits)
+        self.comparison = self.chosen.comparison(limits)
+        self.least = self.chosen.measure.least_of_query(self.chosen.settled(limits))
         self.levels = [self.chosen]
         if limits.threshold is None:
             self.levels = levels_of(meta.scheme, self.chosen)
         self.sketches = sketch(
             [query.text for query in queries],
             meta.scheme.only(*self.levels),
-            with_shingles=self.chosen.measure.compares == "shingles",
+            comparison=self.comparison,
             limits=limits,
         )
+        self.operands = self.sketches.operands_of(self.chosen)
         self.answers = [_Answer(limits) for _ in queries]
 
     def results(self) -> list[Result]:
@@ -136,87 +156,120 @@ class _Search:
             answer.stopped = answer.stopped or query.stopped
             if not query.groups or answer.is_complete:
                 continue
-            if self.sketches.shingles is not None and len(self.levels) == 1:
-                # Candidates of several levels are counted by their ids.
-                verify = _verifier(self.sketches.shingles[row], self.limits)
-                query = replace(query, verify=verify)
+            if self._stores_verify:
+                query = replace(query, verify=self._verifier(row))
             needed[row] = query
         return needed
+
+    @property
+    def _stores_verify(self) -> bool:
+        """Whether a store can verify candidates by the sets of shingles that it keeps."""
+        # Candidates of several levels are counted by their ids.
+        if len(self.levels) > 1:
+            return False
+        return isinstance(self.comparison, ShingleComparison) and self.comparison.sides == 1
+
+    def _verifier(self, row: int) -> Verifier:
+        """Return the `verify` of a query."""
+        comparison, shingles = self.comparison, self.operands[row]
+        k, least_match = self.limits.k, self.least
+
+        def verify(sets: Ragged) -> tuple[F64, Mask, int]:
+            (nearness,) = comparison.nearness_to(shingles, sets)
+            matches, least = int(np.count_nonzero(nearness >= least_match)), least_match
+            if k < len(sets):
+                # Ties are in the order of ids.
+                least = max(least, np.partition(nearness, -k)[-k])
+            is_near = nearness >= least
+            return nearness, is_near, matches - int(np.count_nonzero(is_near))
+
+        return verify
 
     def _matches(
         self, level: Sketch, rows: Sequence[int], candidates: Sequence[Candidates]
     ) -> list[list[Match]]:
         """Return the candidates of each query of `rows` within the limits, unordered."""
-        if level.measure.compares == "words":
-            texts = [self.queries[row].text for row in rows]
-            return covered_matches(self.meta, level, texts, candidates, self.limits)
-        if self.sketches.shingles is None:
-            return self._matches_by_values(level, rows, candidates)
-        return self._matches_by_shingles(self.sketches.shingles, rows, candidates)
-
-    def _matches_by_values(
-        self, level: Sketch, rows: Sequence[int], candidates: Sequence[Candidates]
-    ) -> list[list[Match]]:
-        """Compare the stored values of candidates with those of the queries."""
-        field = self.meta.field
-        documents = [document for of_query in candidates for document in of_query.documents]
-        matched = [count for of_query in candidates for count in of_query.matched]
-        query_of = [
-            number for number, of_query in enumerate(candidates) for _ in of_query.documents
-        ]
-        tokens_of = [document.tokens_in(field) for document in documents]
-        # Another client may have written other tokens.
-        stored, is_valid = stored_values([tokens.get(level.key) for tokens in tokens_of], level)
-        valid = np.flatnonzero(is_valid).tolist()
-        values = self.sketches.values[level.name][[rows[query_of[number]] for number in valid]]
-        most = level.max_distance(self.limits)
-        matches: list[list[Match]] = [[] for _ in rows]
-        for number, distance in zip(valid, hamming(stored, values).tolist(), strict=True):
-            if distance <= most:
-                document, tokens = documents[number], dict(tokens_of[number])
-                # The query asked for these tokens to compare them, not for the caller.
-                tokens.pop(level.key, None)
-                source = {**document.source, field: tokens}
-                match = Match(document.id, distance, level.measure, matched[number], source)
-                matches[query_of[number]].append(match)
-        return matches
-
-    def _matches_by_shingles(
-        self, shingles: Ragged, rows: Sequence[int], candidates: Sequence[Candidates]
-    ) -> list[list[Match]]:
-        """Compare the texts of candidates with those of the queries, as far as no store did.
-
-        shingles: the sets of all queries.
-        """
-        least = _least(self.limits)
         unverified = [
-            document
-            for of_query in candidates
-            if not of_query.similarities
-            for document in of_query.documents
+            candidates_of_query.documents
+            for candidates_of_query in candidates
+            if not candidates_of_query.nearness
         ]
-        # Other clients may have removed a text and left its tokens.
-        texts = [text_at(document.source, self.meta.text_fields) or "" for document in unverified]
-        sets, start = known_sets(texts, self.meta.scheme), 0
-        measure, matches = self.chosen.measure, []
+        operands = iter(self._operands(level, unverified))
+        matches = []
         for row, candidates_of_query in zip(rows, candidates, strict=True):
-            documents, matched = candidates_of_query.documents, candidates_of_query.matched
-            similarities = candidates_of_query.similarities
-            if not similarities:
-                end = start + len(documents)
-                sets_of_query = Ragged.of_rows(sets[start:end])
-                similarities = jaccard_with(shingles[row], sets_of_query).tolist()
-                start = end
-            matches.append(
-                [
-                    Match(document.id, similarity, measure, count, document.source)
-                    for document, similarity, count in zip(
-                        documents, similarities, matched, strict=True
-                    )
-                    if similarity >= least
-                ]
-            )
+            if candidates_of_query.nearness:
+                nearness = np.array([candidates_of_query.nearness])
+            else:
+                nearness = self._nearness(row, next(operands))
+            matches.append(self._near_enough(level, row, candidates_of_query, nearness))
         return matches
+
+    def _operands(
+        self, level: Sketch, documents_of_queries: Sequence[Sequence[Document]]
+    ) -> list[_Operands]:
+        """Return what is compared of the candidates of each query."""
+        documents = [*itertools.chain.from_iterable(documents_of_queries)]
+        bounds = [0, *itertools.accumulate(map(len, documents_of_queries))]
+        if isinstance(self.comparison, TextComparison):
+            # Other clients may have removed a text and left its tokens.
+            texts = [
+                text_at(document.source, self.meta.text_fields) or "" for document in documents
+            ]
+            operands = known_operands(texts, self.meta.scheme, self.comparison)
+            return [
+                _Operands(Ragged.of_rows(operands[start:end]), np.ones(end - start, np.bool_))
+                for start, end in itertools.pairwise(bounds)
+            ]
+        tokens = [document.tokens_in(self.meta.field).get(level.key) for document in documents]
+        # Another client may have written other tokens.
+        values, is_valid = stored_values(tokens, level)
+        valid_bounds = offsets_of(is_valid)[bounds].tolist()
+        return [
+            _Operands(values[valid_start:valid_end], is_valid[start:end])
+            for (start, end), (valid_start, valid_end) in zip(
+                itertools.pairwise(bounds), itertools.pairwise(valid_bounds), strict=True
+            )
+        ]
+
+    def _nearness(self, row: int, operands: _Operands) -> F64:
+        """Return the nearness of a query and its candidates, shape (sides, candidates)."""
+        nearness = self.comparison.nearness_to(self.operands[row], operands.values)
+        if len(operands.values) == operands.is_valid.size:
+            return nearness
+        of_all = np.full((self.comparison.sides, operands.is_valid.size), -np.inf)
+        of_all[:, operands.is_valid] = nearness
+        return of_all
+
+    def _near_enough(
+        self, level: Sketch, row: int, candidates: Candidates, nearness: F64
+    ) -> list[Match]:
+        """Return the candidates of a query within the limits.
+
+        nearness: of all candidates, as `_nearness` returns it.
+        """
+        matches = []
+        for position in np.flatnonzero(nearness.max(axis=0) >= self.least).tolist():
+            document, sides = candidates.documents[position], nearness[:, position].tolist()
+            cover = self._cover(row, *sides) if level.measure.directed else None
+            value = level.measure.value_of(sides[-1]) if cover is None else cover.words
+            source = self._source(document, level)
+            matched = candidates.matched[position]
+            matches.append(Match(document.id, value, level.measure, matched, source, cover))
+        return matches
+
+    def _cover(self, row: int, of_query: float, of_document: float) -> Cover:
+        """Return the shares of a query and a document that the other one holds."""
+        # A share is a number of words, divided by that of all words of the text.
+        return Cover(round(of_query * self.operands[row].size), of_query, of_document)
+
+    def _source(self, document: Document, level: Sketch) -> Mapping[str, object]:
+        """Return the fields of a match."""
+        if not level.measure.by_values:
+            return document.source
+        # The query asked for these tokens to compare them, not for the caller.
+        tokens = dict(document.tokens_in(self.meta.field))
+        tokens.pop(level.key, None)
+        return {**document.source, self.meta.field: tokens}
 
     def _result(self, row: int) -> Result:
         """Return the result of a query."""
@@ -226,7 +279,7 @@ class _Search:
         if self.meta.scheme.by_server and query.parts != 1:
             # How many shingles are across two strings of a list depends on the list.
             result = replace(result, recall=None)
-        if self.chosen.measure.compares == "words":
+        if self.chosen.passage:
             matches = with_passages(self.meta, self.chosen, query.text, result.matches, self.limits)
             result = replace(result, matches=matches)
         return result
@@ -236,8 +289,8 @@ class _Search:
         query, digest, measure = self.queries[row], self.sketches.digests[row], self.chosen.measure
         complete = 1.0 if measure.has_recall else None
         value, cover = measure.equal, None
-        if measure.compares == "words":
-            # Matches by passages are ordered by the words that they cover.
+        if measure.directed:
+            # Matches by a directed measure are ordered by the words that they cover.
             value, cover = 0.0, Cover(0, 1.0, 1.0)
         if digest == NO_TEXT:
             return Result([], 0, False, complete, total=0)
@@ -343,27 +396,6 @@ def _candidates(store: Store, queries: Sequence[CandidateQuery], limit: int) -> 
     return [merged([*itertools.islice(candidates, len(pieces))]) for pieces in pieces_of]
 
 
-def _verifier(shingles: U64, limits: Limits) -> Callable[[Ragged], tuple[F64, Mask, int]]:
-    """Return the `verify` of a query. shingles: of its text."""
-
-    def verify(sets: Ragged) -> tuple[F64, Mask, int]:
-        similarities, least = jaccard_with(shingles, sets), _least(limits)
-        matches = int(np.count_nonzero(similarities >= least))
-        if limits.k < len(sets):
-            # Ties are in the order of ids.
-            least = max(least, np.partition(similarities, -limits.k)[-limits.k])
-        is_near = similarities >= least
-        return similarities, is_near, matches - int(np.count_nonzero(is_near))
-
-    return verify
-
-
-def _least(limits: Limits) -> float:
-    """Return the least similarity of a match."""
-    # Without a threshold, any shared shingle counts.
-    return limits.threshold or sys.float_info.min
-
-
 def with_texts(meta: IndexMeta, candidates: Candidates) -> list[tuple[Document, str]]:
     """Return the documents of candidates with their texts, normalised.
 
@@ -383,7 +415,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     if limits.threshold is None:
         # Single values meet at any similarity.
         level = levels_of(meta.scheme, level)[-1]
-    sketches = sketch([query.text], meta.scheme.only(level), with_shingles=True, limits=limits)
+    sketches = sketch([query.text], meta.scheme.only(level), limits=limits)
     queries = candidate_queries(meta, level, sketches, [query])
     (candidate_query,) = without_stopped(meta, queries)
     body = {**candidates_body(with_least(candidate_query, level, limits), limits.candidates)}

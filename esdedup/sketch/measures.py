@@ -5,12 +5,20 @@ A kind of sketch has one measure, which verifies the candidates that share its t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from esdedup.sketch.comparisons import (
+    AnyComparison,
+    HammingDistance,
+    JaccardSimilarity,
+    SharedPassages,
+    ValueComparison,
+)
 from esdedup.sketch.limits import Limits
 from esdedup.text.characters import count
 
@@ -25,14 +33,12 @@ class Measure:
     name: of the measure, and the JSON key of what is not one number.
     words: the measure in words.
     limits: names of the fields of `Limits` that bound it, the main one first.
-    compares: what is compared of two documents: the sets of their "shingles", all of their
-    "words", or the "values" that are stored of their sketch.
+    comparison: computes the values of pairs of documents. A sketch may replace its parameters.
     column: the column of tables, JSON key and mark of a value.
     equal: the value of equal texts.
     sign: 1 if a greater value is nearer, -1 if a lesser one is.
     whole_numbers: values are whole numbers.
     by_threshold: the threshold bounds it, unless a limit of its own is set.
-    directed: a pair has two values: how much of each document the other one holds.
     has_recall: documents are found by chance, so that results have an expected recall.
     of_duplicate: the value of a duplicate, in words, as of a table's head.
     pair_title: the title of the column of the values of pairs.
@@ -43,16 +49,15 @@ class Measure:
     unguaranteed: what a stop list costs, in words; "" if nothing is guaranteed without one.
     """
 
-    name: Literal["jaccard", "hamming", "cover"]
+    name: str
     words: str
     limits: tuple[str, ...]
-    compares: Literal["shingles", "words", "values"]
+    comparison: AnyComparison
     column: Literal["similarity", "distance"]
     equal: float
     sign: Literal[1, -1]
     whole_numbers: bool
     by_threshold: bool
-    directed: bool
     has_recall: bool
     of_duplicate: str
     pair_title: str
@@ -76,7 +81,12 @@ class Measure:
     @property
     def by_values(self) -> bool:
         """Whether stored values are compared, so that no texts are needed."""
-        return self.compares == "values"
+        return isinstance(self.comparison, ValueComparison)
+
+    @property
+    def directed(self) -> bool:
+        """Whether a pair has two values: how much of each document the other one holds."""
+        return self.comparison.sides == 2
 
     def limit_of(self, limits: Limits) -> float:
         """Return the value of the least similar documents within limits.
@@ -86,6 +96,14 @@ class Measure:
         if self.by_threshold:
             return limits.least_similarity
         return float(getattr(limits, self.limit) or 0)
+
+    def least_of_query(self, limits: Limits) -> float:
+        """Return the least nearness of a match of a query.
+
+        Without a limit, any document matches that has something in common with the query.
+        """
+        limit: float | None = getattr(limits, self.limit)
+        return sys.float_info.min if limit is None else self.nearness(limit)
 
     def within(self, limits: Limits) -> str:
         """Return in words which values are within limits."""
@@ -127,6 +145,10 @@ class Measure:
         """Return the `nearness` of each value, of the same shape."""
         return self.sign * values
 
+    def value_of(self, nearness: float) -> float | int:
+        """Return the value of a `nearness`, as JSON shows it."""
+        return self.typed(self.sign * nearness)
+
     def no_nearness(self, words: int) -> float:
         """Return the nearness of documents that have nothing in common.
 
@@ -154,13 +176,12 @@ JACCARD = Measure(
     name="jaccard",
     words="Jaccard similarity",
     limits=("threshold",),
-    compares="shingles",
+    comparison=JaccardSimilarity(),
     column="similarity",
     equal=1.0,
     sign=1,
     whole_numbers=False,
     by_threshold=True,
-    directed=False,
     has_recall=True,
     of_duplicate="Jaccard similarity",
     pair_title="similarity",
@@ -175,13 +196,12 @@ HAMMING = Measure(
     name="hamming",
     words="Hamming distance",
     limits=("distance",),
-    compares="values",
+    comparison=HammingDistance(),
     column="distance",
     equal=0.0,
     sign=-1,
     whole_numbers=True,
     by_threshold=False,
-    directed=False,
     has_recall=False,
     of_duplicate="Hamming distance",
     pair_title="distance",
@@ -197,13 +217,12 @@ COVER = Measure(
     name="cover",
     words="shared passages",
     limits=("cover", "words"),
-    compares="words",
+    comparison=SharedPassages(),
     column="similarity",
     equal=1.0,
     sign=1,
     whole_numbers=False,
     by_threshold=True,
-    directed=True,
     has_recall=False,
     of_duplicate="share of its words that the representative holds",
     pair_title="held",

@@ -19,13 +19,15 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from esdedup.sketch.comparisons import AnyComparison, JaccardSimilarity, TextComparison
+from esdedup.sketch.hashed_texts import HashedTexts
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import json_lists
 from esdedup.text.arrays import I64, U64, Mask, Ragged, Values, blocks, joined
 from esdedup.text.normalise import Normalisation, normalise
-from esdedup.text.shingles import Shingling, distinct, shingle
+from esdedup.text.shingles import Shingling, distinct
 from esdedup.text.words import tokenise
 
 _BYTES_A_BLOCK = 3 << 18
@@ -52,46 +54,53 @@ class Sketches:
     digests: of the normalised texts, as `text_digests` writes them.
     filled: True for a text with shingles, shape (n,); others get no tokens.
     values: of each sketch, by its name, `Values`.
-    shingles: the sets of shingle hashes, sorted, if they are requested.
+    operands: of a comparison of texts, if one is requested.
     probes: what each sketch looks up, by its name, if the texts are queries.
     words: the number of words of each text, shape (n,), if they were sketched here.
     vocabulary: the number of different words, shape (n,), if it is requested.
+    sizes: of queries by a sketch of the server, the number of different shingles, shape (n,).
     """
 
     digests: list[str]
     filled: Mask
     values: Mapping[str, Any]
-    shingles: Ragged | None = None
+    operands: Ragged | None = None
     probes: Mapping[str, Probes] = field(default_factory=dict)
     words: I64 | None = None
     vocabulary: I64 | None = None
+    sizes: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.digests)
 
     def of(self, rows: I64) -> Sketches:
-        """Return the sketches of some texts, without shingles and probes. rows: shape (m,)."""
+        """Return the sketches of some texts, without operands and probes. rows: shape (m,)."""
         digests = [self.digests[row] for row in rows.tolist()]
         values = {name: array[rows] for name, array in self.values.items()}
         return Sketches(digests, self.filled[rows], values)
+
+    def operands_of(self, sketch: Sketch) -> Values:
+        """Return what a sketch compares of each text: the requested operands, or its values."""
+        values: Values = self.values[sketch.name]
+        return values if self.operands is None else self.operands
 
 
 def sketch(
     texts: Sequence[str],
     scheme: Scheme,
     *,
-    with_shingles: bool = False,
+    comparison: AnyComparison | None = None,
     with_vocabulary: bool = False,
     limits: Limits | None = None,
 ) -> Sketches:
     """Return the sketches of texts.
 
-    with_shingles: return the sets of shingles too.
+    comparison: return its operands too, if it is one of texts.
     with_vocabulary: return the numbers of different words too.
     limits: of queries, if the texts are queries.
     """
     sketched = [
-        _sketch_block(texts[block], scheme, with_shingles, with_vocabulary, limits)
+        _sketch_block(texts[block], scheme, comparison, with_vocabulary, limits)
         for block in _blocks(texts)
     ]
     return sketched[0] if len(sketched) == 1 else _joined(sketched)
@@ -100,13 +109,14 @@ def sketch(
 def _joined(sketched: Sequence[Sketches]) -> Sketches:
     """Return the sketches of all texts of blocks, in order."""
     first = sketched[0]
-    shingles = [block.shingles for block in sketched if block.shingles is not None]
+    operands = [block.operands for block in sketched if block.operands is not None]
     vocabularies = [block.vocabulary for block in sketched if block.vocabulary is not None]
+    sizes = [block.sizes for block in sketched if block.sizes is not None]
     return Sketches(
         digests=[digest for block in sketched for digest in block.digests],
         filled=np.concatenate([block.filled for block in sketched]),
         values={name: joined([block.values[name] for block in sketched]) for name in first.values},
-        shingles=Ragged.joined(shingles) if shingles else None,
+        operands=Ragged.joined(operands) if operands else None,
         probes={
             name: Probes(
                 values=np.concatenate([block.probes[name].values for block in sketched]),
@@ -116,13 +126,14 @@ def _joined(sketched: Sequence[Sketches]) -> Sketches:
         },
         words=np.concatenate([block.words for block in sketched if block.words is not None]),
         vocabulary=np.concatenate(vocabularies) if vocabularies else None,
+        sizes=np.concatenate(sizes) if sizes else None,
     )
 
 
 def _sketch_block(
     texts: Sequence[str],
     scheme: Scheme,
-    with_shingles: bool,
+    comparison: AnyComparison | None,
     with_vocabulary: bool,
     limits: Limits | None,
 ) -> Sketches:
@@ -142,10 +153,11 @@ def _sketch_block(
         digests=text_digests(normalised),
         filled=words.counts > 0,
         values=values,
-        shingles=block.sets if with_shingles else None,
+        operands=comparison.operands(block) if isinstance(comparison, TextComparison) else None,
         probes=probes,
         words=words.counts,
         vocabulary=distinct(words).counts if with_vocabulary else None,
+        sizes=block.sets.counts if scheme.by_server and limits is not None else None,
     )
 
 
@@ -162,20 +174,30 @@ def _blocks(texts: Sequence[str]) -> Iterator[slice]:
     return blocks(sizes, _BYTES_A_BLOCK)
 
 
+def operands_of(texts: Sequence[str], scheme: Scheme, comparison: TextComparison) -> Ragged:
+    """Return what a comparison reads of each text."""
+    operands = []
+    for block in _blocks(texts):
+        normalised, words = hashed_words(texts[block], scheme)
+        hashed_texts = HashedTexts(
+            normalised, words, scheme.normalisation, scheme.shingling, scheme.seed
+        )
+        operands.append(comparison.operands(hashed_texts))
+    return Ragged.joined(operands)
+
+
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """Return the sets of shingle hashes of texts, sorted, for exact Jaccard similarity."""
-    words = (hashed_words(texts[block], scheme)[1] for block in _blocks(texts))
-    size = scheme.shingling.size
-    return Ragged.joined([distinct(shingle(block_words, size)) for block_words in words])
+    return operands_of(texts, scheme, JaccardSimilarity())
 
 
-def known_sets(texts: Sequence[str], scheme: Scheme) -> list[U64]:
-    """Return the sets of `shingle_sets` of texts, which may repeat, and keep some for later calls.
+def known_operands(texts: Sequence[str], scheme: Scheme, comparison: TextComparison) -> list[U64]:
+    """Return the `operands_of` texts, which may repeat, and keep some for later calls.
 
     The texts of a full bucket are candidates of one query after the other.
     """
-    kept_sets = _kept(scheme.normalisation, scheme.shingling, scheme.seed)
-    return kept_sets.of(texts, functools.partial(shingle_sets, scheme=scheme))
+    kept = _kept(comparison, scheme.normalisation, scheme.shingling, scheme.seed)
+    return kept.of(texts, lambda new_texts: operands_of(new_texts, scheme, comparison))
 
 
 class KeptSets(Generic[Key]):
@@ -229,8 +251,10 @@ def _room(hashes: U64) -> int:
 
 
 @functools.lru_cache(2)
-def _kept(normalisation: Normalisation, shingling: Shingling, seed: int) -> KeptSets[str]:
-    """Return the sets that `known_sets` keeps by text."""
+def _kept(
+    comparison: TextComparison, normalisation: Normalisation, shingling: Shingling, seed: int
+) -> KeptSets[str]:
+    """Return what `known_operands` keeps by text."""
     return KeptSets()
 
 

@@ -8,12 +8,11 @@ de-duplicates the values of a field. Rows of any number of tokens have all of th
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, Ragged, Values, offsets_of
+from esdedup.text.arrays import I64, U64, Ragged, Unsigned, Values, offsets_of
 
 ALPHABET = ".0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 MAX_TOKENS = 64 * 64
@@ -65,7 +64,7 @@ def json_lists(values: Values, bits: int) -> list[str]:
     return [f"[{content[start : end - 1]}]" for start, end in itertools.pairwise(bounds)]
 
 
-def write_into(text: NDArray[np.unsignedinteger[Any]], values: U64, bits: int) -> None:
+def write_into(text: Unsigned, values: U64, bits: int) -> None:
     """Write the code points of `encode`: values, shape (n, count), into (n, count, width)."""
     lead, positions = _form(values.shape[1], bits)[0], np.arange(values.shape[1])
     alphabet = _DIGITS.astype(text.dtype)

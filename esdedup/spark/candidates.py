@@ -18,17 +18,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from esdedup.compare.plan import Plan
-from esdedup.compare.verify import PairTask, verify
 from esdedup.search.buckets import Capped, shared_bands
+from esdedup.sketch.comparisons import AnyComparison, TextComparison
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import operands_of
 from esdedup.spark.documents import SparkDocuments
 from esdedup.spark.pairing_sizes import PairingSizes
 from esdedup.spark.tables import Batches, JobTables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import F64, I64, U64, Unsigned, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche
-from esdedup.text.jaccard import hamming
 
 _SIDES = ["left", "right"]
 _COMPARED = "left bigint, right bigint, home bigint, similarity double, of_left double"
@@ -43,15 +43,15 @@ class Buckets:
     masks: of each token, which is in the buckets of these neighbours too.
     stopped: the bucket numbers of the stop list.
     scheme: of the sketch alone.
-    passage: minimum words of a passage to compare by; 0 if passages are not compared.
+    comparison: of the documents.
     """
 
     sketch: Sketch
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.unsignedinteger]
     masks: list[U64]
     stopped: I64
     scheme: Scheme
-    passage: int
+    comparison: AnyComparison
 
     @staticmethod
     def of(plan: Plan) -> Buckets:
@@ -63,7 +63,7 @@ class Buckets:
         if sketch.measure.by_values:
             masks = sketch.masks(plan.limits, sides=2)
         stopped = _numbers(values.astype(dtype), bands)
-        return Buckets(sketch, dtype, masks, stopped, plan.scheme, plan.passage)
+        return Buckets(sketch, dtype, masks, stopped, plan.scheme, plan.comparison)
 
     def values(self, written: Sequence[bytes]) -> Unsigned:
         """Return the values of n documents, shape (n, width)."""
@@ -200,13 +200,12 @@ def verified(
     """Return the pairs of at least a nearness, which is the similarity, or the negative distance.
 
     pairs: of `candidate_pairs`. Columns: left, right (bigint), similarity (double), of the right
-    document, as in `compare.verify.Verified`, and by a directed measure of_left (double).
+    document, as in `sketch.comparisons`, and by a directed measure of_left (double).
     either: pairs of which either document is near enough, not only the right one.
     """
-    by_values = buckets.sketch.measure.by_values
-    column, nearness = ("bands", _distances) if by_values else ("text", _similarities)
-    compare = partial(_compared, partial(nearness, buckets), least, column, either=either)
-    dropped = ("home",) if buckets.sketch.measure.directed else ("home", "of_left")
+    column = "bands" if buckets.sketch.measure.by_values else "text"
+    compare = partial(_compared, partial(_nearness, buckets), least, column, either=either)
+    dropped = ("home",) if buckets.comparison.sides == 2 else ("home", "of_left")
     return mapped(_met(pairs, documents, column), compare, _COMPARED).drop(*dropped)
 
 
@@ -242,7 +241,7 @@ def _met(pairs: DataFrame, documents: SparkDocuments, name: str) -> DataFrame:
 
 
 def _compared(
-    measure: Callable[[list[Any], I64, I64], NDArray[Any]],
+    measure: Callable[[list[Any], I64, I64], F64 | NDArray[np.int16]],
     least: float,
     name: str,
     batches: Iterable[pa.RecordBatch],
@@ -273,13 +272,13 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBat
             yield int(part[start]), batch.slice(start, end - start)
 
 
-def _similarities(buckets: Buckets, texts: list[str], left: I64, right: I64) -> F64:
-    return verify(PairTask([lambda: texts], left, right, buckets.scheme, buckets.passage))[0]
-
-
-def _distances(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> I64:
-    prints = buckets.values(written).astype(np.uint64)
-    return -hamming(prints[left], prints[right])[None]
+def _nearness(buckets: Buckets, compared: list[Any], left: I64, right: I64) -> F64:
+    """Return the nearness of pairs, shape (sides, pairs). compared: texts, or written bands."""
+    comparison = buckets.comparison
+    if isinstance(comparison, TextComparison):
+        operands = operands_of(compared, buckets.scheme, comparison)
+        return comparison.nearness(operands, left, right)
+    return comparison.nearness(buckets.values(compared).astype(np.uint64), left, right)
 
 
 def _shared(buckets: Buckets, written: list[bytes], left: I64, right: I64) -> NDArray[np.int16]:

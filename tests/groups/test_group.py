@@ -17,7 +17,7 @@ from esdedup.groups.groups import Grouping, Groups, find_groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
 from esdedup.runs.run import Run, ShareSizes
-from esdedup.sketch.sketch import sketch
+from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import jaccard
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.reference import groups_of_edges
@@ -60,8 +60,7 @@ def planted(groups: int, seed: int = 5) -> dict[str, str]:
 def truth(texts: dict[str, str], threshold: float) -> dict[tuple[str, str], float]:
     """All pairs at or over a threshold, whatever tokens they share."""
     ids = list(texts)
-    sets = sketch(list(texts.values()), esdedup.Scheme(), with_shingles=True).shingles
-    assert sets is not None
+    sets = shingle_sets(list(texts.values()), esdedup.Scheme())
     a, b = np.triu_indices(len(ids), 1)
     values = jaccard(sets, a, b)
     return {

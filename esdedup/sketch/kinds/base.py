@@ -10,19 +10,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from esdedup.arguments import check_fields, check_list, check_type
 from esdedup.exceptions import UsageError
+from esdedup.sketch.comparisons import AnyComparison
+from esdedup.sketch.hashed_texts import HashedTexts
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import MEASURES, Measure
 from esdedup.sketch.tokens import decode
 from esdedup.text.arrays import U64, Mask, Ragged, Values
 from esdedup.text.normalise import Normalisation
-from esdedup.text.shingles import Shingling, distinct, shingle
+from esdedup.text.shingles import Shingling
 from esdedup.text.weights import U8, Weights
 
 _NAME = re.compile("[a-z][a-z0-9_]{0,31}")
@@ -31,35 +32,15 @@ Analysis = dict[str, dict[str, Any]]
 
 
 @dataclass
-class Block:
+class Block(HashedTexts):
     """Texts that are sketched together, and what their sketches share.
 
-    texts: normalised.
-    words: the hashed words of each text.
-    normalisation: how the texts were normalised.
-    shingling: how the texts became words.
-    seed: of the hashes of words.
     sketches: all that are computed.
     shared: arrays that serve several sketches, by a name.
     """
 
-    texts: Sequence[str]
-    words: Ragged
-    normalisation: Normalisation
-    shingling: Shingling
-    seed: int
     sketches: Sequence[Sketch]
     shared: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def shingles(self) -> Ragged:
-        """The shingles of each text, with repeated ones."""
-        return shingle(self.words, self.shingling.size)
-
-    @cached_property
-    def sets(self) -> Ragged:
-        """The set of shingle hashes of each text, sorted."""
-        return distinct(self.shingles)
 
 
 class Probes(NamedTuple):
@@ -222,6 +203,10 @@ class Sketch(ABC):
     def passage(self) -> int:
         """Words of the shortest passage by which documents always share a token; 0 for none."""
         return 0
+
+    def comparison(self, limits: Limits) -> AnyComparison:
+        """Return how documents are compared within limits."""
+        return self.measure.comparison
 
     def check(self, limits: Limits) -> None:
         """Raise UsageError for limits that this kind can't hold."""

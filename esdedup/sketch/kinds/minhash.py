@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Self
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import choose_banding
@@ -45,14 +46,14 @@ class MinHash(Banded):
         if not 12 <= self.token_bits <= 60 or self.token_bits % 6:
             raise UsageError(f"token bits {self.token_bits}: use a multiple of 6 from 12 to 60")
 
-    def wide(self, permutations: int) -> MinHash:
-        return MinHash(permutations, 1, 1, self.token_bits, name=self.name)
+    def wide(self, permutations: int) -> Self:
+        return type(self)(permutations, 1, 1, self.token_bits, name=self.name)
 
     @property
     def token_bytes(self) -> float:
         return 15.06 + (self.token_bits - 30) / 6 * 2.0
 
-    def for_texts(self, limits: Limits) -> MinHash:
+    def for_texts(self, limits: Limits) -> Self:
         """Return bands that reach the recall at the threshold without swaps.
 
         More rows a band take longer to sketch, and fewer leave more candidates to verify.
@@ -64,7 +65,7 @@ class MinHash(Banded):
                 bands, rows = choose_banding(
                     limits.least_similarity, limits.wanted_recall, permutations, 0
                 )
-                return MinHash(permutations, bands, rows, name=self.name)
+                return type(self)(permutations, bands, rows, name=self.name)
         return self
 
     def describe(self) -> str:

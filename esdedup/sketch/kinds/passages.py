@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from esdedup.exceptions import UsageError
+from esdedup.sketch.comparisons import SharedPassages
 from esdedup.sketch.kinds.base import Block, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import COVER
@@ -70,6 +71,9 @@ class Passages(Sketch):
         # A document has one of the runs of a shorter passage by chance, and may have any.
         shorter = limits.words is not None and limits.words < self.passage
         return (replace(self, window=1) if shorter else self).values(block), None
+
+    def comparison(self, limits: Limits) -> SharedPassages:
+        return SharedPassages(limits.words or self.passage)
 
     def describe(self) -> str:
         return (

@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from esdedup.models import FIELD, MARKS
-from esdedup.sketch.sketch import KeptSets, known_sets
+from esdedup.sketch.comparisons import JaccardSimilarity
+from esdedup.sketch.sketch import KeptSets, known_operands
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.listing import Listing
@@ -203,7 +204,7 @@ class DocumentTable:
             # It rejects numbers beyond the range of floats.
             parsed_sources = parsed(sources)
         texts = [text_at(source, self._text_fields) or "" for source in parsed_sources]
-        return known_sets(texts, self.format.scheme)
+        return known_operands(texts, self.format.scheme, JaccardSimilarity())
 
     def value_of(self, field: str, name: str) -> str:
         """Return the scheme or a mark below a field of ours, in SQL."""

@@ -68,7 +68,7 @@ class _Ranking:
     numbers: of the documents.
     shared: the number of groups that each shares.
     missed: the most groups that a document beyond the limit shares.
-    similarities: of the documents, if they were verified.
+    nearness: of the documents, if they were verified.
     excluded: number of candidates that verification left out.
     matching: how many of these match.
     """
@@ -76,7 +76,7 @@ class _Ranking:
     numbers: I64
     shared: I64
     missed: int
-    similarities: Sequence[float] = ()
+    nearness: Sequence[float] = ()
     excluded: int = 0
     matching: int = 0
 
@@ -106,7 +106,7 @@ class RankedCandidates:
                         [documents[number] for number in ranking.numbers.tolist()],
                         ranking.shared.tolist(),
                         ranking.missed,
-                        ranking.similarities,
+                        ranking.nearness,
                         ranking.excluded,
                         ranking.matching,
                     )
@@ -145,12 +145,12 @@ class RankedCandidates:
                 yield ranking
                 continue
             candidate_sets = Ragged.of_rows([sets[number] for number in ranking.numbers.tolist()])
-            similarities, possible, matching = verify(candidate_sets)
+            nearness, possible, matching = verify(candidate_sets)
             yield _Ranking(
                 ranking.numbers[possible],
                 ranking.shared[possible],
                 ranking.missed,
-                similarities[possible].tolist(),
+                nearness[possible].tolist(),
                 int(np.count_nonzero(~possible)),
                 matching,
             )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import choose_banding, expected_recall, least_bands
+from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.kinds.bands import signatures
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.passages import Passages
@@ -25,7 +26,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import (
     KeptSets,
     hashed_words,
-    known_sets,
+    known_operands,
     shingle_sets,
     sketch,
     token_fields,
@@ -346,11 +347,12 @@ def test_jaccard_is_that_of_sets(rows: list[list[int]], block: int) -> None:
 
 def test_sets_of_known_texts_are_those_of_their_scheme() -> None:
     texts = ["a b c d", "", "a b c d", *(f"text number {at}" for at in range(5)), "x " * 2_000]
+    comparison = JaccardSimilarity()
     with mock.patch("esdedup.sketch.sketch._MOST_KEPT", 100):
         for scheme, some in itertools.product((Scheme(), Scheme(seed=2)), (texts, texts[:3])):
             wanted = [row.tolist() for row in shingle_sets(some, scheme)]
             for _ in range(2):
-                assert [row.tolist() for row in known_sets(some, scheme)] == wanted
+                assert [row.tolist() for row in known_operands(some, scheme, comparison)] == wanted
 
 
 def test_sets_are_made_once_until_they_are_forgotten() -> None:
