@@ -1,5 +1,7 @@
 """Check arguments of Python programs, and declare the options that calls and commands share."""
 
+from __future__ import annotations
+
 import difflib
 import functools
 import inspect
@@ -8,13 +10,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from types import EllipsisType, UnionType
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from esdedup.exceptions import UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _Options = TypeVar("_Options")
 _Value = TypeVar("_Value")
-_Call = TypeVar("_Call", bound=Callable[..., Any])
+_Call = TypeVar("_Call", bound=Callable[..., object])
 
 # A bool is an int in Python, so it comes first.
 _PLAIN: dict[str, tuple[type, str]] = {
@@ -50,7 +55,7 @@ def check_type(name: str, value: object, annotation: str) -> None:
         raise UsageError(f"{name}: use {words}, not {type(value).__name__}")
 
 
-def check_fields(record: Any) -> None:
+def check_fields(record: DataclassInstance) -> None:
     """Raise UsageError if a field of a dataclass is not of its plain type, Literal or dataclass."""
     kind = record.__class__
     for name, annotation in _plain_fields(kind):
@@ -73,7 +78,7 @@ def _exact(annotation: str) -> frozenset[type]:
 
 
 @functools.cache
-def _plain_fields(kind: Any) -> list[tuple[str, str]]:
+def _plain_fields(kind: type[DataclassInstance]) -> list[tuple[str, str]]:
     """Return the names and annotations of the fields of a dataclass whose types are plain."""
     plain = []
     for field_of_kind in fields(kind):
@@ -86,14 +91,14 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
 
 
 @functools.cache
-def _literal_fields(kind: Any) -> list[tuple[str, tuple[Any, ...]]]:
+def _literal_fields(kind: type[DataclassInstance]) -> list[tuple[str, tuple[str, ...]]]:
     """Return the fields of a dataclass whose type is a Literal, each with its values."""
     hints = get_type_hints(kind)
     return [(name, get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal]
 
 
 @functools.cache
-def _nested_fields(kind: Any) -> list[tuple[str, tuple[type, ...]]]:
+def _nested_fields(kind: type[DataclassInstance]) -> list[tuple[str, tuple[type, ...]]]:
     """Return the fields of a dataclass that hold another dataclass, or may, with their types."""
     hints = get_type_hints(kind)
     nested = []
@@ -288,8 +293,8 @@ def from_settings(
     """
     any_kind: Any = kind
     settings = settings_of(any_kind, use)
-    direct: dict[str, Any] = {}
-    nested: dict[str, dict[str, Any]] = {}
+    direct: dict[str, object] = {}
+    nested: dict[str, dict[str, object]] = {}
     check_names(values, settings)
     for name, value in values.items():
         setting = settings[name]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import itertools
 import re
 import sys
@@ -26,6 +27,7 @@ import esdedup
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "esdedup"
 TESTS = ROOT / "tests"
+PUBLIC_PACKAGES = LIBRARY, LIBRARY / "admin", LIBRARY / "spark"
 
 RECORDED = {
     "vague_names": 0.4,
@@ -115,23 +117,37 @@ def vague_names(module: Module) -> Iterator[Place]:
     return (place for place in bound_names(module) if place.text.strip("_") in VAGUE)
 
 
+@functools.cache
+def public_names() -> frozenset[str]:
+    """Return the names that the packages for users export. Spark may not be installed."""
+    names = set[str]()
+    for package in PUBLIC_PACKAGES:
+        for node in Module.parse(package / "__init__.py").tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                names.update(ast.literal_eval(node.value))
+    return frozenset(names)
+
+
 def long_parameter_lists(module: Module) -> Iterator[Place]:
     """Yield functions with more than six parameters, but for commands and public functions."""
     if module.path.is_relative_to("esdedup/cli/commands"):
         return
-    public_names = {*esdedup.__all__, *esdedup.admin.__all__}
+    public = public_names()
+    methods = {
+        function
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and node.name in public
+        for function in node.body
+    }
     for function in module.functions():
-        # Those of Spark are decorated so, and are public.
-        decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
-        is_public = any(name.startswith("accepts(") for name in decorators)
+        if function.name in public or function in methods:
+            continue
         arguments = function.args
         names = [
             argument.arg
             for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             if argument.arg not in ("self", "cls")
         ]
-        if function.name in public_names or is_public:
-            continue
         if len(names) > MOST_PARAMETERS:
             yield module.place(function, f"{function.name}: {len(names)} parameters")
 

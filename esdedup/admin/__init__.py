@@ -19,7 +19,7 @@ from esdedup.admin.obstacles import Obstacle
 from esdedup.admin.readiness import check_ready
 from esdedup.admin.roles import Product, role, roles_of, roles_path
 from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
-from esdedup.admin.switch import SwitchPlan, plan_switch, switch
+from esdedup.admin.switch import SwitchPlan, execute_switch, plan_switch, switch
 from esdedup.admin.templates import TemplatePlan, install_template, next_has_fields, plan_template
 from esdedup.analysis.explain import Explanation
 from esdedup.index import ListedIndex, indices
@@ -38,7 +38,7 @@ __all__ = [
     "HotBucket", "HotBuckets", "IndexCheck", "IndexState", "ListedIndex", "MappingChange", "Named",
     "Obstacle", "Product", "ProxySettings", "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan",
     "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready", "connected",
-    "connection_to", "indices", "install_template", "next_has_fields", "plan_attach",
-    "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of", "roles_path",
+    "connection_to", "execute_switch", "indices", "install_template", "next_has_fields",
+    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of", "roles_path",
     "seconds", "serve_proxy", "serve_review", "switch",
 ]  # fmt: skip

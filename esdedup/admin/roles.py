@@ -9,13 +9,13 @@ delete the index; on OpenSearch, whose named groups are wider, they are actions.
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from esdedup.exceptions import UsageError
 from esdedup.stores.judgements import PREFIX
 
 Product = Literal["elasticsearch", "opensearch"]
-Role = dict[str, Any]
+Role = dict[str, object]
 """A role in the form of a product's API."""
 Needs = Mapping[Literal["index", "other", "judgements"], Sequence[str]]
 """Names of rights on a command's index, on a second one, and on the index of judgements."""

@@ -71,7 +71,6 @@ def switch(
     text_field: TextFields | None = None,
     *,
     effort: Effort = Effort(),  # noqa: B008
-    fill: Fill | None = None,
     on_wait: OnWait = log.info,
 ) -> ChangeReport:
     """Change the scheme or the text field of an index while searches and writers continue.
@@ -79,20 +78,29 @@ def switch(
     name: an index, alias or data stream.
     scheme, text_field: the new ones; None to resume a change.
     effort: of `backfill`.
-    fill: in place of `backfill` with `effort`.
     on_wait: called with a sentence before each wait.
 
     Returns the counts of the documents that got the next tokens. After an error the same call
-    resumes. Raises the errors of `plan_switch`, and StoreError if there is an obstacle, before any
-    change, or a document was not updated.
+    resumes. Raises the errors of `plan_switch` and `execute_switch`.
     """
     with reached(target) as cluster:
         plan = plan_switch(cluster, name, scheme, text_field)
-        if plan.stage == "done":
-            return ChangeReport()
-        fill = fill or partial(backfill, cluster, effort=effort)
-        filled = _fill_next(cluster, plan, fill, on_wait)
-        _complete(cluster, plan)
+        return execute_switch(cluster, plan, partial(backfill, cluster, effort=effort), on_wait)
+
+
+def execute_switch(
+    cluster: Cluster, plan: SwitchPlan, fill: Fill, on_wait: OnWait = log.info
+) -> ChangeReport:
+    """Carry out a change, and return the counts of the documents that got the next tokens.
+
+    on_wait: as of `switch`.
+
+    Raises StoreError if there is an obstacle, before any change, or a document was not updated.
+    """
+    if plan.stage == "done":
+        return ChangeReport()
+    filled = _fill_next(cluster, plan, fill, on_wait)
+    _complete(cluster, plan)
     return filled
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from esdedup.arguments import check_fields
-from esdedup.models import MARKS
+from esdedup.models import MARKS, Fields
 from esdedup.sketch.limits import ACTING, Limits
 
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
@@ -82,7 +82,7 @@ class Verdict:
     @staticmethod
     def stored(id: str, ours: Mapping[str, object]) -> Verdict:
         """Return the verdict in our field of a document. Without a group, it is its own."""
-        marks: dict[str, Any] = {name: ours.get(name) for name in MARKS}
+        marks: Fields = {name: ours.get(name) for name in MARKS}
         return Verdict(**{**marks, "group": marks["group"] or id})
 
     @property

@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
+from esdedup.models import Fields
 from esdedup.records.locations import AHEAD, open_file
 from esdedup.tabular import TableFormat, require_pyarrow
 from esdedup.text.arrays import Mask, run_starts
@@ -348,7 +349,7 @@ def rows_of(batch: _Batch) -> Iterator[_Row]:
 
 def _row(batch: _Batch) -> _Row:
     """Return the only row of a batch."""
-    good: dict[str, Any] = {}
+    good: Fields = {}
     reasons = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:

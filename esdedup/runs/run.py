@@ -183,7 +183,7 @@ class Run:
             )
         self.claimed = True
 
-    def _described(self) -> dict[str, Any]:
+    def _described(self) -> dict[str, object]:
         """Return the parameters of the job that the folder belongs to."""
         try:
             job = json.loads(self.read(_JOB))

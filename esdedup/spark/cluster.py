@@ -7,7 +7,7 @@ code of the tasks, which neither plans nor Spark's pages show.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -229,7 +229,7 @@ def _written(
     yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
 
-def _marks_of(row: dict[str, Any]) -> Wanted:
+def _marks_of(row: Mapping[str, Any]) -> Wanted:
     """Return the marks of a row of `groups`."""
     return Wanted(row["digest"], {**NO_MARKS, **{name: row[name] for name in _GROUPED[2:]}})
 

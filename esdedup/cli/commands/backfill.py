@@ -91,7 +91,7 @@ def switch_command(
             )
             message(json.dumps(plan.properties))
         fill = partial(_fill, cluster, effort, letters)
-        report = admin.switch(cluster, plan.name, scheme, text_field, fill=fill, on_wait=message)
+        report = admin.execute_switch(cluster, plan, fill, message)
         _show(report, f"Scheme {following.full_scheme.id} of {plan.name!r}", 0, target, as_json)
         if plan.meta.stop:
             message(

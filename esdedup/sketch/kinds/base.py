@@ -21,7 +21,7 @@ from esdedup.sketch.hashed_texts import HashedTexts
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import MEASURES, Measure
 from esdedup.sketch.tokens import decode
-from esdedup.text.arrays import U64, Mask, Ragged, Values
+from esdedup.text.arrays import U32, U64, Mask, Ragged, Values
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 from esdedup.text.weights import U8, Weights
@@ -40,7 +40,7 @@ class Block(HashedTexts):
     """
 
     sketches: Sequence[Sketch]
-    shared: dict[str, Any] = field(default_factory=dict)
+    shared: dict[str, U32] = field(default_factory=dict)
 
 
 class Probes(NamedTuple):
