@@ -39,6 +39,6 @@ __all__ = [
     "Obstacle", "Product", "ProxySettings", "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan",
     "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready", "connected",
     "connection_to", "execute_switch", "indices", "install_template", "next_has_fields",
-    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of", "roles_path",
-    "seconds", "serve_proxy", "serve_review", "switch",
+    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of",
+    "roles_path", "seconds", "serve_proxy", "serve_review", "switch",
 ]  # fmt: skip
