@@ -210,25 +210,22 @@ class _Search:
         """Return what is compared of the candidates of each query."""
         documents = [*itertools.chain.from_iterable(documents_of_queries)]
         bounds = [0, *itertools.accumulate(map(len, documents_of_queries))]
+        queries = [slice(start, end) for start, end in itertools.pairwise(bounds)]
         if isinstance(self.comparison, TextComparison):
+            fields, is_valid = self.meta.text_fields, np.ones(len(documents), np.bool_)
             # Other clients may have removed a text and left its tokens.
-            texts = [
-                text_at(document.source, self.meta.text_fields) or "" for document in documents
-            ]
+            texts = [text_at(document.source, fields) or "" for document in documents]
             operands = known_operands(texts, self.meta.scheme, self.comparison)
             return [
-                _Operands(Ragged.of_rows(operands[start:end]), np.ones(end - start, np.bool_))
-                for start, end in itertools.pairwise(bounds)
+                _Operands(Ragged.of_rows(operands[query]), is_valid[query]) for query in queries
             ]
         tokens = [document.tokens_in(self.meta.field).get(level.key) for document in documents]
         # Another client may have written other tokens.
         values, is_valid = stored_values(tokens, level)
-        valid_bounds = offsets_of(is_valid)[bounds].tolist()
+        valid_before = offsets_of(is_valid).tolist()
         return [
-            _Operands(values[valid_start:valid_end], is_valid[start:end])
-            for (start, end), (valid_start, valid_end) in zip(
-                itertools.pairwise(bounds), itertools.pairwise(valid_bounds), strict=True
-            )
+            _Operands(values[valid_before[query.start] : valid_before[query.stop]], is_valid[query])
+            for query in queries
         ]
 
     def _nearness(self, row: int, operands: _Operands) -> F64:

@@ -59,6 +59,22 @@ def test_a_limit_is_the_value_of_the_least_similar_documents() -> None:
         JACCARD.limit_of(Limits(threshold=None))
 
 
+def test_a_query_without_a_limit_matches_what_has_anything_in_common() -> None:
+    without_limits = Limits(threshold=None)
+    assert [measure.least_of_query(without_limits) > 0.0 for measure in (JACCARD, COVER)] == [
+        True, True,
+    ]  # fmt: skip
+    assert JACCARD.least_of_query(Limits(threshold=0.7)) == 0.7
+    assert HAMMING.least_of_query(Limits(distance=3)) == -3.0
+    assert COVER.least_of_query(Limits(threshold=0.7, cover=0.2)) == 0.2
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.name)
+def test_a_value_follows_from_its_nearness(measure: Measure) -> None:
+    assert measure.value_of(measure.nearness(measure.equal)) == measure.equal
+    assert repr(measure.value_of(measure.nearness(1.0))) == repr(measure.typed(1.0))
+
+
 def sketch_of(kind: str) -> Sketch:
     """Make a sketch of a kind. Fingerprints need a size."""
     return Bits(64) if kind == "bits" else KINDS[kind]()
