@@ -23,16 +23,18 @@ from esdedup.groups.marks import GroupReport, mark_groups, require_settled
 from esdedup.ingest.ingest import DEFAULT_SETTINGS, IngestReport, IngestSettings, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
-from esdedup.models import Document, Match, Query, Result, Statistics
+from esdedup.models import Document, Fields, Match, Query, Result, Statistics
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
+from esdedup.records.queries import RecordQuery, queries_in_files, text_in_file
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
+from esdedup.search.warnings import missing_matches, too_short
 from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.limits import Limits, PairSettings, QuerySettings
 from esdedup.sketch.scheme import Scheme, require_scheme
@@ -283,6 +285,37 @@ class Index:
             return Query(text, checked_id(id), filters, parts=text_parts)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
+
+    def queries_in_files(
+        self,
+        files: Iterable[str],
+        limits: Limits,
+        filters: Sequence[Fields] = (),
+        encoding: str | None = None,
+    ) -> Iterator[list[RecordQuery]]:
+        """Yield the queries of the records of files, many at once, for `similar_many`.
+
+        limits: those of the search, whose sketch has the fields of the text.
+        filters: as of `similar`. encoding: of the files, by default UTF-8.
+        """
+        return queries_in_files(files, self.meta_of(limits).text_fields, filters, encoding)
+
+    @staticmethod
+    def text_in_file(file: str, encoding: str | None = None) -> str:
+        """Return the text that a file holds, for `query`; "-" is standard input."""
+        return text_in_file(file, encoding)
+
+    def warnings(self, result: Result, limits: Limits, query: Query) -> list[str]:
+        """Return warnings that matches of a query may be missing, as sentences."""
+        scheme = self.scheme
+        warnings = [*missing_matches(result, limits, scheme)]
+        if not result.matches and not scheme.chosen(limits).reads_values:
+            warnings += filter(None, [too_short(query.text, scheme)])
+        return warnings
+
+    def warnings_of_many(self, result: Result, limits: Limits) -> list[str]:
+        """Return the warnings of one of many results, without numbers that differ between them."""
+        return [*missing_matches(result, limits, self.scheme, of_many=True)]
 
     def request_body(
         self, query: Query, limits: Limits, *, collapse: bool = False

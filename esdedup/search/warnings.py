@@ -11,6 +11,8 @@ from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.characters import count
+from esdedup.text.normalise import normalise
+from esdedup.text.words import tokenise
 
 GOOD_RECALL = 0.95
 """Least expected recall without a warning."""
@@ -38,6 +40,21 @@ def missing_matches(
     elif result.stopped:
         skipped = f"Some {tokens} of the text were skipped, as they are in the stop list"
         yield f"{skipped}: matches {lost} missing"
+
+
+def too_short(text: str, scheme: Scheme) -> str | None:
+    """Return a warning if a text is shorter than a shingle, else None."""
+    texts = normalise([text], scheme.normalisation)
+    words = int(tokenise(texts, scheme.shingling, scheme.seed).counts[0])
+    if words >= (size := scheme.shingling.size):
+        return None
+    if not words:
+        return "The text has no words: only documents of the same text are found"
+    units = count(words, "character" if scheme.shingling.unit == "char" else "word")
+    return (
+        f"The text has {units}, fewer than the {size} of a shingle: only texts of just these are"
+        " similar"
+    )
 
 
 def _lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:

@@ -86,6 +86,10 @@ class SketchedFields:
         digest = {} if self.in_documents else {"digest": self.digest_in(source)}
         return {**tokens, **digest, **{name: marks[name] for name in MARKS if name in marks}}
 
+    def text_at(self, source: Mapping[str, object]) -> str | None:
+        """Return the text of a document, or None if it has none."""
+        return text_at(source, self.text_fields)
+
     def digest_in(self, source: Mapping[str, object]) -> Any:
         """Return the digest of a document's text, with the fields of `digest_paths`, or None."""
         if self.in_documents:

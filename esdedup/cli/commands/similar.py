@@ -1,30 +1,20 @@
 """esdedup similar, query: find the documents most similar to a text, or print the search."""
 
-import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from typer import Exit
 
-from esdedup import Index, Limits, Match, Query, RecordError, Result, Scheme, UsageError
+from esdedup import Index, Limits, Match, Query, Result, UsageError
 from esdedup.cli import output
 from esdedup.cli.command import setting
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, check_limits, typed
 from esdedup.cli.output import count, message, print_json
-from esdedup.records.files import BadRecord, Record, check_unicode, read_records
-from esdedup.records.streams import opened
-from esdedup.search.warnings import missing_matches
-from esdedup.stores.fields import parts_of, text_at, text_of, value_at
-from esdedup.text.normalise import normalise
-from esdedup.text.words import tokenise
-
-_QUERIES_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,9 @@ class SearchOptions:
         for option, value in (("--text", self.text), ("--id", self.id), ("--bits", self.bits)):
             if value is not None and value.encode(errors="ignore").decode() != value:
                 raise UsageError(f"{option}: not of the locale's encoding: set LC_ALL=C.UTF-8")
-        text = _read(self.file, self.encoding) if self.file is not None else self.text or self.bits
+        text = self.text or self.bits
+        if self.file is not None:
+            text = index.text_in_file(self.file, self.encoding)
         return index.query(text, self.id, self.filters(), limits.sketch)
 
     def filters(self) -> list[dict[str, Any]]:
@@ -115,11 +107,10 @@ def similar_command(
         limits = search.chosen(index, limits)
         query = search.query(index, limits)
         (result,) = index.similar_many([query], limits)
-        text_fields = index.meta_of(limits).text_fields
-        scheme, chosen = index.scheme, index.scheme.chosen(limits)
-        check_limits(scheme, limits)
-    too_short = None if result.matches or chosen.reads_values else _too_short(query.text, scheme)
-    message(*missing_matches(result, limits, scheme), too_short)
+        meta, measure = index.meta_of(limits), index.scheme.chosen(limits).measure
+        check_limits(index.scheme, limits)
+        warnings = index.warnings(result, limits, query)
+    message(*warnings)
     if as_json:
         print_json(_as_json(result, search.id, source))
         return
@@ -127,11 +118,11 @@ def similar_command(
         message("No similar documents")
         return
     rows = [
-        (*_measured(match), match.id, output.snippet(_shown(match, text_fields)))
+        (*_measured(match), match.id, output.snippet(_shown(match, meta.text_at(match.source))))
         for match in result.matches
     ]
     columns: list[tuple[str, output.Kind]]
-    columns = [(name, "number") for name in chosen.measure.query_columns]
+    columns = [(name, "number") for name in measure.query_columns]
     output.print_table([*columns, ("id", "key"), ("text", "line")], rows)
     total = len(rows) if result.total is None else result.total
     message(output.shown(len(rows), total, "match", f"-k {total} shows all", "matches"))
@@ -159,21 +150,6 @@ def query_command(
             message(f"The search skips the stop list of the index ({count(len(stop), 'token')})")
 
 
-def _too_short(text: str, scheme: Scheme) -> str | None:
-    """Return a warning if a text is shorter than a shingle, else None."""
-    texts = normalise([text], scheme.normalisation)
-    words = int(tokenise(texts, scheme.shingling, scheme.seed).counts[0])
-    if words >= (size := scheme.shingling.size):
-        return None
-    if not words:
-        return "The text has no words: only documents of the same text are found"
-    units = count(words, "character" if scheme.shingling.unit == "char" else "word")
-    return (
-        f"The text has {units}, fewer than the {size} of a shingle: only texts of just these are"
-        " similar"
-    )
-
-
 def _measured(match: Match) -> tuple[str, ...]:
     """Return the measures of a match, in the order of `Measure.query_columns`."""
     if match.cover is not None:
@@ -182,9 +158,8 @@ def _measured(match: Match) -> tuple[str, ...]:
     return (match.measure.text(match.value),)
 
 
-def _shown(match: Match, text_fields: Sequence[str]) -> str | None:
+def _shown(match: Match, text: str | None) -> str | None:
     """Return the text of a match, from its longest passage on."""
-    text = text_at(match.source, text_fields)
     if text is None or match.cover is None or not match.cover.passages:
         return text
     start, end = max(match.cover.passages, key=lambda passage: passage.words).document_span
@@ -221,48 +196,23 @@ def _answer_all(
     """Print a line of JSON for each text of a file."""
     reasons = Reasons("... and more")
     texts_by_warning: Counter[str] = Counter()
-    answered, scheme, text_fields = 0, index.scheme, index.meta_of(limits).text_fields
-    check_limits(scheme, limits)
-    files, filters = FileOptions(encoding=search.encoding).named([file]), search.filters()
-    read = partial(read_records, encoding=search.encoding, columns=[*text_fields, "id"])
-    records = itertools.chain.from_iterable(map(read, files))
-    while batch := list(itertools.islice(records, _QUERIES_AT_ONCE)):
+    answered = 0
+    check_limits(index.scheme, limits)
+    files = FileOptions(encoding=search.encoding).named([file])
+    for batch in index.queries_in_files(files, limits, search.filters(), search.encoding):
         queries: list[tuple[str, Query]] = []
         for record in batch:
-            try:
-                queries.append(_query_of(record, text_fields, filters))
-            except RecordError as error:
-                reasons.show(record, str(error))
+            if record.query is None:
+                reasons.show(record.record, record.reason)
+            else:
+                queries.append((record.name, record.query))
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             print_json(_as_json(result, name, with_source))
-            texts_by_warning.update(missing_matches(result, limits, scheme, of_many=True))
+            texts_by_warning.update(index.warnings_of_many(result, limits))
             answered += 1
     for warning, texts in texts_by_warning.items():
         message(f"{texts:,} of {count(answered, 'text')}: {warning}")
     if reasons.count:
         message(f"{count(reasons.count, 'record')} skipped")
         raise Exit(1)
-
-
-def _query_of(
-    record: Record | BadRecord, text_fields: Sequence[str], filters: list[dict[str, Any]]
-) -> tuple[str, Query]:
-    """Return the query of a record, with its name: its id, which its own matches leave out."""
-    if isinstance(record, BadRecord):
-        raise RecordError(record.reason)
-    text, id = text_of(record.source, text_fields), value_at(record.source, "id")
-    named = isinstance(id, (str, int)) and not isinstance(id, bool)
-    name = str(id) if named else f"{record.file}:{record.line}"
-    text_parts = parts_of(record.source, text_fields)
-    return name, Query(text, name if named else None, filters, parts=text_parts)
-
-
-def _read(file: str, encoding: str | None) -> str:
-    with opened(file, encoding) as (_, stream):
-        text = stream.read()
-    try:
-        check_unicode(text)
-    except RecordError as error:
-        raise UsageError(f"{file}: {error}") from error
-    return text
