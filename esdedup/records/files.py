@@ -504,15 +504,16 @@ def _read_rows(
     reader = csv.reader(lines, strict=True, delimiter="\t" if format == "tsv" else ",")
     header: list[str] | None = None
     while True:
-        lines.begin_row()
-        row, reason = list[str](), ""
+        lines.of_row.clear()
+        row: list[str] = []
+        reason = ""
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
             reason = _reason_of(error, format)
-        if "field limit" in reason or lines.has_truncated:
+        if "field limit" in reason or TruncatedLine in map(type, lines.of_row):
             reason = f"{_too_long(longest)}. Is a line feed missing, or a quote not closed?"
         if reason and header is None:
             raise InputError(f"{name}: the first row, which names the fields, is {reason}")
@@ -522,7 +523,7 @@ def _read_rows(
             advice = "quote fields as Python's csv module does, or convert the file to JSON lines"
             raise InputError(f"{name}, line {lines.first}: {reason}: {advice}")
         if reason:
-            yield BadRecord(name, lines.first, lines.raw, reason)
+            yield BadRecord(name, lines.first, "".join(lines.of_row), reason)
         elif not row:
             continue
         elif header is None:
@@ -537,41 +538,27 @@ def _read_rows(
 
 
 class _LinesOfRow:
-    """The lines of a table for a reader of rows, which may be of several lines."""
+    """The lines of a table for a reader of rows, which may be of several lines.
+
+    of_row: the lines of the row that is read, as in the file. The caller clears it before each row.
+    first: the number of the first of them, from 1.
+    """
 
     def __init__(self, stream: io.TextIOWrapper, longest: int) -> None:
         self._lines = lines_of(stream, longest)
-        self._number = 0
-        self._of_row: list[str] = []
-
-    def begin_row(self) -> None:
-        """Forget the lines of the row before."""
-        self._of_row.clear()
+        self.of_row: list[str] = []
+        self.first = 1
 
     def __iter__(self) -> Iterator[str]:
-        for line in self._lines:
-            self._number += 1
+        for number, line in enumerate(self._lines, 1):
             content = line.rstrip("\r\n")
             # Of an empty line between rows, the reader would make an empty row. Within quotes, it
             # is a part of a field.
-            if content or self._of_row:
-                self._of_row.append(line)
+            if content or self.of_row:
+                if not self.of_row:
+                    self.first = number
+                self.of_row.append(line)
                 yield content + "\n"
-
-    @property
-    def first(self) -> int:
-        """The number of the row's first line, from 1."""
-        return self._number - len(self._of_row) + 1
-
-    @property
-    def raw(self) -> str:
-        """The lines of the row, as they were read."""
-        return "".join(self._of_row)
-
-    @property
-    def has_truncated(self) -> bool:
-        """Whether a line of the row is too long."""
-        return TruncatedLine in map(type, self._of_row)
 
 
 def _reason_of(error: csv.Error, format: TextFormat) -> str:
