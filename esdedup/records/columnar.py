@@ -72,7 +72,7 @@ class BadRow:
     reason: str
 
 
-_Row = dict[str, Any] | BadRow
+_Row = Fields | BadRow
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> tuple[str, ...]:
