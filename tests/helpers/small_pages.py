@@ -13,7 +13,7 @@ SMALL_PAGES = [
         ("groups.marks", "DOCUMENTS_AT_ONCE", 40),
         ("admin.backfill", "_PAGE_DOCUMENTS", 100),
         ("removal.remove", "_FIRST_PAGE", 4),
-        ("removal.remove", "_PAGE", 8),
+        ("removal.remove", "_LARGEST_PAGE", 8),
     )
 ]
 
