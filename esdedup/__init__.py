@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from esdedup import spark as spark
     from esdedup.analysis.report import Report
     from esdedup.analysis.weighing import weights
+    from esdedup.cleaning.report import CleanReport
     from esdedup.compare.pairs import SimilarPairs
     from esdedup.exceptions import (
         EsdedupError,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         StoreError,
         UsageError,
     )
+    from esdedup.files import clean, decontaminate
     from esdedup.frames import Deduplicated, dedup, group, pairs
     from esdedup.groups.groups import Group, Grouping, Groups
     from esdedup.groups.marks import GroupReport
@@ -44,12 +46,12 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Bits", "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy", "EsdedupError",
-    "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
-    "Limits", "Match", "MinHash", "Normalisation", "Pair", "Passages", "Query", "RecordError",
-    "Report", "Result", "Scheme", "SchemeMismatch", "Server", "Shingling", "Signature", "SimHash",
-    "SimilarPairs", "StoreError", "UsageError", "Weights", "dedup", "enrich", "group", "open",
-    "pairs", "similarity", "weights",
+    "Bits", "CleanReport", "Connection", "Dedup", "Deduplicated", "Document", "DuplicatePolicy",
+    "EsdedupError", "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound",
+    "IngestReport", "Limits", "Match", "MinHash", "Normalisation", "Pair", "Passages", "Query",
+    "RecordError", "Report", "Result", "Scheme", "SchemeMismatch", "Server", "Shingling",
+    "Signature", "SimHash", "SimilarPairs", "StoreError", "UsageError", "Weights", "clean",
+    "decontaminate", "dedup", "enrich", "group", "open", "pairs", "similarity", "weights",
 ]  # fmt: skip
 
 _MODULES = {
@@ -58,6 +60,8 @@ _MODULES = {
     "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
     "groups.groups": "Group Grouping Groups",
     "groups.marks": "GroupReport",
+    "cleaning.report": "CleanReport",
+    "files": "clean decontaminate",
     "frames": "Deduplicated dedup group pairs",
     "index": "Index open similarity",
     "ingest.enrich": "enrich",

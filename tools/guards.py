@@ -30,17 +30,17 @@ TESTS = ROOT / "tests"
 PUBLIC_PACKAGES = LIBRARY, LIBRARY / "admin", LIBRARY / "spark"
 
 RECORDED = {
-    "vague_names": 0.3,
+    "vague_names": 0.2,
     "parameters": 0,
     "keyword_catchalls": 0,
-    "any": 221,
-    "json_dicts": 37,
+    "any": 215,
+    "json_dicts": 31,
     "measure_branches": 0,
     "options_in_library": 0,
     "private_imports": 74,
     "patches": 6,
     "modules_in_folder": 16,
-    "public_names": 41,
+    "public_names": 44,
 }
 
 VAGUE = frozenset(

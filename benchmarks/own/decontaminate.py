@@ -1,4 +1,4 @@
-"""Items of a benchmark, lightly edited, in a corpus: found by `esdedup dedup --against`.
+"""Items of a benchmark, lightly edited, in a corpus: found by `esdedup clean --against`.
 
     python -m benchmarks.own.decontaminate [--documents 200000] [--items 1000] [--folder OUT]
 
@@ -54,7 +54,7 @@ def measure(documents: int, items: int) -> list[Figures]:
         write(folder / "corpus.jsonl", [corpus[row] for row in order.tolist()], "")
         for threshold in THRESHOLDS:
             out = folder / f"out{threshold}"
-            command = [*ESDEDUP, "dedup", str(folder / "corpus.jsonl"), "-o", str(out)]
+            command = [*ESDEDUP, "clean", str(folder / "corpus.jsonl"), "-o", str(out)]
             command += ["--removed", f"{out}.jsonl", "-t", threshold]
             figures = run([*command, "--against", str(folder / "held.jsonl")], folder / "said")
             rows = [*map(json.loads, Path(f"{out}.jsonl").read_text("utf-8").splitlines())]

@@ -1,4 +1,4 @@
-"""Files bigger than memory: time, peak memory and disk of `esdedup dedup FILES` as they grow.
+"""Files bigger than memory: time, peak memory and disk of `esdedup clean FILES` as they grow.
 
     python -m benchmarks.own.disk [--sizes 1000000,10000000,30000000] [--max-memory 3GB]
         [--folder FOLDER]
@@ -91,7 +91,7 @@ def measure(size: int, max_memory: str, files: Path, made: Path) -> Figures:
     write_files(size, files)
     shards = [str(files / f"{number:03d}.jsonl") for number in range(-(-size // _A_FILE))]
     out, work, report = made / "out", made / "work", made / "report"
-    command = [*ESDEDUP, "dedup", *shards, "-o", str(out), "--work", str(work), "--json"]
+    command = [*ESDEDUP, "clean", *shards, "-o", str(out), "--work", str(work), "--json"]
     peaks: Figures = {"anonymous_mb": 0, "resident_mb": 0, "disk_mb": 0}
     began, before = time.perf_counter(), os.times()
     with report.open("wb") as opened:

@@ -1,4 +1,4 @@
-"""`esdedup dedup FILES -o OUT` in one process, in eight tasks, and on Spark, with the same result.
+"""`esdedup clean FILES -o OUT` in one process, in eight tasks, and on Spark, with the same result.
 
     python -m benchmarks.own.sharing [--corpora boilerplate planted short] [--short 2000000]
 
@@ -10,8 +10,8 @@ short        texts of 12 to 35 words, one in ten of which repeats another one (d
 Each corpus is in eight files of JSON lines.
 
 one process  `dedup`
-tasks        `dedup --task K/8 --stage STAGE`, two at a time
-spark        `dedup --engine spark`, local[2]: one JVM with two tasks at a time
+tasks        `clean --task K/8 --stage STAGE`, two at a time
+spark        `clean --engine spark`, local[2]: one JVM with two tasks at a time
 
 CPU seconds are of all processes. Memory is the peak of all that run at a time, in which a page that
 several share counts once. Shuffled bytes are from Spark's event log. The program ends with an error
@@ -71,7 +71,7 @@ def texts_of(corpus: str, short: int) -> Iterable[str]:
 
 def commands(folder: Path) -> dict[str, list[str]]:
     """Return the command of each way. folder: with the files, in `in`."""
-    dedup = [*ESDEDUP, "dedup", str(folder / "in"), "-o"]
+    dedup = [*ESDEDUP, "clean", str(folder / "in"), "-o"]
     shared = f"{' '.join(dedup)} {folder}/tasks --task {{}}/{TASKS} --stage"
     every = f"seq {TASKS} | xargs -P 2 -I {{}} {shared}"
     staged = f"{every} sketch && {shared.format(1)} group && {every} write"

@@ -1,4 +1,4 @@
-"""Items of a benchmark inside pages: found by `dedup --contained`, and by runs of 13 equal words.
+"""Items of a benchmark inside pages: found by `decontaminate`, and by runs of 13 equal words.
 
     python -m benchmarks.peers.contained [--documents 200000] [--items 1000] [--folder OUT]
 
@@ -107,8 +107,8 @@ def measure(documents: int, count: int) -> list[Figures]:
         write(file, pages, "")
         for way in (*SHARES, "n-gram", f"n-gram, {MOST}"):
             if way in SHARES:
-                command = [*ESDEDUP, "dedup", str(file), "-o", f"{folder}/out{way}.jsonl"]
-                command += ["--against", str(held), "--contained", way, "--removed", str(listed)]
+                command = [*ESDEDUP, "decontaminate", str(file), "-o", f"{folder}/out{way}.jsonl"]
+                command += ["--against", str(held), "--share", way, "--removed", str(listed)]
                 figures = run([*command, "--json"], folder / "said")
                 figures["contained"] = measuring.last_line(folder / "said")["contained"]
             else:
@@ -133,7 +133,7 @@ def tables(document: Figures) -> str:
     head = [*KINDS, "pages wrongly", "seconds", "CPU seconds", "peak MB"]
     lines = [f"| {title} | {' | '.join(head)} |", f"|---|{'---:|' * len(head)}"]
     for row in document["results"]:
-        name = f"`--contained {row['way']}`" if row["way"] in SHARES else row["way"]
+        name = f"`--share {row['way']}`" if row["way"] in SHARES else row["way"]
         cells = [f"{each:,}" for each in [*row["found"], row["wrongly"]]]
         cells += [f"{row['seconds']:.1f}", f"{row['cpu_seconds']:.1f}", f"{row['peak_mb']:.0f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")

@@ -8,7 +8,7 @@ Duplicates are at a Jaccard similarity of 0.8 and above of the sets of three wor
 Chinese character is a word. Lost: removed documents that no document that stays resembles so much.
 Left: documents that stay and resemble an earlier one that stays.
 
-    esdedup, esdedup-2   `esdedup dedup SHARDS -o OUT`, with 1 and 2 workers
+    esdedup, esdedup-2   `esdedup clean SHARDS -o OUT`, with 1 and 2 workers
     text-dedup           its command of MinHash with 2 processes, which writes one dataset of Arrow
     datatrove            its pipeline of MinHash with 2 processes: signatures, buckets, cluster,
                          filter
@@ -58,7 +58,7 @@ Job = Callable[[Path, Path], Figures]
 
 
 def by_esdedup(shards: Path, out: Path, workers: int) -> Figures:
-    command = [*ESDEDUP, "dedup", str(shards), "-o", str(out), "--workers", str(workers)]
+    command = [*ESDEDUP, "clean", str(shards), "-o", str(out), "--workers", str(workers)]
     return run([*command, "-t", str(THRESHOLD)], out.with_name("said"))
 
 

@@ -7,7 +7,7 @@ et al., "Language models are few-shot learners", NeurIPS 2020, appendix C).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,15 +15,20 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from esdedup.cleaning.document_search import DocumentSearch, RemovedDocuments
+from esdedup.cleaning.removals import Corpus, MaskedTexts, Removals
+from esdedup.cleaning.report import report_of
+from esdedup.compare.columns import columns_by_number
 from esdedup.ingest.parallel import in_order
-from esdedup.runs.run import OnStep
+from esdedup.runs.run import Arrays, OnStep
 from esdedup.runs.shares import StoredTexts
+from esdedup.sketch.measures import COVER
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, ranges, run_starts
 from esdedup.text.highlight import placed
 from esdedup.text.shingles import shingle
-from esdedup.text.strings import Strings
+from esdedup.text.strings import Numbers, Strings
 
 _LEAST_WORDS = 8
 _STRETCH = 2
@@ -347,3 +352,62 @@ def _best_stretch(items: _Items, item: int, positions: I64, shingles: I64) -> _S
             best = max(best, (fraction, first - last, -first))
     fraction, negative_length, negative_first = best
     return _Stretch(fraction, -negative_first, -negative_first - negative_length)
+
+
+@dataclass(frozen=True)
+class ContainedItems(DocumentSearch):
+    """Finds documents that contain earlier ones.
+
+    containment: how documents contain items.
+    mask: cut the items from the texts, and remove only documents with nothing else.
+    workers: number of processes.
+    """
+
+    containment: Containment
+    mask: bool = False
+    workers: int = 1
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The parameters that a run resumes by."""
+        scheme = {"scheme": self.plan.meta.scheme.id}
+        settings = {"share": self.containment.fraction, "mask": self.mask}
+        return {**scheme, **settings, **self.inputs.parameters}
+
+    def find(self, corpus: Corpus) -> RemovedDocuments:
+        """Find the documents to remove, or to mask."""
+        columns = columns_by_number(corpus.shares, self.plan, corpus.first)
+        texts = columns.texts_of
+        assert isinstance(columns.ids, Numbers)
+        assert isinstance(texts, StoredTexts)
+        step = self.reporter.step
+        spans, counts = find_contained(texts, corpus.first, self.containment, self.workers, step)
+        masked = MaskedTexts()
+        if self.mask:
+            masked = MaskedTexts(*without_contained(texts, spans, self.containment.evidence.bytes))
+            counts["masked"] = masked.documents.size
+        removals = _containing(corpus, spans, masked)
+        report = report_of(removals, columns, columns.ids.values, None)
+        return RemovedDocuments(removals, replace(report, contained=counts))
+
+    def load(self, corpus: Corpus, arrays: Arrays) -> Removals:
+        """Return the documents that were found before. arrays: as they were saved."""
+        columns = ("document", "original", "value", "start", "end")
+        spans = Spans(*(arrays[name] for name in columns))
+        texts = Strings(arrays["masked_texts"], arrays["masked_offsets"])
+        return _containing(corpus, spans, MaskedTexts(arrays["masked"], texts))
+
+
+def _containing(corpus: Corpus, spans: Spans, masked: MaskedTexts) -> Removals:
+    """Return the documents that contain items. masked: those that stay without them."""
+    return Removals(
+        corpus,
+        COVER,
+        spans.document,
+        spans.item,
+        spans.fraction,
+        spans.start,
+        spans.end,
+        masked,
+        are_contained=True,
+    )

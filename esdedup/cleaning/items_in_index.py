@@ -4,16 +4,17 @@ The index is not read: passages of the items recall the documents to compare.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from esdedup.cleaning.contained import Containment
-from esdedup.cleaning.near_duplicates import CleanJob, decide, sketch_into
+from esdedup.cleaning.contained import ContainedItems, Containment
+from esdedup.cleaning.job import Assignment, Reporter
 from esdedup.cleaning.removals import Removals
 from esdedup.cleaning.report import CleanReport
+from esdedup.cleaning.sketching import sketch_into
 from esdedup.compare.columns import columns_by_number
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
@@ -23,8 +24,8 @@ from esdedup.index import Index
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import documents_of
 from esdedup.records.files import Chunk, Record
-from esdedup.runs.run import OnStep
-from esdedup.runs.shares import Shares
+from esdedup.runs.run import Run
+from esdedup.runs.shares import Shares, StoredShare
 from esdedup.search.buckets import Capped
 from esdedup.search.similar import sharing
 from esdedup.sketch.kinds.base import Sketch
@@ -52,7 +53,7 @@ class Items:
 
 
 def find_in_index(
-    shares: Shares, index: Index, fraction: float, items: Items, step: OnStep
+    run: Run, index: Index, fraction: float, items: Items, reporter: Reporter
 ) -> tuple[Removals, CleanReport, Groups]:
     """Find the documents of an index that contain an item. In the groups, each follows its item.
 
@@ -68,14 +69,11 @@ def find_in_index(
     scheme = index.meta_of(grouping.limits).scheme.only(sketch)
     plan = Plan.of_texts(scheme, grouping.limits, text_fields=items.text_fields)
     candidates = _Candidates(index, plan, items)
-    names = [*items.names, store.where]
-    source = FileSource(
-        plan, candidates.chunks(), items.dead_letter, items.id_field, is_numbered=True
-    )
-    sketch_into(shares, source, names, lambda _: None)
     containment = Containment(scheme, fraction, among=documents)
-    job = CleanJob(plan, names, len(items.names), grouping, containment)
-    removals, report = decide(shares, job, step)
+    search = ContainedItems(candidates, plan, reporter, containment)
+    search.sketch(Assignment.whole(run))
+    removed = search.decide(run)
+    removals, report = removed.removals, removed.report
     losses = candidates.losses
     counts = {
         **(report.contained or {}),
@@ -100,7 +98,7 @@ def _passages_of(index: Index) -> Sketch:
     sketch = next((sketch for sketch in index.scheme.sketches if sketch.passage), None)
     if sketch is None:
         raise UsageError(
-            f"`contained` requires passages: index the documents of {index.store.where} with"
+            f"items are found by passages: index the documents of {index.store.where} with"
             f" `passages`; in a cluster, run `esdedup switch -i {index.location.index}` with"
             " `passages`"
         )
@@ -116,8 +114,23 @@ class _Candidates:
 
     def __init__(self, index: Index, plan: Plan, items: Items) -> None:
         self._index, self._plan, self._items = index, plan, items
+        self.names = [*items.names, index.store.where]
+        self.earlier = len(items.names)
+        self.parameters: Mapping[str, object] = {}
         self.ids = set[str]()
         self.losses = Counter(stopped=0, truncated=0)
+
+    def sketch(self, plan: Plan, task: Assignment, reporter: Reporter) -> None:
+        """Write the sketches of the items, and of the documents."""
+        items = self._items
+        source = FileSource(
+            plan, self.chunks(), items.dead_letter, items.id_field, is_numbered=True
+        )
+        sketch_into(Shares(task.run), source, self.names, lambda _: None)
+
+    def earlier_shares(self, _: Reporter) -> list[StoredShare]:
+        """Return no sketches of earlier runs."""
+        return []
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the items, and then the documents."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.cleaning.near_duplicates import RECORDS, StoredRecords
 from esdedup.cleaning.outputs import digest_of
 from esdedup.cleaning.removals import Removals
+from esdedup.cleaning.sketching import RECORDS, StoredRecords
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.records.locations import content_of, copy, is_address
 from esdedup.runs.run import OnStep, Run, difference

@@ -18,6 +18,7 @@ import xxhash
 
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
+from esdedup.records.inputs import Reading
 from esdedup.records.locations import (
     content_of,
     folder_of,
@@ -30,7 +31,8 @@ from esdedup.records.locations import (
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.records.streams import STDIN, name_of
-from esdedup.records.targets import check_outside
+from esdedup.records.table_files import check_result
+from esdedup.records.targets import check_outside, check_table, check_targets
 from esdedup.runs.run import LISTED_FILES
 from esdedup.text.arrays import I64, Mask
 
@@ -57,10 +59,8 @@ class CleanFiles:
     files: the files to write again.
     against: files that are only compared with.
     output: a folder, a file, "-" for standard output, or None to write nothing.
-    format: of all files, or None to read it from their names.
-    encoding: of all files, or None to detect it.
-    text_fields: of the records.
-    id_field: of the records, or None.
+    reading: how their records are read.
+    removed: file for the list of what is removed, or None for one in the output.
 
     Raises UsageError for a file that is one of both, and for an output that is one file which can't
     hold the records of all.
@@ -70,10 +70,8 @@ class CleanFiles:
     files: list[str]
     against: list[str]
     output: str | None
-    format: Format | None
-    encoding: str | None
-    text_fields: Sequence[str]
-    id_field: str | None
+    reading: Reading
+    removed: str | None = None
 
     def __post_init__(self) -> None:
         if STDIN in [*self.files, *self.against]:
@@ -86,6 +84,24 @@ class CleanFiles:
         if self.output is not None:
             check_outside("`output`", self.output, self.targets, self.arguments, self.format)
         assert len(self.targets) <= len(self.stamps)  # Both are computed before files are read.
+
+    @property
+    def listed(self) -> str | None:
+        """The file for the list of what is removed; None without an output."""
+        output = self.output
+        if self.removed is not None or output is None or output == STDIN:
+            return self.removed
+        return f"{_beside(output)}.jsonl.zst"
+
+    @property
+    def report(self) -> str | None:
+        """The file for the report; None without an output."""
+        return None if self.output in (None, STDIN) else report_file(str(self.output))
+
+    @property
+    def format(self) -> Format | None:
+        """The format of all files, or None to read it from their names."""
+        return self.reading.format
 
     @property
     def inputs(self) -> list[str]:
@@ -128,9 +144,9 @@ class CleanFiles:
         """The parameters that a run resumes by."""
         return {
             "format": self.format,
-            "encoding": self.encoding,
-            "text fields": self.text_fields,
-            "id field": self.id_field,
+            "encoding": self.reading.encoding,
+            "text fields": [*self.reading.text_fields],
+            "id field": self.reading.id_field,
             "output": self.output,
             **{f"state of {path}": stamp for path, stamp in self.stamps.items()},
             LISTED_FILES: digest_of(self.files),
@@ -149,9 +165,32 @@ class CleanFiles:
             return
         raise UsageError(f"{output} exists: name another `output`, or remove it")
 
+    def check_targets(self, dead_letter: str | None) -> None:
+        """Raise UsageError if a file to write is read too, or has two uses.
+
+        dead_letter: the file for records that can't be read, or None.
+        """
+        targets: dict[str, Sequence[str | None]] = {
+            "`output`": self.targets,
+            "`removed`": [self.removed],
+            "`dead_letter`": [dead_letter],
+        }
+        check_targets(targets, self.inputs)
+        for setting, path in (("`removed`", self.removed), ("`dead_letter`", dead_letter)):
+            if path is not None:
+                check_outside(setting, path, [path], self.arguments, self.format)
+
+    def check_removed(self, is_new: bool) -> None:
+        """Raise UsageError if the list of what is removed can't be written.
+
+        is_new: the run did not begin before, so that the file is not its own.
+        """
+        if self.removed is not None:
+            (check_result if is_new else check_table)("`removed`", self.removed)
+
     def check_changeable(self, setting: str) -> None:
         """Raise UsageError if texts of the files can't be changed, as a setting requires."""
-        if len(self.text_fields) > 1:
+        if len(self.reading.text_fields) > 1:
             raise UsageError(f"`{setting}` requires one `text_field`")
         if self.output == STDIN or len({*self.targets}) < len(self.targets):
             raise UsageError(f"`{setting}` requires a folder to write to")
@@ -176,13 +215,17 @@ class CleanFiles:
                     Path(target).parent.mkdir(parents=True, exist_ok=True)
                 check = partial(self._check_unchanged, sources)
                 check()
-                rewrite(sources, target, self.format, self.encoding, check)
+                rewrite(sources, target, self.format, self.reading.encoding, check)
             yield sum(source.starts.size for source in sources)
         if self.format == "file" and hasattr(os, "sync"):
             os.sync()
 
     def _retained_file(self, path: str, records: RetainedRecords) -> RetainedFile:
-        lines, is_retained, text_field = records.lines, records.is_retained, self.text_fields[0]
+        lines, is_retained, text_field = (
+            records.lines,
+            records.is_retained,
+            self.reading.text_fields[0],
+        )
         return RetainedFile(path, lines, is_retained, text_field, records.changed)
 
     def _check_unchanged(self, sources: Sequence[RetainedFile]) -> None:
@@ -240,6 +283,16 @@ def load_retained(file: Path) -> list[RetainedRecords]:
         RetainedRecords(np.abs(lines), lines > 0, dict(texts))
         for lines, texts in zip(signed, texts_by_line, strict=True)
     ]
+
+
+def report_file(output: str) -> str:
+    """Return the file for the report on an output."""
+    return f"{_beside(output)}.report.json"
+
+
+def _beside(output: str) -> str:
+    """Return how the names of files on what is removed begin: in a folder, or beside a file."""
+    return output.rstrip("/") + (".removed" if is_one_file(output) else "/_removed")
 
 
 def is_one_file(output: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from esdedup.cleaning.outputs import RetainedRecords
+from esdedup.runs.run import Arrays
 from esdedup.runs.shares import Shares
 from esdedup.sketch.measures import Measure
 from esdedup.stores.memory_mapped import mapped
@@ -125,6 +126,19 @@ class Removals:
         """Return the documents that duplicate an original each."""
         nowhere = np.zeros(0, np.int64)
         return Removals(corpus, measure, document, original, value, nowhere, nowhere)
+
+    def to_arrays(self) -> Arrays:
+        """Return arrays to save."""
+        return {
+            "document": self.document,
+            "original": self.original,
+            "value": self.value,
+            "start": self.start,
+            "end": self.end,
+            "masked": self.masked.documents,
+            "masked_texts": self.masked.texts.raw,
+            "masked_offsets": self.masked.texts.offsets,
+        }
 
     def __len__(self) -> int:
         return self.document.size

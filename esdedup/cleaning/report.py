@@ -1,16 +1,24 @@
 """What a job on files reports: counts, the largest groups, and samples of what it removes."""
 
+from __future__ import annotations
+
 import itertools
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from esdedup.cleaning.outputs import report_file
 from esdedup.cleaning.removals import Removals
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import Unordered
+from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Groups
+from esdedup.models import Counts
+from esdedup.records.locations import content_of, look_up, written
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
@@ -20,6 +28,30 @@ _LARGEST = 10
 _SAMPLES = 10
 _EXCERPT = 1_000
 """Characters of a text in a sample."""
+
+
+@dataclass(frozen=True)
+class UnitReport(Counts):
+    """Counts of the units that a run removes.
+
+    documents: of the files.
+    changed: those that lost a unit, and stay.
+    dropped: those that lost all.
+    failed: records that are no documents.
+    units: paragraphs or lines with words.
+    different: of these, those that differ from each other.
+    removed: units that came before.
+    characters: of the removed units.
+    """
+
+    documents: int = 0
+    changed: int = 0
+    dropped: int = 0
+    failed: int = 0
+    units: int = 0
+    different: int = 0
+    removed: int = 0
+    characters: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +74,7 @@ class CleanReport:
     samples: duplicates over the range of similarity, each with the beginning of both texts.
     contained: the counts of `find_contained`.
     unordered: documents that the keep rule can't compare.
+    units: the counts of repeated units, in place of documents.
     """
 
     documents: int
@@ -60,6 +93,42 @@ class CleanReport:
     samples: Sequence[dict[str, Any]] = ()
     contained: dict[str, int] | None = None
     unordered: Unordered = Unordered()  # noqa: RUF009
+    units: UnitReport | None = None
+
+    @staticmethod
+    def of_units(units: UnitReport) -> CleanReport:
+        """Return the report on repeated units: documents that lose all of them are removed."""
+        return CleanReport(
+            documents=units.documents,
+            kept=units.documents - units.dropped,
+            removed=units.dropped,
+            against=0,
+            failed=units.failed,
+            groups=0,
+            bytes_kept=None,
+            bytes_removed=0,
+            words_kept=None,
+            words_removed=0,
+            recall=1.0,
+            capped=Capped(),
+            units=units,
+        )
+
+    @staticmethod
+    def open(output: str | os.PathLike[str]) -> CleanReport:
+        """Return the report on files that were written before. output: of the job.
+
+        Raises UsageError if there is none.
+        """
+        file = report_file(os.fspath(output))
+        if look_up(file, refresh=True) is None:
+            raise UsageError(f"{file}: there is no such file: name the `output` of a complete run")
+        return report_from_json(json.loads(content_of(file)))
+
+    def save(self, file: str) -> None:
+        """Save the report in a file of JSON."""
+        with written(file) as out:
+            out.write(json.dumps(report_to_json(self), indent=2).encode() + b"\n")
 
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
@@ -73,8 +142,16 @@ def report_to_json(report: CleanReport) -> dict[str, Any]:
 
 def report_from_json(report: Mapping[str, Any]) -> CleanReport:
     """Return the report of a JSON object."""
-    capped, unordered = Capped(**report["capped"]), Unordered(**report["unordered"])
-    return CleanReport(**{**report, "capped": capped, "unordered": unordered})
+    units, unordered = report["units"], report["unordered"]
+    examples = tuple((id, value) for id, value in unordered["examples"])
+    values = {
+        "capped": Capped(**report["capped"]),
+        "unordered": Unordered(unordered["count"], examples),
+        "units": None if units is None else UnitReport(**units),
+        "largest": tuple(report["largest"]),
+        "samples": tuple(report["samples"]),
+    }
+    return CleanReport(**{**report, **values})
 
 
 def report_of(

@@ -13,16 +13,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.cleaning.near_duplicates import RECORDS, SKETCHED
+from esdedup.cleaning.document_search import REPORT
+from esdedup.cleaning.job import Assignment, CleanJob
+from esdedup.cleaning.outputs import is_one_file, load_retained, save_retained
+from esdedup.cleaning.report import CleanReport, report_from_json
+from esdedup.cleaning.sketching import RECORDS, SKETCHED
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
-from esdedup.records.locations import look_up
-from esdedup.runs.run import Run
-from esdedup.runs.shares import share_name, texts_name
+from esdedup.records.locations import copy, look_up
+from esdedup.records.table_files import write_table
+from esdedup.runs.run import Run, ShareSizes
+from esdedup.runs.shares import Shares, share_name, texts_name
 
 Stage = Literal["sketch", "group", "write"]
 _TASK = re.compile(r"(\d{1,6})/(\d{1,6})")
@@ -63,6 +68,15 @@ class Task:
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"`task` {text}: use a number of a task and of all, such as 3/1000")
         return Task(int(match[1]), int(match[2]), Run(place), waiting)
+
+    @staticmethod
+    def of_output(
+        text: str, output: str | None, work: str | None, waiting: Waiting = Waiting()
+    ) -> Task:
+        """Return the task of a job. work: the folder of all, None for one beside the output."""
+        if output is None or is_one_file(output):
+            raise UsageError("`task` requires a folder to write to")
+        return Task.named(text, work or f"{output.rstrip('/')}.work", waiting)
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock the folder of all tasks, waiting up to a minute."""
@@ -171,3 +185,103 @@ class Task:
         """Mark the run as complete, so that a repeated task knows it, and remove all else."""
         self.run.save_value(_DONE, {})
         self.run.remove_others({_DONE})
+
+
+def run_task(
+    job: CleanJob, task: Task, stage: Stage | None, sizes: ShareSizes
+) -> CleanReport | None:
+    """Do one task of many, or one stage of it; the last of all returns the report.
+
+    sizes: of the shares of a run.
+    """
+    output = str(job.files.output)
+    if stage == "group" and task.number > 1:
+        raise UsageError("`stage` group is for one task, the first one")
+    try:
+        job.files.check_absent()
+        job.files.check_removed(is_new=True)
+    except UsageError:
+        # Others may write already, or have done so.
+        if task.missing("group") and not task.is_done():
+            raise
+    # Another process may do the same task.
+    with task.lock_task():
+        with task.lock():
+            task.claim(job.parameters)
+            is_done, is_left = task.is_done(), task.number in task.missing("write")
+        if is_done and look_up(output) is None:
+            raise UsageError(f"the run is complete, but {output} is gone: remove {task.run.place}")
+        # Once all tasks have written, another one may remove what this one needs.
+        if is_left and not is_done:
+            _do_stages(job, task, stage, sizes)
+            if stage in ("sketch", "group"):
+                return None
+        with task.lock():
+            is_complete = task.is_done() or not task.missing("write")
+            return _complete(job, task) if is_complete else None
+
+
+def _do_stages(job: CleanJob, task: Task, stage: Stage | None, sizes: ShareSizes) -> None:
+    """Do one stage of a task, or all, waiting for those of the other tasks."""
+    ranges = task.ranges(job.files.inputs)
+    inputs = ranges[task.number - 1]
+    say = job.reporter.say if stage is None else None
+    if stage in (None, "sketch") and task.number in task.missing("sketch"):
+        with task.reporting("sketch"), Run.temporary(sizes) as run:
+            job.sketch(Assignment(run, inputs))
+            files = [*Shares(run).files(), run.folder / RECORDS]
+            task.put("sketch", files, run.value_of(SKETCHED))
+    if stage == "group" or (stage is None and task.number == 1):
+        with task.reporting("group"), Run.temporary(sizes) as run:
+            task.wait("sketch", say)
+            if task.missing("group"):
+                task.gather(run)
+                _decide(job, task, run, ranges)
+    if stage in (None, "write"):
+        task.wait("group", say)
+        with Run.temporary() as run:
+            file = run.folder / "write"
+            task.fetch(f"write-{task.number}", file)
+            retained = load_retained(file)
+        records = sum(of_file.lines.size for of_file in retained)
+        job.write(Assignment(task.run, inputs), retained, records)
+        task.put("write", [], {})
+
+
+def _decide(job: CleanJob, task: Task, run: Run, ranges: list[slice]) -> None:
+    """Put what stays of each task's files into the folder of all tasks. ranges: of the tasks."""
+    decisions = job.decide(run)
+    table = decisions.table()
+    assert table is not None
+    files = [run.folder / _name_of_list(job)]
+    write_table(str(files[0]), table)
+    # Files that are only compared with are not written.
+    retained = itertools.chain([None] * len(job.files.against), decisions.retained_records())
+    for inputs in ranges:
+        files.append(run.folder / f"write-{len(files)}")
+        of_inputs = itertools.islice(retained, inputs.stop - inputs.start)
+        save_retained(files[-1], filter(None, of_inputs))
+    task.put("group", files, run.value_of(REPORT))
+
+
+def _complete(job: CleanJob, task: Task) -> CleanReport | None:
+    """Write the list and the report once all tasks have written, and return the report."""
+    report, name = None, _name_of_list(job)
+    try:
+        with Run.temporary() as run:
+            task.fetch(name, run.folder / name)
+            job.files.copy_about()
+            copy(str(run.folder / name), str(job.files.listed))
+            report = report_from_json(task.state_of_groups())
+            report.save(str(job.files.report))
+    except EsdedupError:
+        # At an address, two tasks may be the last one.
+        if not task.is_done():
+            raise
+        job.reporter.say("The run is complete already")
+    task.finish()
+    return report
+
+
+def _name_of_list(job: CleanJob) -> str:
+    return PurePath(str(job.files.listed)).name

@@ -5,19 +5,24 @@ section 3.1. Here a paragraph is found by a digest of 128 bits of its normalised
 compared, in 16 bytes of memory for each different one.
 """
 
+from __future__ import annotations
+
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from esdedup.cleaning.document_search import REPORT
+from esdedup.cleaning.job import Assignment, Reporter
 from esdedup.cleaning.outputs import CleanFiles, RetainedRecords
-from esdedup.models import Counts
+from esdedup.cleaning.report import CleanReport, UnitReport
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record
 from esdedup.records.files import BadRecord, Record, chunks_of_file
+from esdedup.runs.run import Run
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, read_digests
 from esdedup.text.arrays import SeenValues
@@ -25,34 +30,12 @@ from esdedup.text.characters import is_unicode
 from esdedup.text.words import tokenise
 
 Unit = Literal["paragraph", "line"]
+BYTES_OF_UNIT = 16
+"""Memory for each different one."""
 _BETWEEN = {"paragraph": re.compile(r"(\r?\n(?:[^\S\n]*\n)+)"), "line": re.compile(r"(\r?\n)")}
 
 
-@dataclass(frozen=True)
-class UnitReport(Counts):
-    """Counts of the units that a run removes.
-
-    documents: of the files.
-    changed: those that lost a unit, and stay.
-    dropped: those that lost all.
-    failed: records that are no documents.
-    units: paragraphs or lines with words.
-    different: of these, those that differ from each other.
-    removed: units that came before.
-    characters: of the removed units.
-    """
-
-    documents: int = 0
-    changed: int = 0
-    dropped: int = 0
-    failed: int = 0
-    units: int = 0
-    different: int = 0
-    removed: int = 0
-    characters: int = 0
-
-
-class RepeatedUnits:
+class SeenUnits:
     """Find the units that came before. min_words: shorter units are never removed.
 
     report: of all texts so far.
@@ -101,32 +84,91 @@ class RepeatedUnits:
         return shortened
 
 
-def retained_without_repeated(
-    repeated: RepeatedUnits, files: CleanFiles, dead_letter: DeadLetter
-) -> Iterator[RetainedRecords]:
-    """Yield the records that stay of each file, with their new texts.
+@dataclass(frozen=True)
+class RepeatedUnits:
+    """Removes the units that came before. One pass reads, decides and writes.
 
-    Raises InputError if a file can't be read.
+    files: to read and to write.
+    dead_letter: called with each record that is no document.
+    reporter: shows the progress.
+    unit: what is compared.
+    min_words: shorter units are never removed.
     """
-    text_field = files.text_fields[0]
-    for path in files.files:
-        lines, is_retained, changed = list[int](), list[bool](), dict[int, str]()
-        for chunk in chunks_of_file(path, files.format, None, files.encoding):
-            records = [*chunk.records()]
-            texts = [_text_of(record, text_field) for record in records]
-            shortened = repeated.without(texts)
-            for record, text, new in zip(records, texts, shortened, strict=True):
-                lines.append(record.line)
-                is_retained.append(new is not None)
-                if new is not None and new != text:
-                    changed[record.line] = new
-                if text is None:
-                    reason = f"the field {text_field!r} is missing, or not text"
-                    if isinstance(record, Record):
-                        record = bad_record(record, reason)
-                    dead_letter(record)
-        numbers = np.array(lines, np.int64)
-        yield RetainedRecords(numbers, np.array(is_retained, np.bool_), changed)
+
+    files: CleanFiles
+    dead_letter: DeadLetter
+    reporter: Reporter
+    unit: Unit
+    min_words: int = 1
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The parameters that a run resumes by."""
+        return {"unit": [self.unit, self.min_words]}
+
+    def sketch(self, task: Assignment) -> None:
+        """Sketch nothing: units are compared by the digests of one pass."""
+
+    def decide(self, run: Run) -> UnitDecisions:
+        """Return what decides while files are written; without an output, decide now."""
+        # After a kill, all files are read again, and the missing ones written.
+        run.save_value(REPORT, None)
+        self.reporter.begin("Writing", None)
+        decisions = UnitDecisions(
+            SeenUnits(self.unit, self.min_words), self.files, self.dead_letter
+        )
+        if self.files.output is None:
+            for _ in decisions.retained_records():
+                self.reporter.show(decisions.units.report.documents)
+        return decisions
+
+
+@dataclass(frozen=True)
+class UnitDecisions:
+    """Decides which units of files stay, while the files are written in their order.
+
+    units: of all files so far.
+    files: to read.
+    dead_letter: called with each record that is no document.
+    """
+
+    units: SeenUnits
+    files: CleanFiles
+    dead_letter: DeadLetter
+    records: None = None
+
+    @property
+    def report(self) -> CleanReport:
+        """The counts so far."""
+        return CleanReport.of_units(self.units.report)
+
+    def table(self) -> None:
+        """Return no table: units are not listed."""
+
+    def retained_records(self) -> Iterator[RetainedRecords]:
+        """Yield the records that stay of each file, with their new texts.
+
+        Raises InputError if a file can't be read.
+        """
+        text_field = self.files.reading.text_fields[0]
+        for path in self.files.files:
+            lines, is_retained, changed = list[int](), list[bool](), dict[int, str]()
+            for chunk in chunks_of_file(path, self.files.format, None, self.files.reading.encoding):
+                records = [*chunk.records()]
+                texts = [_text_of(record, text_field) for record in records]
+                shortened = self.units.without(texts)
+                for record, text, new in zip(records, texts, shortened, strict=True):
+                    lines.append(record.line)
+                    is_retained.append(new is not None)
+                    if new is not None and new != text:
+                        changed[record.line] = new
+                    if text is None:
+                        reason = f"the field {text_field!r} is missing, or not text"
+                        if isinstance(record, Record):
+                            record = bad_record(record, reason)
+                        self.dead_letter(record)
+            numbers = np.array(lines, np.int64)
+            yield RetainedRecords(numbers, np.array(is_retained, np.bool_), changed)
 
 
 def _text_of(record: Record | BadRecord, field: str) -> str | None:

@@ -20,6 +20,11 @@ from esdedup.cli.command import CommandEntry, Commands
 if TYPE_CHECKING:
     from esdedup.cli.surroundings import Surroundings
 
+_MOVED = (
+    "dedup removes duplicates of an index. For files, run `esdedup clean FILES -o OUT`; to remove"
+    " what holds items, run `esdedup decontaminate FILES --against ITEMS -o OUT`"
+)
+"""What `dedup FILES` is now."""
 COMMANDS = {
     "Commands": {
         "index": CommandEntry(
@@ -39,8 +44,15 @@ COMMANDS = {
         ),
         "dedup": CommandEntry(
             "dedup",
-            "Show the duplicates of an index or of files, or remove them.",
+            "Show the duplicates of an index, or remove them.",
             other_names=("delete", "remove"),
+            moved_by_files=_MOVED,
+        ),
+        "clean": CommandEntry("clean", "Write files again without duplicates.", rights_of="pairs"),
+        "decontaminate": CommandEntry(
+            "clean",
+            "Remove what holds an item, such as one of a benchmark.",
+            rights_of="dedup",
         ),
         "undo": CommandEntry(
             "dedup", "Restore what a run of esdedup dedup removed.", other_names=("restore",)

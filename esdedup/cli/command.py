@@ -228,12 +228,16 @@ class CommandEntry:
     summary: what it does.
     other_names: what people look for who mean it; an error suggests the command.
     variables: the prefix of environment variables that set its options, for services.
+    moved_by_files: what to run in its place with files, which it does not accept; or None.
+    rights_of: the command whose rights it needs on an index, if that is another one.
     """
 
     module: str
     summary: str
     other_names: tuple[str, ...] = ()
     variables: str | None = None
+    moved_by_files: str | None = None
+    rights_of: str | None = None
 
 
 class Commands(_LazyParsing, TyperGroup):
@@ -269,6 +273,9 @@ class Commands(_LazyParsing, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that arguments name. Raise UsageError with a suggestion."""
         entries = self.entries
+        entry = entries.get(args[0])
+        if entry is not None and entry.moved_by_files and _names_files(args[1:]):
+            raise UsageError(entry.moved_by_files)
         if (name := args[0]).startswith("-") or name in entries:
             return super().resolve_command(ctx, args)
         suggested = [command for command, entry in entries.items() if name in entry.other_names]
@@ -278,6 +285,11 @@ class Commands(_LazyParsing, TyperGroup):
             raise UsageError(f"{mistaken} Did you mean {' or '.join(suggested)}?")
         raise UsageError(f"{mistaken} See: esdedup --help")
 
+    def _rights_of(self, name: str) -> str:
+        """Return the command whose rights a command needs."""
+        entry = self.entries.get(name)
+        return entry.rights_of or name if entry is not None else name
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and name the role for it if the server denies a permission."""
         try:
@@ -285,10 +297,19 @@ class Commands(_LazyParsing, TyperGroup):
         except PermissionDenied as error:
             from esdedup import admin
 
-            first_role, *other_roles = admin.roles_of(ctx.invoked_subcommand or "")
+            name = self._rights_of(ctx.invoked_subcommand or "")
+            first_role, *other_roles = admin.roles_of(name)
             alternatives = f", or {', '.join(other_roles)}" if other_roles else ""
             needed = f"The rights that it needs: esdedup check --role {first_role}{alternatives}"
             raise PermissionDenied(f"{error}\n{needed}") from error
+
+
+def _names_files(arguments: Sequence[str]) -> bool:
+    """Return whether arguments of a command without arguments begin with files, or set --output."""
+    has_output = any(
+        argument == "-o" or argument.partition("=")[0] == "--output" for argument in arguments
+    )
+    return has_output or (bool(arguments) and not arguments[0].startswith("-"))
 
 
 def command_of(name: str, function: Callable[..., None], variables: str | None = None) -> Command:

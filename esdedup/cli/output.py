@@ -4,7 +4,6 @@ Texts and ids of documents may hold anything: control characters are shown, not 
 """
 
 import itertools
-import json
 import math
 import os
 import shutil
@@ -24,8 +23,8 @@ from esdedup.cli.options import check_limits
 from esdedup.cli.setting_names import with_options
 from esdedup.cli.surroundings import surroundings
 from esdedup.exceptions import InputError
-from esdedup.text.characters import JSON_ESCAPES
 from esdedup.text.characters import count as count
+from esdedup.text.characters import json_line as json_line
 from esdedup.text.characters import message_of as message_of
 from esdedup.text.characters import visible as visible
 
@@ -40,21 +39,12 @@ class _Counts(Protocol):
 
 _Report = TypeVar("_Report", bound=_Counts)
 WIDTH_WITHOUT_TERMINAL = 80
-_ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, True)}
 _IDS = 20
 _KEPT_WIDTH = 22
 _LEAST_LINE = 10
 _SNIPPET = 80
 _SECONDS_IN_PLACE = 0.2
 _CLEAR = "\x1b[2K"
-
-
-def json_line(document: object, *, plain: bool = False) -> str:
-    """Return a line of JSON without characters that a terminal obeys. plain: in ASCII."""
-    line = _ENCODERS[plain].encode(document)
-    if not line.isascii() or "\x7f" in line:
-        line = line.translate(JSON_ESCAPES)
-    return f"{line}\n"
 
 
 def print_json(document: object) -> None:
@@ -274,7 +264,7 @@ class Progress:
             self._every = math.inf
         elif self._in_place:
             self._every = _SECONDS_IN_PLACE
-        self._begin(title, total)
+        self.begin(title, total)
 
     def __enter__(self) -> Self:
         return self
@@ -286,7 +276,7 @@ class Progress:
     def step(self, title: str, settled: int, total: int) -> None:
         """Show the documents that a step of a job has processed, of how many."""
         if title != self._title:
-            self._begin(title, total)
+            self.begin(title, total)
         self._steps = settled
         self.show(settled)
 
@@ -321,6 +311,11 @@ class Progress:
         else:
             message(line)
 
-    def _begin(self, title: str, total: int | None) -> None:
+    def begin(self, title: str, total: int | None) -> None:
+        """Begin a step of a job. total: its steps, such as bytes, if known."""
         self._title, self._total, self._steps = title, total, 0
         self._begun = self._shown = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a sentence."""
+        message(text)

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esdedup.cli.command import setting
-from esdedup.cli.output import check_folder, json_line
-from esdedup.records.locations import is_address, written
-from esdedup.records.rewrite import packed
-from esdedup.records.targets import check_new, check_table
-from esdedup.tabular import Tabular, require_pyarrow
+from esdedup.cli.output import check_folder
+from esdedup.records.table_files import check_result, write_table
+from esdedup.tabular import Tabular
 
 
 @dataclass(frozen=True)
@@ -34,27 +32,3 @@ class ResultFile:
         """Write a table to the file as a whole, or not at all."""
         assert self.output is not None
         write_table(str(self.output), table)
-
-
-def check_result(setting: str, path: str) -> None:
-    """Raise UsageError if a file for a table exists, or has another ending than one of a table."""
-    check_table(setting, path)
-    if path.endswith((".parquet", ".arrow")):
-        require_pyarrow()
-    check_new(setting, path)
-
-
-def write_table(path: str, table: Tabular) -> None:
-    """Write a table to a file as a whole, or not at all. path: ends in one of `TABLES`."""
-    with written(path if is_address(path) else str(Path(path).resolve())) as file:
-        if path.endswith((".jsonl", ".zst", ".gz")):
-            with packed(file, path) as out:
-                for row in table.table_rows():
-                    line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
-                    out.write(json_line(line).encode())
-            return
-        pa = require_pyarrow()
-        make = pa.parquet.ParquetWriter if path.endswith(".parquet") else pa.ipc.new_file
-        with make(file, table.arrow_schema()) as writer:
-            for batch in table.arrow_batches():
-                writer.write_batch(batch)

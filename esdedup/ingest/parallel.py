@@ -7,6 +7,7 @@ the pool waiting for the rest for ever.
 import gc
 import logging
 import multiprocessing
+import os
 import signal
 import sys
 import traceback
@@ -25,6 +26,12 @@ from esdedup.stores.concurrency import Answer, Item, Submit
 from esdedup.text.characters import message_of
 
 log = logging.getLogger("esdedup")
+_CLEAR = "\x1b[2K"
+"""Clears a line of a terminal."""
+MOST_PROCESSES = 4
+"""Processes that read files, unless their number is set."""
+_BYTES_OF_PROCESS = 1 << 24
+"""A process starts in 0.2 s, in which another one sketches some 2 MB."""
 
 
 def in_order(
@@ -161,7 +168,18 @@ class _Messages(logging.Handler):
     """Writes messages to standard error, without control characters."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{message_of(self.format(record))}\n")
+        # Progress may be shown on this line.
+        clear = _CLEAR if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{clear}{message_of(self.format(record))}\n")
+
+
+def number_of_processes(size: int, cores: int | None = None) -> int:
+    """Return the number of processes that read a number of bytes. cores: None for all there are."""
+    if cores is None:
+        cores = os.cpu_count() or 1
+        if hasattr(os, "sched_getaffinity"):
+            cores = len(os.sched_getaffinity(0))
+    return max(1, min(MOST_PROCESSES, cores, size // _BYTES_OF_PROCESS))
 
 
 def be_a_program() -> None:

@@ -32,13 +32,14 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import BadRecord, Format, chunks_of_file
+from esdedup.records.inputs import Reading
 from esdedup.records.locations import is_address
 from esdedup.records.paths import files_named
 from esdedup.records.streams import name_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, SparkDocuments, in_precedence, sketched_records
 from esdedup.spark.groups import members_of
-from esdedup.spark.pairs import measured
+from esdedup.spark.pairs import SparkReport, measured
 from esdedup.spark.tables import Batches, JobTables, is_remote, mapped, on_hadoop
 from esdedup.stores.mapping import TextFields, names_of
 
@@ -62,14 +63,15 @@ class _Tasks:
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Yield the records of the files of some numbers, as `SKETCHED`."""
-        files, id_field, texts = self.files, self.files.id_field, self.plan.meta.text_fields
+        files, texts = self.files, self.plan.meta.text_fields
+        id_field, encoding = files.reading.id_field, files.reading.encoding
         columns = [*texts, id_field or "id", *self.plan.keep.paths([])]
         for batch in batches:
             for number in batch.column("file").to_pylist():
                 # Documents to compare with precede all others.
                 first = bytes([number >= len(files.against)])
                 path = files.inputs[number]
-                for chunk in chunks_of_file(path, files.format, None, files.encoding, columns):
+                for chunk in chunks_of_file(path, files.format, None, encoding, columns):
                     read = read_chunk(self.plan, id_field, chunk, is_numbered=True)
                     yield from sketched_records(read, self.plan, number, first)
 
@@ -142,7 +144,8 @@ def dedup_files(
     compared = files_named([*map(_absolute, against)], format)[0] if against else []
     paths = files_named(inputs, format)[0]
     out = out if out is None else _absolute(out).rstrip("/")
-    files = CleanFiles(inputs, paths, compared, out, format, encoding, texts, id_field)
+    reading = Reading(format, encoding, texts, id_field)
+    files = CleanFiles(inputs, paths, compared, out, reading)
     tasks, name = _Tasks(files, plan), None
     if out is not None:
         folder, _, last = out.rpartition("/")
@@ -155,43 +158,111 @@ def dedup_files(
     with _naming(), JobTables.of(spark, work and _address(work), None, name) as tables:
         if out is not None and not tables.has_table("shards"):
             files.check_absent()
-        read = mapped(tasks.numbers(spark), tasks.read, from_arrow_schema(SKETCHED))
-        documents, is_own = in_precedence(read, plan.keep, tables), F.col("file") >= len(compared)
-        ((first,),) = documents.table.where(is_own).agg(F.min("number")).collect()
+        stages = _Stages(tasks, grouping, tables)
+        sketched = stages.sketch(spark)
+        decisions = stages.decide(sketched)
+        if out is not None:
+            stages.write(spark, decisions)
+            files.copy_about()
+            stages.list_removed(sketched, decisions, out)
+        for record in stages.bad_records(sketched):
+            dead_letter(record)
+        report = stages.report(sketched, decisions)
+        if files.report is not None:
+            report.save(files.report)
+        return report
+
+
+@dataclass(frozen=True)
+class _Decisions:
+    """What stays of each file, and the documents that do not.
+
+    members: the documents of groups.
+    by_file: the signed lines of the records of each file, and their counts.
+    removed: the members that are removed.
+    pairs: the report on the comparison.
+    """
+
+    members: DataFrame
+    by_file: DataFrame
+    removed: DataFrame
+    pairs: SparkReport
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """The stages of a job on files, of which each is the work of many tasks.
+
+    tasks: how these read and write files.
+    grouping: which documents duplicate others.
+    tables: the folder of the job.
+    """
+
+    tasks: _Tasks
+    grouping: Grouping
+    tables: JobTables
+
+    def sketch(self, spark: SparkSession) -> SparkDocuments:
+        """Read the files, and sketch their documents."""
+        read = mapped(self.tasks.numbers(spark), self.tasks.read, from_arrow_schema(SKETCHED))
+        return in_precedence(read, self.tasks.plan.keep, self.tables)
+
+    def decide(self, documents: SparkDocuments) -> _Decisions:
+        """Find the documents to remove."""
+        later = documents.table.where(self._is_later())
+        ((first,),) = later.agg(F.min("number")).collect()
         first = _NEVER if first is None else first
-        members, report = members_of(documents, plan, grouping, tables, first)
+        plan, tables = self.tasks.plan, self.tables
+        members, report = members_of(documents, plan, self.grouping, tables, first)
         members = tables.once_table("grouped", members)
         records = documents.all_rows.join(members.select("number", "head"), "number", "left")
         by_file = tables.once_table("shards", records.groupBy("file").agg(*_figures()))
-        removed = members.where(F.col("number") >= first)
-        if out is not None:
-            written = tasks.numbers(spark, len(compared)).join(by_file, "file", "left")
-            written = written.select("file", "lines").repartition(len(paths))
-            mapped(written, tasks.write, "file bigint").collect()
-            files.copy_about()
-            listed = removed.select("number", "head", *measured(plan))
-            listed = _listed(listed, documents, files.inputs)
-            listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
+        return _Decisions(members, by_file, members.where(F.col("number") >= first), report)
+
+    def write(self, spark: SparkSession, decisions: _Decisions) -> None:
+        """Write the files again that are missing."""
+        files = self.tasks.files
+        numbers = self.tasks.numbers(spark, len(files.against))
+        written = numbers.join(decisions.by_file, "file", "left").select("file", "lines")
+        written = written.repartition(len(files.files))
+        mapped(written, self.tasks.write, "file bigint").collect()
+
+    def list_removed(self, documents: SparkDocuments, decisions: _Decisions, out: str) -> None:
+        """Write the list of the removed documents."""
+        removed = decisions.removed.select("number", "head", *measured(self.tasks.plan))
+        listed = _listed(removed, documents, self.tasks.files.inputs)
+        listed.write.mode("overwrite").parquet(_address(f"{out}/_removed.parquet"))
+
+    def bad_records(self, documents: SparkDocuments) -> Iterator[BadRecord]:
+        """Yield the records that are no documents."""
         bad = documents.all_rows.where("bad is not null").select("file", "line", "bad")
         for file, line, reason_and_raw in bad.sort("file", "line").toLocalIterator():
             reason, raw = json.loads(reason_and_raw)
-            dead_letter(BadRecord(name_of(files.inputs[file]), line, raw, reason))
+            yield BadRecord(name_of(self.tasks.files.inputs[file]), line, raw, reason)
+
+    def report(self, documents: SparkDocuments, decisions: _Decisions) -> CleanReport:
+        """Return the counts."""
+        by_file, is_later = decisions.by_file, self._is_later()
         sums = [
-            F.sum(F.col(column) * is_own.cast("int")).alias(column)
+            F.sum(F.col(column) * is_later.cast("int")).alias(column)
             for column in by_file.columns[3:]
         ]
         (total,) = by_file.agg(F.sum("failed").alias("failed"), *sums).collect()
         counts: dict[str, Any] = {name: value or 0 for name, value in total.asDict().items()}
-        earlier = documents.table.where(~is_own).select(F.col("number").alias("head"))
+        earlier = documents.table.where(~is_later).select(F.col("number").alias("head"))
         return CleanReport(
             documents=counts["kept"] + counts["removed"],
             **counts,
-            against=removed.join(earlier, "head").count(),
-            groups=members.select("head").distinct().count(),
-            recall=report.recall,
-            capped=report.capped,
-            unordered=report.unordered,
+            against=decisions.removed.join(earlier, "head").count(),
+            groups=decisions.members.select("head").distinct().count(),
+            recall=decisions.pairs.recall,
+            capped=decisions.pairs.capped,
+            unordered=decisions.pairs.unordered,
         )
+
+    def _is_later(self) -> Column:
+        """Return whether a row is of a file to write, and not only compared with."""
+        return F.col("file") >= len(self.tasks.files.against)
 
 
 def _figures() -> list[Column]:

@@ -41,6 +41,7 @@ _SHOWN = {point: "\ufffd" for point in _CONTROLS if point not in (9, 10)}
 _SHOWN |= {point: f"<U+{point:04X}>" for point in _BIDI}
 JSON_ESCAPES = {point: f"\\u{point:04x}" for point in (*_CONTROLS[32:], *_BIDI)}
 """The same characters for lines of JSON, which hold them in strings only."""
+_ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, True)}
 
 
 @functools.cache
@@ -113,3 +114,11 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
     plural: by default the singular with an s.
     """
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def json_line(document: object, *, plain: bool = False) -> str:
+    """Return a line of JSON without characters that a terminal obeys. plain: in ASCII."""
+    line = _ENCODERS[plain].encode(document)
+    if not line.isascii() or "\x7f" in line:
+        line = line.translate(JSON_ESCAPES)
+    return f"{line}\n"

@@ -173,7 +173,7 @@ def test_a_scheme_file_holds_the_table(folder: Path) -> None:
     limits = "--sketch simhash --distance 3"
     for command in (
         f"pairs texts.jsonl --scheme scheme.json {limits}",
-        f"dedup texts.jsonl --scheme scheme.json {limits} -o kept.jsonl",
+        f"clean texts.jsonl --scheme scheme.json {limits} -o kept.jsonl",
         f"group {limits}",
     ):
         ran = run_command(*command.split(), "--json")

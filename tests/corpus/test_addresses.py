@@ -159,26 +159,26 @@ def names(paths: Sequence[str]) -> list[str]:
 
 
 def test_shards_in_and_out_are_those_of_this_machine(files: list[Path]) -> None:
-    assert run_command("dedup", "in", "-o", "out", "--json").status == 0
+    assert run_command("clean", "in", "-o", "out", "--json").status == 0
     for scheme in ("s3://bucket", "memory:/"):
         for number, named in enumerate(("s3://bucket/in/", "s3://bucket/in")):
-            done = run_command("dedup", named, "-o", f"{scheme}/out{number}", "--json")
+            done = run_command("clean", named, "-o", f"{scheme}/out{number}", "--json")
             assert done.status == 0
             for file in [file.relative_to("in") for file in files]:
                 assert get(f"{scheme}/out{number}/{file}") == Path("out", file).read_bytes()
             assert len(get(f"{scheme}/out{number}/_removed.jsonl.zst")) > 1_000
     assert sorted(fsspec.filesystem("memory").find("/out0")) == [
-        *("/out0/_removed.jsonl.zst", "/out0/a.jsonl"),
+        *("/out0/_removed.jsonl.zst", "/out0/_removed.report.json", "/out0/a.jsonl"),
         *("/out0/more/b.jsonl.gz", "/out0/more/c.jsonl.zst"),
     ]
-    refused = run_command("dedup", "in", "-o", "s3://bucket/out0")
+    refused = run_command("clean", "in", "-o", "s3://bucket/out0")
     assert (refused.status, "s3://bucket/out0 exists" in refused.err) == (2, True)
     assert not Path("out0.work").exists()
 
 
 def test_tasks_share_their_work_at_an_address(files: list[Path]) -> None:
-    assert run_command("dedup", "s3://bucket/in", "-o", "whole").status == 0
-    command = ["dedup", "s3://bucket/in", "-o", "s3://bucket/out", "--task"]
+    assert run_command("clean", "s3://bucket/in", "-o", "whole").status == 0
+    command = ["clean", "s3://bucket/in", "-o", "s3://bucket/out", "--task"]
     for stage, tasks in (("sketch", (2, 3, 1)), ("group", (1,)), ("write", (3, 1, 2))):
         for task in tasks:
             done = run_command(*command, f"{task}/3", "--stage", stage)
@@ -196,7 +196,7 @@ def test_sketches_are_kept_at_an_address_as_in_a_folder(server: Faulty) -> None:
     assert (absent.status, "--update creates it" in absent.err) == (2, True)
     for month in range(3):
         if month == 1:
-            server.kill(start_command("dedup", "1", "-o", "out1", *far), "all.sketches/0001-")
+            server.kill(start_command("clean", "1", "-o", "out1", *far), "all.sketches/0001-")
             assert not [name for name in sketches() if "run-0001" in name]
         near = ["--against", "all.sketches", "--update"]
         here = dedup(month, *near, out="here", surroundings=FEW_IN_A_SHARE)
@@ -228,9 +228,9 @@ def test_only_texts_of_candidates_are_fetched(server: Faulty) -> None:
     write_lines(Path("0.jsonl"), [{"text": text} for text in texts_of])
     write_lines(Path("1.jsonl"), [{"text": f"{texts_of[30]} end"}, {"text": words(990, 2_000)}])
     far = ["--against", "s3://bucket/all.sketches"]
-    assert run_command("dedup", "0.jsonl", "-o", "out0", *far, "--update").status == 0
+    assert run_command("clean", "0.jsonl", "-o", "out0", *far, "--update").status == 0
     server.sent = 0
-    assert run_command("dedup", "1.jsonl", "-o", "out1", *far, "--json").json[0]["removed"] == 1
+    assert run_command("clean", "1.jsonl", "-o", "out1", *far, "--json").json[0]["removed"] == 1
     (texts,) = [name for name in sketches() if "texts" in name]
     size = fsspec.filesystem("s3").size(texts)
     assert 0 < server.sent < size / 5
@@ -240,22 +240,22 @@ def test_of_runs_that_overlap_one_adds_its_documents(server: Faulty) -> None:
     for number in range(3):
         write_lines(Path(f"{number}.jsonl"), [{"text": words(n)} for n in (number, number + 1)])
     far = ["--against", "s3://bucket/all.sketches", "--update", "--json"]
-    assert run_command("dedup", "0.jsonl", "-o", "out0", *far).status == 0
+    assert run_command("clean", "0.jsonl", "-o", "out0", *far).status == 0
     statuses: list[int] = []
 
     def overtake() -> None:
-        statuses.append(run_command("dedup", "1.jsonl", "-o", "out1", *far).status)
+        statuses.append(run_command("clean", "1.jsonl", "-o", "out1", *far).status)
 
     # When its file is written, and before its documents are added.
     overtaken = at_step("Writing", overtake, call=1)
-    late = run_command("dedup", "2.jsonl", "-o", "out2", *far, surroundings=overtaken)
+    late = run_command("clean", "2.jsonl", "-o", "out2", *far, surroundings=overtaken)
     assert statuses == [0]
     assert (late.status, "another run has added documents" in late.err) == (1, True)
-    again = run_command("dedup", "2.jsonl", "-o", "out2", *far)
+    again = run_command("clean", "2.jsonl", "-o", "out2", *far)
     assert (again.status, "another state of s3://bucket/all.sketches" in again.err) == (2, True)
     shutil.rmtree("out2")
     shutil.rmtree("out2.work")
-    again = run_command("dedup", "2.jsonl", "-o", "out2", *far)
+    again = run_command("clean", "2.jsonl", "-o", "out2", *far)
     assert (again.json[0]["kept"], again.json[0]["against"]) == (1, 1)
 
 
@@ -332,8 +332,8 @@ def test_a_broken_connection_is_never_a_short_file(
 def test_a_server_that_is_busy_is_asked_again(server: Faulty, files: list[Path]) -> None:
     server.fail(3, "GET", "503 SlowDown")
     server.fail(2, "PUT", "503 SlowDown", "out")
-    assert run_command("dedup", "s3://bucket/in", "-o", "s3://bucket/out").status == 0
-    assert run_command("dedup", "in", "-o", "out").status == 0
+    assert run_command("clean", "s3://bucket/in", "-o", "s3://bucket/out").status == 0
+    assert run_command("clean", "in", "-o", "out").status == 0
     assert get("s3://bucket/out/a.jsonl") == Path("out/a.jsonl").read_bytes()
 
 
@@ -375,7 +375,7 @@ def test_an_upload_that_breaks_off_leaves_no_file(
     monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *_, **__: 8 << 20)
     large = "".join(f'{{"text": "text {n} {"of words " * 900}"}}\n' for n in range(4_000))
     Path("large.jsonl").write_text(large, "utf-8")
-    command = ["dedup", "large.jsonl", "-o", "s3://bucket/broken", "--exact"]
+    command = ["clean", "large.jsonl", "-o", "s3://bucket/broken", "--exact"]
     if killed:
         server.kill(start_command(*command), "broken")
     else:
@@ -416,7 +416,7 @@ def test_wrong_credentials_are_named(server: Faulty, files: list[Path]) -> None:
         server.fail(100, method, "403 AccessDenied")
         for command in (
             ["index", "s3://bucket/in/a.jsonl"],
-            ["dedup", "s3://bucket/in/", "-o", "x"],
+            ["clean", "s3://bucket/in/", "-o", "x"],
         ):
             done = run_command(*command)
             assert done.status == (1 if method == "GET" and command[0] == "index" else 2)

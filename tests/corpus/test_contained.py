@@ -1,4 +1,4 @@
-"""`esdedup dedup FILES --against ITEMS --contained`: records that hold items are removed."""
+"""`esdedup decontaminate FILES --against ITEMS`: records that hold items are removed."""
 
 import json
 import re
@@ -32,8 +32,16 @@ def removed_of(
         write_lines(Path(file), [{"id": f"{file[0]}{n}", "text": t} for n, t in enumerate(texts)])
     for file in ("out.jsonl", "removed.jsonl"):
         Path(file).unlink(missing_ok=True)
-    command = ["dedup", "pages.jsonl", "--against", "items.jsonl", "-o", "out.jsonl", "--json"]
-    more = ["--contained", share, "--removed", "removed.jsonl", *options]
+    command = [
+        "decontaminate",
+        "pages.jsonl",
+        "--against",
+        "items.jsonl",
+        "-o",
+        "out.jsonl",
+        "--json",
+    ]
+    more = ["--share", share, "--removed", "removed.jsonl", *options]
     ran = run_command(*command, *more, surroundings=Surroundings(evidence=evidence))
     assert ran.status == 0, ran.err
     return [*map(json.loads, Path("removed.jsonl").read_text("utf-8").splitlines())], ran.json[0]
@@ -166,7 +174,16 @@ def test_workers_tables_and_an_index_give_the_same() -> None:
     assert len(rows) == 16
     assert removed_of(items, pages, "0.8", "--workers", "2") == (rows, report)
     assert run_command("index", "items.jsonl", "--db", "items.db").status == 0
-    command = ["dedup", "pages.jsonl", "-o", "out", "--contained", "0.8", "--removed", "r.jsonl"]
+    command = [
+        "decontaminate",
+        "pages.jsonl",
+        "-o",
+        "out",
+        "--share",
+        "0.8",
+        "--removed",
+        "r.jsonl",
+    ]
     assert run_command(*command, "--against", "items.db").status == 0
     found = [*map(json.loads, Path("r.jsonl").read_text("utf-8").splitlines())]
     places = [
@@ -174,7 +191,7 @@ def test_workers_tables_and_an_index_give_the_same() -> None:
         for some in (found, rows)
     ]
     assert places[0] == places[1]
-    command[3:] = ["--dry-run", "--contained", "1", "--table"]
+    command[3:] = ["--dry-run", "--share", "1", "--table"]
     shown = run_command(*command[:2], *command[3:], "--against", "items.db")
     assert "contained" in shown.out
     assert "ignored" in shown.out
@@ -189,9 +206,9 @@ def test_texts_are_masked_in_every_format() -> None:
     write_lines(Path("in/a.jsonl"), [{"n": 1.50, "text": text, "more": [1]} for text in texts])
     Path("in/b.txt").write_bytes("\r\n".join(texts).encode())
     pyarrow.parquet.write_table(pyarrow.table({"text": texts, "n": [1, 2, 3]}), "in/c.parquet")
-    how = ["--against", "items.jsonl", "--contained", "0.8", "--mask", "--json"]
+    how = ["--against", "items.jsonl", "--share", "0.8", "--mask", "--json"]
     for kind in ("a.jsonl", "b.txt", "c.parquet"):
-        done = run_command("dedup", f"in/{kind}", "-o", f"out-{kind[0]}/", *how).json[0]
+        done = run_command("decontaminate", f"in/{kind}", "-o", f"out-{kind[0]}/", *how).json[0]
         assert (done["kept"], done["removed"], done["contained"]["masked"]) == (2, 1, 1)
     lines = Path("in/a.jsonl").read_text("utf-8").splitlines(keepends=True)
     expected = lines[0].replace(json.dumps(texts[0]), json.dumps(rest[0])) + lines[1]
@@ -203,7 +220,7 @@ def test_texts_are_masked_in_every_format() -> None:
     write_lines(Path("list.jsonl"), [{"text": [texts[0]]}])
     pyarrow.parquet.write_table(pyarrow.table({"text": [[texts[0]]]}), "list.parquet")
     for file, said in (("list.jsonl", "line 1: it has no string 'text'"), ("list.parquet", "text")):
-        refused = run_command("dedup", file, "-o", f"{file}.out/", *how)
+        refused = run_command("decontaminate", file, "-o", f"{file}.out/", *how)
         assert (refused.status, said in refused.err) == (1, True), refused.err
 
 
@@ -216,7 +233,7 @@ def test_a_run_that_is_killed_resumes(step: str, mask: list[str]) -> None:
     for shard in range(3):
         texts = [f"{words(50 + n)} {items[n]}" if n < 9 else words(n) for n in range(shard, 60, 3)]
         write_lines(Path(f"in/{shard}.jsonl"), [{"text": text} for text in texts])
-    command = ["dedup", "in", "--against", "items.jsonl", "--json", *mask, "--contained"]
+    command = ["decontaminate", "in", "--against", "items.jsonl", "--json", *mask, "--share"]
     titles = set[str]()
     whole = run_command(*command, "0.8", "-o", "whole", surroundings=titles_into(titles)).json[0]
     assert {whole["removed"], whole["contained"].get("masked", 0)} == {9, 0}
@@ -226,7 +243,7 @@ def test_a_run_that_is_killed_resumes(step: str, mask: list[str]) -> None:
     assert run_command(*command, "0.8", "-o", "out", surroundings=killed).status == 130
     if step == "Writing":
         other = run_command(*command, "0.5", "-o", "out")
-        assert (other.status, "unfinished run with another contained" in other.err) == (2, True)
+        assert (other.status, "unfinished run with another share" in other.err) == (2, True)
     # What was read is not read again.
     titles.clear()
     again = run_command(*command, "0.8", "-o", "out", surroundings=titles_into(titles))
@@ -242,17 +259,17 @@ def test_what_does_not_fit_is_refused() -> None:
     for file in ("a.jsonl", "b.jsonl"):
         write_lines(Path(file), [{"text": words(1)}])
     for options, said in (
-        ([], "--contained requires --against"),
-        (["--against", "b.jsonl", "--engine", "spark"], "can't be combined with --engine spark"),
-        (["--against", "b.jsonl", "-t", "0.5"], "--threshold can't be combined with --contained"),
-        (["--unit", "line"], "--contained can't be combined with --unit"),
+        ([], "decontaminate requires --against"),
+        (["--against", "b.jsonl", "--engine", "spark"], "No such option: --engine"),
+        (["--against", "b.jsonl", "-t", "0.5"], "No such option: -t"),
+        (["--unit", "line"], "No such option: --unit"),
         (
             ["--against", "b.jsonl", "--mask", "--text-field", "a", "--text-field", "b"],
             "requires one",
         ),
         (["--against", "b.jsonl", "--mask", "--format", "csv"], "requires JSON lines"),
     ):
-        refused = run_command("dedup", "a.jsonl", "-o", "out", "--contained", "0.8", *options)
+        refused = run_command("decontaminate", "a.jsonl", "-o", "out", "--share", "0.8", *options)
         assert (refused.status, said in refused.err) == (2, True), refused.err
     for share in ("0", "1.1"):
-        assert run_command("dedup", "a.jsonl", "-o", "out", "--contained", share).status == 2
+        assert run_command("decontaminate", "a.jsonl", "-o", "out", "--share", share).status == 2

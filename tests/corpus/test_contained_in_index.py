@@ -1,4 +1,4 @@
-"""`esdedup dedup -i NAME --against ITEMS --contained`: documents of an index that hold items."""
+"""`esdedup decontaminate -i NAME --against ITEMS`: documents of an index that hold items."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.helpers.surroundings import Listener
 
 NOTICE = "the following is a multiple choice question read it carefully and answer"
 ITEMS, PAGES = 40, 2_000
-HOW = ("--against", "items.jsonl", "--contained", "0.8")
+HOW = ("--against", "items.jsonl", "--share", "0.8")
 Finding = tuple[str, str, float, int, int]
 
 
@@ -57,9 +57,11 @@ def done(ran: Ran) -> dict[str, Any]:
 def test_an_index_has_the_findings_of_files(place: Place, folder: Path) -> None:
     write_corpus()
     done(run_command("index", "pages.jsonl", "--passages", *place.options))
-    ran = run_command("dedup", *HOW, "--removed", "listed.jsonl", *place.options)
+    ran = run_command("decontaminate", *HOW, "--removed", "listed.jsonl", *place.options)
     report, held = done(ran), findings("listed.jsonl")
-    files = done(run_command("dedup", "pages.jsonl", *HOW, "-o", "out", "--removed", "files.jsonl"))
+    files = done(
+        run_command("decontaminate", "pages.jsonl", *HOW, "-o", "out", "--removed", "files.jsonl")
+    )
     expected = findings("files.jsonl")
     # Edited items have no 12 words in a row: some are missed, and none is wrong.
     assert held <= expected
@@ -80,14 +82,14 @@ def test_an_index_has_the_findings_of_files(place: Place, folder: Path) -> None:
 
     log = ("--log", "run.jsonl")
     removed = run_command(
-        "dedup", *HOW, "--apply", "--action", "delete", "-y", *log, *place.options
+        "decontaminate", *HOW, "--apply", "--action", "delete", "-y", *log, *place.options
     )
     assert done(removed)["deleted"] == len(held)
     with esdedup.open(place.target, place.index) as index:
         assert index.statistics().documents == PAGES - len(held)
-    assert done(run_command("dedup", *HOW, *place.options))["removed"] == 0
+    assert done(run_command("decontaminate", *HOW, *place.options))["removed"] == 0
     assert done(run_command("undo", "run.jsonl", "-y", *place.options))["restored"] == len(held)
-    done(run_command("dedup", *HOW, "--removed", "again.jsonl", *place.options))
+    done(run_command("decontaminate", *HOW, "--removed", "again.jsonl", *place.options))
     assert findings("again.jsonl") == held
 
 
@@ -100,7 +102,7 @@ def test_texts_of_other_fields_and_a_move(folder: Path) -> None:
     fields = ["--text-field", "title", "--text-field", "body"]
     done(run_command("index", "pages.jsonl", "--passages", *fields))
     how = [*HOW, "--text-field", "ask", "--id-field", "name"]
-    ran = run_command("dedup", *how, "--apply", "--action", "move", "--to", "held", "--yes")
+    ran = run_command("decontaminate", *how, "--apply", "--action", "move", "--to", "held", "--yes")
     # A record without a text is reported.
     assert (ran.status, "1 record skipped" in ran.err) == (1, True), ran.err
     report, moved = ran.json
@@ -121,7 +123,7 @@ def test_a_document_that_changes_meanwhile_stays(folder: Path) -> None:
 
         # When the report is shown, and before anything is deleted.
         err = Listener("item may be missing", change)
-        ran = run_command("dedup", *HOW, "--apply", "--action", "delete", "--yes", err=err)
+        ran = run_command("decontaminate", *HOW, "--apply", "--action", "delete", "--yes", err=err)
         assert changed == [1]
         assert (ran.status, ran.json[1]["deleted"], ran.json[1]["changed_meanwhile"]) == (1, 1, 1)
         assert index.get("p1").source["text"] == "another text"
@@ -132,7 +134,7 @@ def test_what_is_not_compared_is_reported(folder: Path) -> None:
     write_lines(Path("pages.jsonl"), [{"text": text} for text in texts])
     write_lines(Path("items.jsonl"), [{"text": f"{NOTICE} {words(5, 20)}"}, {"text": words(1)}])
     done(run_command("index", "pages.jsonl", "--passages"))
-    ran = run_command("dedup", *HOW)
+    ran = run_command("decontaminate", *HOW)
     counts = done(ran)["contained"]
     assert (counts["truncated"], counts["guarantee"], counts["found"]) == (1, 0, 1)
     assert "share parts of a truncated or stopped item may be missing" in ran.err
@@ -140,7 +142,7 @@ def test_what_is_not_compared_is_reported(folder: Path) -> None:
         index.stop_list.replace(
             [each.token for each in index.hot_buckets(sketches=["passages"], over=9).buckets]
         )
-    counts = done(run_command("dedup", *HOW))["contained"]
+    counts = done(run_command("decontaminate", *HOW))["contained"]
     assert (counts["truncated"], counts["stopped"], counts["guarantee"]) == (0, 1, 0)
     assert counts["found"] == 1
 
@@ -149,14 +151,13 @@ def test_what_does_not_fit_is_refused(folder: Path) -> None:
     write_lines(Path("items.jsonl"), [{"text": words(1)}])
     done(run_command("index", "items.jsonl"))
     for options, said in (
-        (HOW, "--contained requires passages: index the documents of index 'documents'"),
+        (HOW, "items are found by passages: index the documents of index 'documents'"),
         ((*HOW, "--mask"), "--mask requires FILES"),
-        ((*HOW, "-t", "0.5"), "--threshold can't be combined with --contained"),
-        ((*HOW, "-k", "5"), "can't be combined with --contained"),
+        ((*HOW, "-t", "0.5"), "No such option: -t"),
+        ((*HOW, "-k", "5"), "No such option: -k"),
         ((*HOW, "--apply", "--action", "mark", "-y"), "--action delete or move"),
-        (HOW[2:], "--contained requires --against"),
-        (HOW[:2], "--against requires FILES"),
+        (HOW[2:], "decontaminate requires --against"),
         (("--against", "none.jsonl", *HOW[2:]), "none.jsonl"),
     ):
-        refused = run_command("dedup", *options)
+        refused = run_command("decontaminate", *options)
         assert (refused.status, said in refused.err) == (2, True), refused.err

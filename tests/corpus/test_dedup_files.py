@@ -1,4 +1,4 @@
-"""`esdedup dedup FILES -o OUT`: the same shards without duplicates, and what was removed."""
+"""`esdedup clean FILES -o OUT`: the same shards without duplicates, and what was removed."""
 
 import gzip
 import json
@@ -78,7 +78,7 @@ def by_groups(every: list[str], **options: Any) -> set[int]:
 def test_what_stays_is_as_it_came(workers: str) -> None:
     files = shards()
     before = lines_in(files)
-    command = ["dedup", "in", "-o", "out", "--workers", workers, "--json"]
+    command = ["clean", "in", "-o", "out", "--workers", workers, "--json"]
     done = run_command(*command, surroundings=FEW_IN_A_SHARE)
     (report,) = done.json
     removed = by_groups(texts(180))
@@ -104,19 +104,30 @@ def test_what_stays_is_as_it_came(workers: str) -> None:
         assert each["id"] == f"{each['file']}:{each['line']}"
     assert {path.name for path in Path().iterdir()} == {"in", "out"}
     # A second run finds nothing more, and the output is not overwritten.
-    assert run_command("dedup", "out", "-o", "again", "--json").json[0]["removed"] == 0
-    refused = run_command("dedup", "in", "-o", "out")
+    assert run_command("clean", "out", "-o", "again", "--json").json[0]["removed"] == 0
+    refused = run_command("clean", "in", "-o", "out")
     assert (refused.status, "exists: name another --output" in refused.err) == (2, True)
 
 
 def test_a_dry_run_writes_nothing_and_shows_what_would_go() -> None:
     shards()
-    done = run_command("dedup", "in", "--dry-run", "--table")
+    done = run_command("clean", "in", "--dry-run", "--table")
     assert done.status == 0
     assert "The largest of" in done.out
     assert "similarity" in done.out
     assert {path.name for path in Path().iterdir()} == {"in"}
-    assert run_command("dedup", "in").status == 2
+    # As without an output.
+    assert run_command("clean", "in", "--table").out == done.out
+    assert {path.name for path in Path().iterdir()} == {"in"}
+
+
+@pytest.mark.parametrize(
+    "command", ["in", "in -o out", "-t 0.9 in -o out", "-t 0.9 --output=out in"]
+)
+def test_files_have_a_command_of_their_own(command: str) -> None:
+    shards()
+    refused = run_command("dedup", *command.split())
+    assert (refused.status, "esdedup clean FILES -o OUT" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -129,31 +140,31 @@ def test_the_result_does_not_depend_on_memory(options: list[str]) -> None:
     found = []
     base = MemoryOfJob().base
     for memory in ([], ["--max-memory", f"{base + 12_288}"]):
-        command = ["dedup", "in", "-o", "out", *options, *memory]
+        command = ["clean", "in", "-o", "out", *options, *memory]
         assert run_command(*command, surroundings=FEW_IN_A_SHARE).status == 0
         found.append(lines_in(files))
         shutil.rmtree("out")
     assert found[0] == found[1]
     assert len(found[0][-1]) > 50
-    few = run_command("dedup", "in", "-o", "out", "--max-memory", f"{base + 10_240}")
+    few = run_command("clean", "in", "-o", "out", "--max-memory", f"{base + 10_240}")
     assert (few.status, "180 documents require" in few.err) == (2, True)
 
 
 def test_a_run_that_is_killed_resumes() -> None:
     files = shards()
-    assert run_command("dedup", "in", "-o", "whole", "--json").status == 0
+    assert run_command("clean", "in", "-o", "whole", "--json").status == 0
     # Before the first file, and after each of three.
     for last in range(5):
         killed = killed_at("Writing", last)
-        first = run_command("dedup", "in", "-o", f"out{last}", "--json", surroundings=killed)
+        first = run_command("clean", "in", "-o", f"out{last}", "--json", surroundings=killed)
         assert first.status == (130 if last < 4 else 0)
         if last < 4:
-            others = run_command("dedup", "in", "-o", f"out{last}", "-t", "0.9")
+            others = run_command("clean", "in", "-o", f"out{last}", "-t", "0.9")
             assert (others.status, "unfinished run with another threshold" in others.err) == (
                 2,
                 True,
             )
-            again = run_command("dedup", "in", "-o", f"out{last}", "--json")
+            again = run_command("clean", "in", "-o", f"out{last}", "--json")
             assert (again.status, again.json[0]["documents"]) == (0, 180)
         for file in [*(file.relative_to("in") for file in files), Path("_removed.jsonl.zst")]:
             assert Path(f"out{last}", file).read_bytes() == Path("whole", file).read_bytes()
@@ -163,24 +174,24 @@ def test_a_run_that_is_killed_resumes() -> None:
 def test_a_damaged_file_can_be_mended() -> None:
     files = shards()
     whole = files[1].read_bytes()
-    assert run_command("dedup", "in", "-o", "whole").status == 0
+    assert run_command("clean", "in", "-o", "whole").status == 0
     for stopped in (False, True):
         files[1].write_bytes(whole if stopped else whole[:-9])
         killed = killed_at("Comparing") if stopped else None
-        first = run_command("dedup", "in", "-o", "out", surroundings=killed)
+        first = run_command("clean", "in", "-o", "out", surroundings=killed)
         assert first.status == (130 if stopped else 1)
         # As there are no results yet, the run begins again with the files as they are.
         files[1].write_bytes(whole)
-        assert run_command("dedup", "in", "-o", "out").status == 0
+        assert run_command("clean", "in", "-o", "out").status == 0
         for file in (file.relative_to("in") for file in files):
             assert Path("out", file).read_bytes() == Path("whole", file).read_bytes()
         assert not Path("out.work").exists()
         shutil.rmtree("out")
     # Results of other files do not fit.
     killed = killed_at("Writing")
-    assert run_command("dedup", "in", "-o", "out", surroundings=killed).status == 130
+    assert run_command("clean", "in", "-o", "out", surroundings=killed).status == 130
     files[1].write_bytes(gzip.compress(gzip.decompress(whole) * 2))
-    refused = run_command("dedup", "in", "-o", "out")
+    refused = run_command("clean", "in", "-o", "out")
     assert (refused.status, "another state of in/more/b.jsonl.gz" in refused.err) == (2, True)
 
 
@@ -191,7 +202,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error() -> None:
         with files[0].open("a") as file:
             file.write('{"text": "one more"}\n')
 
-    done = run_command("dedup", "in", "-o", "out", surroundings=at_step("Writing", change))
+    done = run_command("clean", "in", "-o", "out", surroundings=at_step("Writing", change))
     assert done.status == 1
     assert "in/a.jsonl has changed since it was read" in done.err
     assert not Path("out/a.jsonl").exists()
@@ -209,11 +220,11 @@ def test_the_keep_rule_chooses_what_stays() -> None:
     )
     for rule, stays in (("first", 0), ("last", 2), ("longest", 2), ("highest:quality", 1)):
         out = f"{rule.partition(':')[0]}.jsonl"
-        done = run_command("dedup", "a.jsonl", "-o", out, "--keep", rule, "--json")
+        done = run_command("clean", "a.jsonl", "-o", out, "--keep", rule, "--json")
         assert (done.status, done.json[0]["kept"]) == (0, 1)
         assert Path(out).read_bytes() == lines_in([Path("a.jsonl")])[0][stays]
     options = ["-o", "-", "--keep", "last", "--json"]
-    process = start_command("dedup", "a.jsonl", *options, stdout=PIPE, stderr=PIPE)
+    process = start_command("clean", "a.jsonl", *options, stdout=PIPE, stderr=PIPE)
     out, err = process.communicate()
     assert out == lines_in([Path("a.jsonl")])[0][2].decode()
     assert "2 duplicates of 3 documents" in err
@@ -233,18 +244,18 @@ def test_a_run_that_can_not_complete_leaves_nothing() -> None:
         ),
         ("a.csv", [], "name a folder; one file can't hold csv and jsonl"),
     ):
-        done = run_command("dedup", "in", "-o", out, *more)
+        done = run_command("clean", "in", "-o", out, *more)
         assert (done.status, said in done.err) == (2, True)
     assert {path.name for path in Path().iterdir()} == {"in", "full", "empty"}
-    assert run_command("dedup", "in", "-o", "empty").status == 0
+    assert run_command("clean", "in", "-o", "empty").status == 0
 
 
 def test_bad_records_are_kept_apart() -> None:
     write_lines(Path("a.jsonl"), [{"text": "some words"}, "no JSON", {"id": "b"}, {"text": ""}])
-    done = run_command("dedup", "a.jsonl", "-o", "out", "--json")
+    done = run_command("clean", "a.jsonl", "-o", "out", "--json")
     assert (done.status, done.json[0]["failed"], done.json[0]["kept"]) == (1, 2, 2)
-    assert "2 records skipped: see dedup.dead-letter.jsonl" in done.err
-    letters = Path("dedup.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert "2 records skipped: see clean.dead-letter.jsonl" in done.err
+    letters = Path("clean.dead-letter.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["line"] for line in letters] == [2, 3]
     before = lines_in([Path("a.jsonl")])[0]
     assert lines_in([Path("out/a.jsonl")]) == [[before[0], before[3]]]
@@ -262,14 +273,14 @@ def test_what_is_near_another_corpus_goes_too() -> None:
     assert run_command("index", "held.jsonl", "--db", "held.db").status == 0
     for number, against in enumerate(("held.jsonl", "held.db")):
         options = ["-o", f"out{number}", "--against", against, "-t", "0.6", "--json"]
-        done = run_command("dedup", "a.jsonl", *options)
+        done = run_command("clean", "a.jsonl", *options)
         (report,) = done.json
         assert (report["documents"], report["kept"], report["against"]) == (3, 1, 1)
         rows = removed_in(Path(f"out{number}/_removed.jsonl.zst"))
         # Each document of the other corpus counts, though they resemble each other.
         assert [(each["id"], each["original_id"]) for each in rows] == [("1", "q2"), ("3", "2")]
     assert not Path("out0/held.jsonl").exists()
-    twice = run_command("dedup", "a.jsonl", "-o", "x", "--against", "a.jsonl")
+    twice = run_command("clean", "a.jsonl", "-o", "x", "--against", "a.jsonl")
     assert (twice.status, "a.jsonl: it is named in --against too" in twice.err) == (2, True)
 
 
@@ -281,7 +292,7 @@ def test_each_shard_is_compared_with_all_earlier_ones() -> None:
             [{"id": n, "text": every[n]} for n in range(60 * number, 60 * number + 60)],
         )
         options = ["-o", f"out{number}", "--against", "all.db", "--update", "--json"]
-        assert run_command("dedup", f"{number}.jsonl", *options).status == 0
+        assert run_command("clean", f"{number}.jsonl", *options).status == 0
     kept = [
         json.loads(line)["id"]
         for n in range(3)
@@ -304,7 +315,7 @@ def test_a_dataset_of_huggingface_loads_again() -> None:
         state = {"_fingerprint": "0123", "_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
         (folder / "state.json").write_text(json.dumps(state), "utf-8")
     Path("in/dataset_dict.json").write_text('{"splits": ["train", "test"]}', "utf-8")
-    assert run_command("dedup", "in", "-o", "out", "--json").json[0]["removed"] == 5
+    assert run_command("clean", "in", "-o", "out", "--json").json[0]["removed"] == 5
     assert Path("out/dataset_dict.json").read_bytes() == Path("in/dataset_dict.json").read_bytes()
     made = json.loads(Path("out/test/state.json").read_bytes())
     assert made["_data_files"] == [{"filename": "data-00000-of-00001.arrow"}]

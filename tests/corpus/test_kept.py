@@ -1,4 +1,4 @@
-"""`dedup --against NAME.sketches --update`: files are compared with those of former runs."""
+"""`clean FILES --against NAME.sketches --update`: files are compared with those of former runs."""
 
 import json
 import random
@@ -39,7 +39,7 @@ def months(count: int, records: int = 150) -> None:
 def dedup(
     month: int, *options: str, out: str = "out", surroundings: Surroundings | None = None
 ) -> Ran:
-    command = ["dedup", f"{month}", "-o", f"{out}{month}", "--json", *options]
+    command = ["clean", f"{month}", "-o", f"{out}{month}", "--json", *options]
     return run_command(*command, surroundings=surroundings)
 
 
@@ -73,7 +73,7 @@ def test_each_month_is_compared_with_all_before(options: list[str]) -> None:
     for month in range(3):
         shutil.rmtree(f"{month}")
     held = every(KEPT)
-    again = run_command("dedup", "out1", "-o", "x", "--against", str(KEPT), *options, "--json")
+    again = run_command("clean", "out1", "-o", "x", "--against", str(KEPT), *options, "--json")
     assert (again.json[0]["kept"], again.status) == (0, 0)
     assert every(KEPT) == held
 
@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_adds_all_or_nothing(request: pytest.FixtureRequest
     assert dedup(0, "--against", str(KEPT), "--update").status == 1
     before = every(KEPT)
     shutil.copytree(KEPT, "kept")
-    command = ["dedup", "1", "-o", "out1", "--against", str(KEPT), "--update"]
+    command = ["clean", "1", "-o", "out1", "--against", str(KEPT), "--update"]
     assert run_command(*command).status == 1
     whole, after, killed = contents(Path("out1")), every(KEPT), 0
     rng, kills = random.Random(5), 20 if request.config.getoption("--all") else 4
@@ -130,7 +130,7 @@ def _files() -> int:
 @pytest.mark.parametrize("step", ["before", "after"])
 def test_a_killed_run_resumes_at_each_side_of_the_list(step: str) -> None:
     months(2)
-    command = ["dedup", "1", "-o", "out1", "--against", str(KEPT), "--update"]
+    command = ["clean", "1", "-o", "out1", "--against", str(KEPT), "--update"]
     assert dedup(0, "--against", str(KEPT), "--update").status == 1
     # Both files are written by then.
     surroundings = killed_at("Writing", call=2) if step == "before" else None
@@ -149,11 +149,11 @@ def test_a_killed_run_resumes_at_each_side_of_the_list(step: str) -> None:
     assert (runs[1]["counts"][0], sum(runs[1]["counts"])) == (kept, done.json[0]["kept"])
     # Another run came between: the decisions are out of date.
     write_lines(Path("2.jsonl"), [{"text": words(9_000)}])
-    late = ["dedup", "2.jsonl", "-o", "out2", "--against", str(KEPT), "--update"]
+    late = ["clean", "2.jsonl", "-o", "out2", "--against", str(KEPT), "--update"]
     assert run_command(*late, surroundings=killed_at("Writing", call=1)).status == 130
     write_lines(Path("3.jsonl"), [{"text": words(9_000)}])
     assert (
-        run_command("dedup", "3.jsonl", "-o", "o3", "--against", str(KEPT), "--update").status == 0
+        run_command("clean", "3.jsonl", "-o", "o3", "--against", str(KEPT), "--update").status == 0
     )
     changed = run_command(*late)
     assert (changed.status, f"another state of {KEPT}" in changed.err) == (2, True)
@@ -177,7 +177,6 @@ def test_other_sketches_are_refused() -> None:
         (["--text-field", "id", *update], "sketches of another text field"),
         ([*update, "--against", "b.sketches"], "--update requires one index, or one folder"),
         (["--task", "1/2", "--against", str(KEPT)], "--task compares with files only"),
-        (["--contained", "0.8", "--against", str(KEPT)], "--contained requires files"),
         (["--engine", "spark", "--against", str(KEPT)], "--engine spark compares with files only"),
         (["--against", "file.sketches", "--update"], "it is no folder of sketches"),
         (["--against", "full.sketches", "--update"], "it is no folder of sketches"),
@@ -190,7 +189,7 @@ def test_other_sketches_are_refused() -> None:
     with KeptSketches.at(str(KEPT), {}, {}, False):
         busy = dedup(0, *update, out="other")
     assert (busy.status, "another run is using" in busy.err) == (1, True)
-    dry = run_command("dedup", "0", "--dry-run", "--json", "--against", "b.sketches", "--update")
+    dry = run_command("clean", "0", "--dry-run", "--json", "--against", "b.sketches", "--update")
     assert (dry.status, Path("b.sketches").exists()) == (1, False)
     assert every(KEPT) == held
     assert not [*Path().glob("other*")]

@@ -189,7 +189,7 @@ def test_cleaning_files_needs_no_ids(kind: str, more: list[str]) -> None:
     if kind == "jsonl":
         whole = [f"{stays}\n{stays}\n", f"{stays}\n"]
     Path(f"a.{kind}").write_text(whole[0], "utf-8")
-    done = run_command("dedup", f"a.{kind}", "-o", "out", "--json", *more)
+    done = run_command("clean", f"a.{kind}", "-o", "out", "--json", *more)
     assert (done.status, done.json[0]["failed"]) == (0, 0), done.err
     assert done.json[0]["removed"] == len(lines)
     assert Path(f"out/a.{kind}").read_text("utf-8") == whole[1]
@@ -217,7 +217,7 @@ def test_masking_changes_the_text_that_was_compared() -> None:
     Path("a.jsonl").write_text(
         f'{{"text": "not this", "text": "Before. {item} After it.", "n": NaN}}\n', "utf-8"
     )
-    run = ["dedup", "a.jsonl", "-o", "out", "--against", "items.jsonl", "--contained", "0.8"]
+    run = ["decontaminate", "a.jsonl", "-o", "out", "--against", "items.jsonl"]
     Path("items.jsonl").write_text(json.dumps({"text": item}) + "\n", "utf-8")
     done = run_command(*run, "--mask", "--json")
     assert done.status == 0, done.err

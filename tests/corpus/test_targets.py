@@ -37,29 +37,29 @@ READ = "the command reads this file: name another"
 NAMES = ["in/a.jsonl", "./in/../in/a.jsonl", "link.jsonl", "hard.jsonl", "items.jsonl"]
 COMMANDS: list[tuple[list[str], str]] = []
 for name in NAMES:
-    COMMANDS.append((["dedup", *ALL, "--removed", name], READ))
-    COMMANDS.append((["dedup", *ALL, "--dead-letter", name], "name another"))
+    COMMANDS.append((["clean", *ALL, "--removed", name], READ))
+    COMMANDS.append((["clean", *ALL, "--dead-letter", name], "name another"))
     COMMANDS.append((["pairs", *ALL[:1], "items.jsonl", "--dead-letter", name], READ))
     COMMANDS.append((["index", *ALL[:1], "items.jsonl", "--dead-letter", name], READ))
     COMMANDS.append((["pairs", *ALL[:1], "items.jsonl", "-o", name], READ))
     COMMANDS.append((["group", "-o", name], "the file exists: remove it"))
 COMMANDS += [
-    (["dedup", *ALL, "--removed", "mine.jsonl"], "the file exists: remove it, or name another"),
-    (["dedup", *ALL, "--removed", "out/a.jsonl"], "--output names this file too"),
-    (["dedup", *ALL, "--removed", "new.csv"], "end the name in .parquet, .arrow, .jsonl"),
-    (["dedup", *ALL, "--removed", "in/new.jsonl"], "the next run would read it"),
-    (["dedup", *ALL, "--removed", "r.jsonl", "--dead-letter", "./r.jsonl"], "names this file too"),
-    (["dedup", "in", "-o", "t.jsonl", "--removed", "t.jsonl"], "--removed names this file too"),
-    (["dedup", "in", "-o", "t.jsonl", "--dead-letter", "t.jsonl"], "names this file too"),
-    (["dedup", "in", "-o", "mine.jsonl"], "mine.jsonl exists"),
-    (["dedup", "in", "-o", "in/clean"], "the next run would read it"),
-    (["dedup", "in", "-o", "./in/../in/clean.jsonl"], "the next run would read it"),
-    (["dedup", "in/*.jsonl", "-o", "in/clean.jsonl"], "the next run would read it"),
-    (["dedup", "in/**/*.jsonl", "-o", "in/clean"], "the next run would read it"),
-    (["dedup", "i?/**", "-o", "in/clean"], "the next run would read it"),
-    (["dedup", "in", "-o", "in/clean", "--unit", "line"], "the next run would read it"),
-    (["dedup", "in", "-o", "in/clean", "--task", "1/2"], "the next run would read it"),
-    (["dedup", *ALL, "--task", "1/1", "--removed", "mine.jsonl"], "the file exists: remove it"),
+    (["clean", *ALL, "--removed", "mine.jsonl"], "the file exists: remove it, or name another"),
+    (["clean", *ALL, "--removed", "out/a.jsonl"], "--output names this file too"),
+    (["clean", *ALL, "--removed", "new.csv"], "end the name in .parquet, .arrow, .jsonl"),
+    (["clean", *ALL, "--removed", "in/new.jsonl"], "the next run would read it"),
+    (["clean", *ALL, "--removed", "r.jsonl", "--dead-letter", "./r.jsonl"], "names this file too"),
+    (["clean", "in", "-o", "t.jsonl", "--removed", "t.jsonl"], "--removed names this file too"),
+    (["clean", "in", "-o", "t.jsonl", "--dead-letter", "t.jsonl"], "names this file too"),
+    (["clean", "in", "-o", "mine.jsonl"], "mine.jsonl exists"),
+    (["clean", "in", "-o", "in/clean"], "the next run would read it"),
+    (["clean", "in", "-o", "./in/../in/clean.jsonl"], "the next run would read it"),
+    (["clean", "in/*.jsonl", "-o", "in/clean.jsonl"], "the next run would read it"),
+    (["clean", "in/**/*.jsonl", "-o", "in/clean"], "the next run would read it"),
+    (["clean", "i?/**", "-o", "in/clean"], "the next run would read it"),
+    (["clean", "in", "-o", "in/clean", "--unit", "line"], "the next run would read it"),
+    (["clean", "in", "-o", "in/clean", "--task", "1/2"], "the next run would read it"),
+    (["clean", *ALL, "--task", "1/1", "--removed", "mine.jsonl"], "the file exists: remove it"),
     (["pairs", "in", "-o", "mine.jsonl"], "the file exists: remove it, or name another"),
     (["pairs", "in", "-o", "new.csv"], "end the name in .parquet"),
     (["pairs", "in", "-o", "r.jsonl", "--dead-letter", "r.jsonl"], "--output names this file too"),
@@ -82,12 +82,12 @@ def test_a_file_of_the_user_is_never_written(command: list[str], reason: str) ->
 def test_files_of_a_run_itself_are_written() -> None:
     """Empty ones too, such as of mktemp, and what a killed run has written."""
     Path("empty.jsonl").touch()
-    done = run_command("dedup", "in", "-o", "out", "--removed", "empty.jsonl", "--json")
+    done = run_command("clean", "in", "-o", "out", "--removed", "empty.jsonl", "--json")
     removed = done.json[0]["removed"]
     assert (done.status, len(Path("empty.jsonl").read_text().splitlines())) == (1, removed)
     # Files below names that hold no data are not read by the next run.
-    assert run_command("dedup", "in", "-o", "in/_clean").status == 1
-    assert run_command("dedup", "in", "-o", "again", "--json").json[0]["removed"] == removed
+    assert run_command("clean", "in", "-o", "in/_clean").status == 1
+    assert run_command("clean", "in", "-o", "again", "--json").json[0]["removed"] == removed
     for _ in range(2):
         assert run_command("report", "-o", "page.html").status == 0
         assert run_command("scheme", "-o", "scheme.json").status == 0
@@ -104,7 +104,7 @@ def test_a_killed_run_resumes_with_its_own_list() -> None:
     def kill() -> None:
         raise Killed
 
-    command = ["dedup", "in", "-o", "out", "--against", "all.sketches", "--update", "--removed"]
+    command = ["clean", "in", "-o", "out", "--against", "all.sketches", "--update", "--removed"]
     # Documents are added when the list is written.
     with pytest.raises(Killed):
         run_command(*command, "list.jsonl", err=Listener("added to all.sketches", kill))
@@ -120,7 +120,7 @@ def test_addresses_are_files_too() -> None:
     pytest.importorskip("fsspec")
     here = Path().resolve().as_posix()
     for name in (f"file://{here}/in/a.jsonl", f"local://{here}/link.jsonl"):
-        done = run_command("dedup", "in", "-o", "out", "--removed", name)
+        done = run_command("clean", "in", "-o", "out", "--removed", name)
         assert (done.status, READ in done.err) == (2, True), done.err
     import fsspec
 
@@ -132,10 +132,10 @@ def test_addresses_are_files_too() -> None:
         "memory://in/new.jsonl": "the next run would read it",
     }
     for name, reason in refusals.items():
-        done = run_command("dedup", "memory://in", "-o", "memory://out", "--removed", name)
+        done = run_command("clean", "memory://in", "-o", "memory://out", "--removed", name)
         assert (done.status, reason in done.err) == (2, True), done.err
-    inside = run_command("dedup", "memory://in", "-o", "memory://in/clean")
+    inside = run_command("clean", "memory://in", "-o", "memory://in/clean")
     assert (inside.status, "the next run would read it" in inside.err) == (2, True)
-    assert run_command("dedup", "memory://in", "-o", "memory://out").status == 1
-    again = run_command("dedup", "memory://in", "-o", "x", "--removed", "memory://out/a.jsonl")
+    assert run_command("clean", "memory://in", "-o", "memory://out").status == 1
+    again = run_command("clean", "memory://in", "-o", "x", "--removed", "memory://out/a.jsonl")
     assert (again.status, "the file exists" in again.err) == (2, True)

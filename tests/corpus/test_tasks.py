@@ -1,4 +1,4 @@
-"""`dedup FILES --task`: many processes share one run, and write what one process writes."""
+"""`clean FILES --task`: many processes share one run, and write what one process writes."""
 
 import json
 import random
@@ -36,7 +36,7 @@ def whole() -> dict[str, bytes]:
     with Path("in/03.jsonl").open("a") as file:
         file.write("no record\n")
     write_lines(Path("items.jsonl"), [{"text": words(n, 40)} for n in (97, 310, 311)])
-    ran = run_command("dedup", "in", "-o", "whole", "--against", "items.jsonl")
+    ran = run_command("clean", "in", "-o", "whole", "--against", "items.jsonl")
     assert ran.status == 1
     assert "1 record skipped" in ran.err
     return contents(Path("whole"))
@@ -44,7 +44,7 @@ def whole() -> dict[str, bytes]:
 
 def command(task: int, *options: str, out: str = "out") -> list[str]:
     number = ["--task", f"{task}/{TASKS}"]
-    return ["dedup", "in", "-o", out, "--against", "items.jsonl", *number, *options]
+    return ["clean", "in", "-o", out, "--against", "items.jsonl", *number, *options]
 
 
 def test_tasks_that_are_killed_and_repeated_write_what_one_process_writes(
@@ -114,7 +114,7 @@ def test_stages_name_the_tasks_that_are_missing(whole: dict[str, bytes]) -> None
     last = run_command(*command(4, "--stage", "write", "--json"))
     assert (last.status, last.json[0]["failed"]) == (1, 1)
     assert "dead-letter files of the tasks" in last.err
-    assert len([*Path().glob("dedup-?.dead-letter.jsonl")]) == 1
+    assert len([*Path().glob("clean-?.dead-letter.jsonl")]) == 1
     assert contents(Path("out")) == whole
 
 
@@ -155,10 +155,10 @@ def test_what_does_not_fit_is_refused(whole: dict[str, bytes]) -> None:
         (["--task", "2/8", "-o", "out.jsonl"], "a folder to write to"),
         (["--task", "2/8", "-o", "whole"], "whole exists"),
     ):
-        refused = run_command("dedup", "in", "-o", "out", *options)
+        refused = run_command("clean", "in", "-o", "out", *options)
         assert (refused.status, said in refused.err) == (2, True), refused.err
     assert run_command("index", "items.jsonl", "--db", "a.db").status == 0
-    refused = run_command("dedup", "in", "-o", "out", "--task", "2/8", "--against", "a.db")
+    refused = run_command("clean", "in", "-o", "out", "--task", "2/8", "--against", "a.db")
     assert (refused.status, "--against" in refused.err) == (2, True)
     assert not Path("out.work").exists()
 
@@ -196,8 +196,8 @@ def test_fields_are_checked_as_one_process_does() -> None:
     write_lines(Path("in/1.jsonl"), [{"body": words(n)} for n in range(20)])
     for number in (2, 1):
         task = ["--task", f"{number}/2", "--stage", "sketch"]
-        assert run_command("dedup", "in", "-o", "out", *task).status == 0
-        missing = run_command("dedup", "in", "-o", "other", *task, "--text-field", "title")
+        assert run_command("clean", "in", "-o", "out", *task).status == 0
+        missing = run_command("clean", "in", "-o", "other", *task, "--text-field", "title")
         assert (missing.status, "none of the first" in missing.err.lower()) == (2, True)
 
 
@@ -209,7 +209,7 @@ def test_tasks_mask_what_one_process_masks() -> None:
             f"{words(n, 50)} {words(n % 5, 30)} é {words(n + 99, 9)}" for n in range(file, 20, 3)
         ]
         write_lines(Path(f"in/{file}.jsonl"), [{"text": each} for each in texts])
-    mask = ["dedup", "in", "--against", "items.jsonl", "--contained", "0.8", "--mask"]
+    mask = ["decontaminate", "in", "--against", "items.jsonl", "--mask"]
     assert run_command(*mask, "-o", "whole").status == 0
     for stage, tasks in (("sketch", (1, 2)), ("group", (1,)), ("write", (1, 2))):
         for task in tasks:
@@ -241,7 +241,7 @@ def test_files_frames_and_tasks_find_the_same_groups(
     heads = found.representative.tolist()
     expected = {place[row]: place[heads[row]] for row in found.duplicate_rows.tolist()}
     typed = ["--exact"] if "exact" in options else [f"--{k}={v}" for k, v in options.items()]
-    command = ["dedup", "same/in", *typed, "--removed"]
+    command = ["clean", "same/in", *typed, "--removed"]
     for number in range(tasks, 0, -1):
         stages = ["--task", f"{number}/{tasks}", "--stage", "sketch"]
         assert run_command(*command, "same/t.jsonl", "-o", "same/t", *stages).status == 0

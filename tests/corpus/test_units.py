@@ -1,4 +1,4 @@
-"""`esdedup dedup FILES --unit`: paragraphs and lines that a corpus repeats are removed, exactly."""
+"""`esdedup clean FILES --unit`: paragraphs and lines that a corpus repeats are removed, exactly."""
 
 import gzip
 import json
@@ -60,7 +60,7 @@ def test_each_unit_stays_where_it_is_first(unit: str, least: int, ending: str) -
             lines = "".join(json.dumps(each, separators=(" , ", ":  ")) + "\n" for each in records)
             file.write_bytes(gzip.compress(lines.encode()) if "gz" in ending else lines.encode())
     options = ["--unit", unit, "--min-words", str(least), "--json"]
-    (report,) = run_command("dedup", "in", "-o", "out", *options).json
+    (report,) = run_command("clean", "in", "-o", "out", *options).json
     between = r"(\r?\n(?:[^\S\n]*\n)+)" if unit == "paragraph" else r"(\r?\n)"
     stay = expected(every, between, least)
     found: list[str] = []
@@ -83,7 +83,7 @@ def test_each_unit_stays_where_it_is_first(unit: str, least: int, ending: str) -
 
 def test_what_loses_nothing_stays_as_it_came_and_the_rest_is_refused() -> None:
     write_lines(Path("a.jsonl"), [{"text": "one line"}, "no JSON", {"n": 1}, {"text": ""}])
-    done = run_command("dedup", "a.jsonl", "-o", "out", "--unit", "line", "--json")
+    done = run_command("clean", "a.jsonl", "-o", "out", "--unit", "line", "--json")
     assert (done.status, done.json[0]["failed"]) == (1, 2)
     before = Path("a.jsonl").read_bytes().splitlines()
     assert Path("out/a.jsonl").read_bytes().splitlines() == [before[0], before[3]]
@@ -96,14 +96,14 @@ def test_what_loses_nothing_stays_as_it_came_and_the_rest_is_refused() -> None:
         ("a.jsonl", ["-o", "x", "--exact"], "--exact can't be combined with --unit"),
         ("a.jsonl", ["-o", "out"], "out exists"),
     ):
-        refused = run_command("dedup", file, *options, "--unit", "line")
+        refused = run_command("clean", file, *options, "--unit", "line")
         assert (refused.status, said in refused.err) == (2, True), refused.err
     assert not Path("x").exists()
     Path("pages").mkdir()
     for name, text in (("a.txt", "same line\nown a\n"), ("b.txt", "same line\nown b\n")):
         Path("pages", name).write_text(text, "utf-8")
     assert (
-        run_command("dedup", "pages", "-o", "y", "--format", "file", "--unit", "line").status == 0
+        run_command("clean", "pages", "-o", "y", "--format", "file", "--unit", "line").status == 0
     )
     assert Path("y/b.txt").read_text("utf-8") == "own b\n"
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_resumes() -> None:
     for shard in range(3):
         some = texts(60)[shard * 20 : shard * 20 + 20]
         write_lines(Path(f"in/{shard}.jsonl"), [{"text": text} for text in some])
-    command = ["dedup", "in", "--unit", "paragraph", "--json"]
+    command = ["clean", "in", "--unit", "paragraph", "--json"]
     whole = run_command(*command, "-o", "whole").json[0]
 
     # After the first file is written.

@@ -1,4 +1,4 @@
-"""`dedup FILES` is killed, the disk is full, a shard is damaged: no record is lost or cut."""
+"""`clean FILES` is killed, the disk is full, a shard is damaged: no record is lost or cut."""
 
 import gzip
 import io
@@ -51,12 +51,12 @@ def size_of(*folders: Path) -> int:
 
 def test_killed_runs_resume(request: pytest.FixtureRequest) -> None:
     size, kills = shards(), 20 if request.config.getoption("--all") else 5
-    assert run_command("dedup", "in", "-o", "whole").status == 0
+    assert run_command("clean", "in", "-o", "whole").status == 0
     whole, before, killed = contents(Path("whole")), contents(Path("in")), 0
     out, work = Path("out"), Path("out.work")
     for number in range(kills):
         limit = random.Random(number).uniform(0, 2.2 * size)
-        process = start_command("dedup", "in", "-o", "out", stderr=subprocess.DEVNULL)
+        process = start_command("clean", "in", "-o", "out", stderr=subprocess.DEVNULL)
         await_true(
             "it has written much",
             lambda: process.poll() is not None or size_of(out, work) > limit,  # noqa: B023
@@ -70,7 +70,7 @@ def test_killed_runs_resume(request: pytest.FixtureRequest) -> None:
         if number % 4 == 3 or process.returncode == 0:
             shutil.rmtree(out, ignore_errors=True)
             shutil.rmtree(work, ignore_errors=True)
-    assert run_command("dedup", "in", "-o", "out").status == 0
+    assert run_command("clean", "in", "-o", "out").status == 0
     assert contents(out) == whole
     assert contents(Path("in")) == before
     assert not work.exists()
@@ -91,9 +91,9 @@ def small_disk() -> Iterator[Path]:
 
 def test_a_disk_that_runs_full_loses_nothing(small_disk: Path) -> None:
     assert shards() > 3 << 20
-    assert run_command("dedup", "in", "-o", "whole").status == 0
+    assert run_command("clean", "in", "-o", "whole").status == 0
     whole, before, out = contents(Path("whole")), contents(Path("in")), small_disk / "out"
-    options = ["dedup", "in", "-o", str(out), "--work", "work"]
+    options = ["clean", "in", "-o", str(out), "--work", "work"]
     failed = run_command(*options)
     assert failed.status == 1
     assert "No space left on device" in failed.err
@@ -131,7 +131,7 @@ def test_a_damaged_shard_in_the_middle_is_named_and_can_be_mended(kind: str, dam
         lines = [json.dumps({"id": f"{number}-{n}", "text": text})
                  for n, text in enumerate(every[first : first + 400])]  # fmt: skip
         Path(f"in/{number}.{kind}").write_bytes(packed(lines, kind))
-    assert run_command("dedup", "in", "-o", "whole").status == 0
+    assert run_command("clean", "in", "-o", "whole").status == 0
     whole, shard = contents(Path("whole")), Path(f"in/1.{kind}")
     raw = shard.read_bytes()
     half = len(raw) // 2
@@ -139,13 +139,13 @@ def test_a_damaged_shard_in_the_middle_is_named_and_can_be_mended(kind: str, dam
     shard.write_bytes({"truncated": raw[:half], "empty": b"",
                        "overwritten": raw[:half] + flipped + raw[half + 64 :]}[damage])  # fmt: skip
     before = contents(Path("in"))
-    failed = run_command("dedup", "in", "-o", "out")
+    failed = run_command("clean", "in", "-o", "out")
     assert failed.status in (1, 2)
     assert f"Error: {shard} " in failed.err
     assert not Path("out").exists()
     assert contents(Path("in")) == before
     shard.write_bytes(raw)
-    mended = run_command("dedup", "in", "-o", "out", "--json")
+    mended = run_command("clean", "in", "-o", "out", "--json")
     assert (mended.status, mended.json[0]["removed"]) == (0, 20)
     assert contents(Path("out")) == whole
     assert not Path("out.work").exists()
@@ -158,18 +158,18 @@ def test_shards_of_another_encoding_are_named_and_kept_apart() -> None:
              enumerate(texts)]  # fmt: skip
     Path("in/a.jsonl").write_bytes(("\n".join([*lines[:20], lines[3]]) + "\n").encode())
     Path("in/b.jsonl").write_bytes(("\n".join(lines[20:]) + "\n").encode("gb18030"))
-    done = run_command("dedup", "in", "-o", "out", "--exact", "--json")
+    done = run_command("clean", "in", "-o", "out", "--exact", "--json")
     assert done.status == 1
     assert "in/b.jsonl:1: " in done.err
-    assert "20 records skipped: see dedup.dead-letter.jsonl" in done.err
+    assert "20 records skipped: see clean.dead-letter.jsonl" in done.err
     counts = done.json[0]
     assert (counts["documents"], counts["removed"], counts["failed"]) == (21, 1, 20)
     assert Path("out/a.jsonl").read_bytes() == ("\n".join(lines[:20]) + "\n").encode()
-    letters = Path("dedup.dead-letter.jsonl").read_text("utf-8").splitlines()
+    letters = Path("clean.dead-letter.jsonl").read_text("utf-8").splitlines()
     assert {json.loads(each)["file"] for each in letters} == {"in/b.jsonl"}
     # Each encoding in a run of its own.
     Path("of-b").mkdir()
     shutil.move("in/b.jsonl", "of-b/b.jsonl")
-    again = run_command("dedup", "of-b", "-o", "out-b", "--exact", "--encoding", "gb18030")
+    again = run_command("clean", "of-b", "-o", "out-b", "--exact", "--encoding", "gb18030")
     assert again.status == 0
     assert Path("out-b/b.jsonl").read_bytes() == Path("of-b/b.jsonl").read_bytes()

@@ -105,7 +105,7 @@ def test_values_that_are_no_time_are_named_before_anything_is_removed(folder: Pa
         " '01.03.2026' of document 'r1', '02.03.2026' of document 'r2'"
     )
     unordered = {"count": 2, "examples": [["r1", "01.03.2026"], ["r2", "02.03.2026"]]}
-    run = run_command("dedup", "r.jsonl", "-o", "out", "--keep", "newest:d")
+    run = run_command("clean", "r.jsonl", "-o", "out", "--keep", "newest:d")
     assert (run.status, warning in run.err) == (0, True), run.err
     assert run.json[0]["unordered"] == unordered
     lines = [json.loads(line) for line in (folder / "out/r.jsonl").read_text().splitlines()]
@@ -118,7 +118,7 @@ def test_values_that_are_no_time_are_named_before_anything_is_removed(folder: Pa
         plan = index.dedup("delete", keep="newest:d", apply=True, log="log.jsonl")
     assert plan.report is not None
     assert plan.report.done == 3
-    tables = run_command("dedup", "r.jsonl", "-o", "again", "--keep", "highest:d")
+    tables = run_command("clean", "r.jsonl", "-o", "again", "--keep", "highest:d")
     assert (tables.status, "keep highest:d: no document has a number" in tables.err) == (2, True)
 
 

@@ -211,7 +211,7 @@ def test_each_file_is_one_document() -> None:
         with esdedup.open() as index:
             assert index.get("in/c.text").source["text"] == CHINESE + change
             assert index.statistics().documents == 6
-    done = run_command("dedup", "in", "--format", "file", "-o", "out", "--json")
+    done = run_command("clean", "in", "--format", "file", "-o", "out", "--json")
     assert (done.status, done.json[0]["removed"]) == (1, 2)
     names = sorted(
         str(each.relative_to("out")) for each in Path("out").rglob("*") if each.is_file()
@@ -220,8 +220,8 @@ def test_each_file_is_one_document() -> None:
     assert all(
         Path("out", each).read_bytes() == contents[f"in/{each}"] for each in names if each[0] != "_"
     )
-    again = run_command("dedup", "out", "--format", "file", "--dry-run", "--json")
+    again = run_command("clean", "out", "--format", "file", "--dry-run", "--json")
     assert (again.json[0]["documents"], again.json[0]["removed"]) == (4, 0)
     for out in ("one.jsonl", "-"):
-        wrong = run_command("dedup", "in", "--format", "file", "-o", out)
+        wrong = run_command("clean", "in", "--format", "file", "-o", out)
         assert (wrong.status, "name a folder" in wrong.err) == (2, True)

@@ -365,7 +365,7 @@ def test_pairs_of_files_and_of_texts(folder: Path) -> None:
         tuple(sorted((numbers[int(each.left)], numbers[int(each.right)]))): each.similarity
         for each in in_memory
     } == exact
-    done = run_command("dedup", "texts.jsonl", *of, "--method", "leader", "--output", "out")
+    done = run_command("clean", "texts.jsonl", *of, "--method", "leader", "--output", "out")
     assert done.status == 0, done.err
     kept = {
         json.loads(each)["id"] for each in (folder / "out/texts.jsonl").read_text().splitlines()

@@ -110,11 +110,11 @@ def test_shards_are_those_of_one_machine(
     texts = planted(300)[0]
     held = [{"text": f"{text} more"} for text in texts[::10]]
     write_lines(Path("held/a.jsonl"), [*held, *held[:3]])
-    local = run_command("dedup", *inputs, "-o", "local", *options)
+    local = run_command("clean", *inputs, "-o", "local", *options)
     # Against others, leaders are found in several blocks, and several tasks make their pairs.
     sizes = {"meetings_of_task": 50, "meetings": 100, "meetings_of_row": 0}
     with pairing_sizes(spark, **(sizes if "--against" in options else {})):
-        there = run_command("dedup", *inputs, "-o", "there", *options, "--engine", "spark")
+        there = run_command("clean", *inputs, "-o", "there", *options, "--engine", "spark")
     assert there.status == local.status
     assert contents(Path("there")) == contents(Path("local"))
     assert len(contents(Path("there"))) == len([*(tmp_path / "in").iterdir()])
@@ -126,10 +126,10 @@ def test_shards_are_those_of_one_machine(
     # Read by pyarrow, as the name tells other programs that it is no data.
     (tmp_path / "there/_removed.parquet").rename("removed")
     listed = pq.read_table("removed").to_pylist()
-    run_command("dedup", *inputs, "-o", "again", *options, "--removed", "removed.parquet")
+    run_command("clean", *inputs, "-o", "again", *options, "--removed", "removed.parquet")
     assert listed == pq.read_table("removed.parquet").to_pylist()
     if made is not tables:
-        once = Path("dedup.dead-letter.jsonl").read_text("utf-8").splitlines()
+        once = Path("clean.dead-letter.jsonl").read_text("utf-8").splitlines()
         assert once[:3] == once[3:6] == once[6:]
     assert not [*Path().glob("*.work*")]
 
@@ -171,16 +171,16 @@ def test_what_spark_can_not_do_is_refused(spark: SparkSession) -> None:
         (["-o", "out", "--workers", "2"], "--workers can't be combined with --engine spark"),
         (["-o", "out", "--text-field", "body"], "name the field of the text (--text-field)"),
     ):
-        done = run_command("dedup", "a.jsonl", "--engine", "spark", *options)
+        done = run_command("clean", "a.jsonl", "--engine", "spark", *options)
         assert (done.status, reason in done.err) == (2, True), done.err
     # Files without records, and held ones of which some are equal.
     Path("b.jsonl").write_text("\n")
     write_lines(Path("held.jsonl"), [{"text": "a b c d"}] * 2)
     for against in ([], ["--against", "held.jsonl"]):
-        command = ["dedup", "b.jsonl", "--engine", "spark", "--dry-run", "--json", *against]
+        command = ["clean", "b.jsonl", "--engine", "spark", "--dry-run", "--json", *against]
         done = run_command(*command)
         assert [done.json[0][name] for name in ("documents", "against")] == [0, 0]
     assert json.loads(Path("a.jsonl").read_text()) == {"text": "a b c d"}
-    done = run_command("dedup", "a.jsonl", "--engine", "spark", "--dry-run", "--json")
+    done = run_command("clean", "a.jsonl", "--engine", "spark", "--dry-run", "--json")
     assert (done.status, done.json[0]["kept"]) == (0, 1)
     assert {path.name for path in Path().iterdir()} == {"a.jsonl", "b.jsonl", "held.jsonl"}

@@ -52,7 +52,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [str(Path(pyspark.__path__[0], "bin/spark-submit")), "--master", "local[2]"]
     command += ["--packages", f"org.apache.hadoop:hadoop-aws:{version}"]
     command += ["--conf", f"spark.jars.ivy={folder / 'jars'}", "--conf", "spark.ui.enabled=false"]
-    command += [str(ROOT / "esdedup/__main__.py"), "dedup", "--engine", "spark", *arguments]
+    command += [str(ROOT / "esdedup/__main__.py"), "clean", "--engine", "spark", *arguments]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, cwd=folder, text=True, **pipes)
 
@@ -75,7 +75,7 @@ def test_shards_in_s3_are_those_of_one_machine(java: None, s3: Any, tmp_path: Pa
         file = f"in/{number}.parquet"
         pq.write_table(pa.Table.from_pylist(rows[number::3]), file, row_group_size=40)
         s3.put_file(file, f"bucket/{file}")
-    local = run_command("dedup", "in/*.parquet", "-o", "local", "--removed", "r.parquet", "--json")
+    local = run_command("clean", "in/*.parquet", "-o", "local", "--removed", "r.parquet", "--json")
     assert local.json[0]["removed"] > 40
 
     command = "s3a://bucket/in/*.parquet", "-o", "s3a://bucket/out", "--json"

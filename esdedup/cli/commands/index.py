@@ -8,7 +8,7 @@ from esdedup import DuplicatePolicy, IngestReport, Scheme, StoreError, UsageErro
 from esdedup.admin.obstacles import PIPELINE, obstacles_of
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, setting
-from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
+from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
 from esdedup.cli.options import Target, as_json, check_limits, refuse
 from esdedup.cli.output import count, message
 from esdedup.ingest.ingest import IngestSettings
@@ -16,6 +16,7 @@ from esdedup.ingest.places import Places
 from esdedup.ingest.policies import PolicyAction
 from esdedup.records.documents import PATH, RepeatedIds
 from esdedup.records.files import format_of
+from esdedup.records.inputs import total_bytes
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.mapping import IndexMeta

@@ -10,7 +10,7 @@ from typer import Exit
 from esdedup import Limits, Pair, Scheme, SimilarPairs
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
-from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
+from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
@@ -19,6 +19,7 @@ from esdedup.compare.file_pairs import pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource, texts_in
 from esdedup.records.dead_letters import DeadLetterFile
+from esdedup.records.inputs import total_bytes
 from esdedup.runs.run import Run
 from esdedup.stores.mapping import IndexMeta
 

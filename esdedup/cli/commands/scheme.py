@@ -16,7 +16,7 @@ from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, 
 from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
 from esdedup.cli import options
 from esdedup.cli.command import argument, setting
-from esdedup.cli.files import FORMATS, checked, total_bytes
+from esdedup.cli.files import FORMATS
 from esdedup.cli.options import Target, as_json, refuse, scheme_in, with_sketches
 from esdedup.cli.output import (
     Kind,
@@ -34,6 +34,7 @@ from esdedup.cli.output import (
 )
 from esdedup.models import MOST_SAMPLED
 from esdedup.records.files import Format, Record, check_file, chunks_of_files
+from esdedup.records.inputs import total_bytes, with_checked_fields
 from esdedup.records.locations import written
 from esdedup.records.paths import files_named
 from esdedup.records.streams import check_encoding
@@ -331,7 +332,7 @@ class _Files:
             advance = progress.advance
             chunks = chunks_of_files(self._files, self._format, advance, self._encoding, names)
             documents = 0
-            for chunk in checked(chunks, names, None):
+            for chunk in with_checked_fields(chunks, names, None):
                 for record in chunk.records():
                     documents += 1
                     progress.show(documents)

@@ -1,0 +1,133 @@
+"""The documents of a job on files: those of the files, and those that they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+from esdedup.cleaning.job import Assignment, Reporter
+from esdedup.cleaning.kept_sketches import SKETCHES, KeptSketches
+from esdedup.cleaning.outputs import CleanFiles
+from esdedup.cleaning.sketching import StoredRecords, chunks_of, sketch_into
+from esdedup.compare.plan import Plan
+from esdedup.compare.source import FileSource
+from esdedup.exceptions import UsageError
+from esdedup.index import Index, open
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.files import Chunk
+from esdedup.records.inputs import total_bytes
+from esdedup.records.streams import name_of
+from esdedup.runs.shares import Shares, StoredShare
+
+
+@dataclass(frozen=True)
+class Against:
+    """What files are compared with.
+
+    names: as they were named.
+    files: files, folders and patterns.
+    indices: open ones.
+    sketches: folders of kept sketches.
+    """
+
+    names: Sequence[str] = ()
+    files: Sequence[str] = ()
+    indices: Sequence[Index] = ()
+    sketches: Sequence[str] = ()
+
+    @staticmethod
+    def of(against: Sequence[str | Index], create: bool, opened: ExitStack) -> Against:
+        """Return what each entry is: a local index (.db), kept sketches (.sketches), or a file.
+
+        create: indices to be created. opened: closes the indices that are opened here. Raises
+        UsageError for a local index that is missing, unless it is to be created.
+        """
+        names, files, sketches = list[str](), list[str](), list[str]()
+        indices = list[Index]()
+        for entry in against:
+            if isinstance(entry, Index):
+                names.append(entry.store.where)
+                indices.append(entry)
+                continue
+            names.append(entry)
+            if entry.rstrip("/").endswith(SKETCHES):
+                sketches.append(entry)
+            elif entry.endswith(".db"):
+                if not create and not Path(entry).exists():
+                    raise UsageError(f"`against` {entry}: there is no such file")
+                indices.append(opened.enter_context(open(Path(entry))))
+            else:
+                files.append(entry)
+        return Against(names, files, indices, sketches)
+
+
+@dataclass(frozen=True)
+class FileInputs:
+    """The documents of files, and those that they are compared with.
+
+    files: to read.
+    dead_letter: called with each record that is no document.
+    workers: number of processes.
+    against: the names of what the files are compared with.
+    indices: whose documents precede those of the files.
+    former: the sketches of former runs, whose documents precede all others.
+    """
+
+    files: CleanFiles
+    dead_letter: DeadLetter
+    workers: int
+    against: Sequence[str] = ()
+    indices: Sequence[Index] = ()
+    former: KeptSketches | None = None
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all that is compared: kept files, indices, and the files that are read."""
+        former = [] if self.former is None else self.former.names
+        indices = [index.store.where for index in self.indices]
+        return [*former, *indices, *map(name_of, self.files.inputs)]
+
+    @property
+    def earlier(self) -> int:
+        """The number of first names, whose documents are only compared with."""
+        return len(self.names) - len(self.files.files)
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The parameters that a run resumes by."""
+        parameters: dict[str, object] = {"against": [*self.against] or None}
+        if self.former is not None:
+            parameters[f"state of {self.former.place}"] = self.former.state
+        return parameters
+
+    def earlier_shares(self, reporter: Reporter) -> list[StoredShare]:
+        """Return the sketches of former runs."""
+        return [] if self.former is None else self.former.shares(reporter.step)
+
+    def sketch(self, plan: Plan, task: Assignment, reporter: Reporter) -> None:
+        """Write the sketches of the documents of a task, unless they are there."""
+        reporter.begin("Sketching", total_bytes(self.files.inputs[task.inputs]))
+        names, before = self.names[task.inputs], StoredRecords()
+        if self.former is not None:
+            names, before = self.names[len(self.former.names) :], self.former.records
+        documents = chain.from_iterable(self._chunks(plan, task, reporter))
+        id_field = self.files.reading.id_field
+        source = FileSource(
+            plan, documents, self.dead_letter, id_field, self.workers, is_numbered=True
+        )
+        sketch_into(Shares(task.run), source, names, reporter.show, before)
+
+    def _chunks(self, plan: Plan, task: Assignment, reporter: Reporter) -> list[Iterator[Chunk]]:
+        """Return the records of a task, after a check of the names of fields."""
+        reading = self.files.reading
+        chunks = [chunks_of(index, reading.text_fields[0]) for index in self.indices]
+        inputs = {*self.files.inputs[task.inputs]}
+        for group in filter(None, (self.files.against, self.files.files)):
+            paths = [path for path in group if path in inputs]
+            keys = plan.keep.paths([])
+            chunks.append(reading.chunks(paths, reporter.advance, keys, group))
+        return chunks

@@ -1,0 +1,251 @@
+"""What a program or a command asks of files: which job it is, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from esdedup.cleaning.contained import ContainedItems, Containment, Evidence
+from esdedup.cleaning.document_search import RemovedDocuments
+from esdedup.cleaning.inputs import Against, FileInputs
+from esdedup.cleaning.job import CleanJob, FileDecisions, Reporter
+from esdedup.cleaning.kept_sketches import KeptSketches
+from esdedup.cleaning.near_duplicates import NearDuplicates
+from esdedup.cleaning.one_process import run_alone
+from esdedup.cleaning.outputs import CleanFiles
+from esdedup.cleaning.report import CleanReport
+from esdedup.cleaning.tasks import Stage, Task, Waiting, run_task
+from esdedup.cleaning.units import RepeatedUnits, Unit
+from esdedup.compare.plan import Plan
+from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping
+from esdedup.index import Index
+from esdedup.ingest.ingest import IngestSettings
+from esdedup.ingest.parallel import number_of_processes
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.inputs import Reading, total_bytes
+from esdedup.records.locations import look_up
+from esdedup.runs.run import ShareSizes
+from esdedup.sketch.scheme import Scheme
+from esdedup.text.characters import count
+
+
+@dataclass(frozen=True)
+class FileRequest:
+    """The files of a job, and how it runs.
+
+    arguments: files, folders and patterns to clean, as they were named.
+    paths: the files that these are.
+    output: a folder, a file, "-" for standard output, or None to write nothing.
+    reading: how records are read.
+    against: files, indices (.db, or open ones) and kept sketches (.sketches) to compare with.
+    removed: file for the list of what is removed, or None for one in the output.
+    dead_letter: called with each record that is no document.
+    dead_letter_file: the file that it writes, or None.
+    work: folder to resume from, or None for one beside the output.
+    workers: number of processes, or None for one a core.
+    task: number of this task and of all, such as "3/8", or None to do the whole job.
+    stage: the only stage of the task to do, or None for all.
+    sizes: of the shares of a run.
+    waiting: how often a task looks for the others.
+    """
+
+    arguments: Sequence[str]
+    paths: list[str]
+    output: str | None
+    reading: Reading
+    against: Sequence[str | Index] = ()
+    removed: str | None = None
+    dead_letter: DeadLetter = lambda _: None
+    dead_letter_file: str | None = None
+    work: str | None = None
+    workers: int | None = None
+    task: str | None = None
+    stage: Stage | None = None
+    sizes: ShareSizes = ShareSizes()  # noqa: RUF009
+    waiting: Waiting = Waiting()  # noqa: RUF009
+
+    def files(self, against: Sequence[str] = ()) -> CleanFiles:
+        """Return the files to clean, after all checks of what is written."""
+        return CleanFiles(
+            self.arguments,
+            self.paths,
+            self.reading.files(against) if against else [],
+            self.output,
+            self.reading,
+            self.removed,
+        )
+
+    def run(self, job: CleanJob) -> CleanReport | None:
+        """Run a job, or its task; the report is None for one task of many but the last."""
+        if self.task is None:
+            return run_alone(job, self.work, self.sizes)
+        task = Task.of_output(self.task, self.output, self.work, self.waiting)
+        return run_task(job, task, self.stage, self.sizes)
+
+
+@dataclass(frozen=True)
+class NearDuplicateRequest:
+    """Remove the documents of files that duplicate others.
+
+    files: to clean.
+    grouping: which documents duplicate others.
+    scheme: of the tokens; None for one whose bands reach the recall at the threshold.
+    update: add what stays to the index or the sketches that the files are compared with.
+    max_memory: in bytes.
+    """
+
+    files: FileRequest
+    grouping: Grouping
+    scheme: Scheme | None = None
+    update: bool = False
+    max_memory: int | None = None
+
+    def run(self, reporter: Reporter) -> CleanReport | None:
+        """Run the job, as `FileRequest.run`."""
+        request = self.files
+        with ExitStack() as opened:
+            is_created = self.update and request.output is not None
+            against = Against.of(request.against, self.update, opened)
+            if is_created:
+                for index in against.indices:
+                    index.create()
+            limits, keep = self.grouping.limits, self.grouping.keep
+            text_fields = request.reading.text_fields
+            plan = Plan.of_texts(self.scheme, limits, keep, text_fields, exact=self.grouping.exact)
+            # By their names, kept sketches and unfinished runs are those of this rule.
+            grouping = self.grouping.by(plan)
+            files = request.files(against.files)
+            files.check_targets(request.dead_letter_file)
+            self._check(against)
+            workers = request.workers or 1
+            # Other tasks may be on this machine.
+            if request.workers is None and request.task is None:
+                workers = number_of_processes(total_bytes(files.inputs) or 0)
+            inputs = FileInputs(files, request.dead_letter, workers, against.names, against.indices)
+            search = NearDuplicates(inputs, plan, reporter, grouping, self.max_memory)
+            job = CleanJob(files, search, reporter)
+            if against.sketches:
+                rule = {name: job.parameters[name] for name in ("scheme", "keep", "exact")}
+                rule["text field"] = [*request.reading.text_fields]
+                place = against.sketches[0]
+                former = KeptSketches.at(place, rule, job.parameters, self.update)
+                inputs = replace(inputs, former=opened.enter_context(former))
+                job = replace(job, algorithm=replace(search, inputs=inputs))
+            if self.update:
+                job = replace(job, add=Addition(inputs, reporter))
+            return request.run(job)
+
+    def _check(self, against: Against) -> None:
+        """Raise UsageError for what can't be compared with."""
+        if self.update and len(against.indices) + len(against.sketches) != 1:
+            raise UsageError("`update` requires one index, or one folder of sketches, in `against`")
+        if len(against.sketches) > 1:
+            raise UsageError(f"`against` {against.sketches[1]}: name one folder of sketches")
+        if self.files.task is not None and (against.indices or against.sketches):
+            raise UsageError("`against`: `task` compares with files only")
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Adds the documents that stay to the kept sketches, or to the index.
+
+    inputs: of the job.
+    reporter: shows their number.
+    """
+
+    inputs: FileInputs
+    reporter: Reporter
+
+    def __call__(self, decisions: FileDecisions) -> None:
+        """Add the documents, and show their number."""
+        inputs = self.inputs
+        if inputs.former is not None:
+            assert isinstance(decisions, RemovedDocuments)
+            added, name = inputs.former.add(decisions.removals), inputs.former.place
+        else:
+            (index,) = inputs.indices
+            added, name = self._add_to(index), index.store.where
+        self.reporter.say(f"{count(added, 'document')} added to {name}")
+
+    def _add_to(self, index: Index) -> int:
+        """Add the documents of the files that were written, and return their number."""
+        files, inputs = self.inputs.files, self.inputs
+        written = [file for file in dict.fromkeys(files.targets) if look_up(file)]
+        settings = IngestSettings(workers=inputs.workers, id_field=files.reading.id_field)
+        ingested = index.ingest(files.reading.chunks(written), inputs.dead_letter, settings)
+        index.store.refresh()
+        return ingested.read - ingested.failed
+
+
+@dataclass(frozen=True)
+class ContainmentRequest:
+    """Remove the documents of files that contain items, or cut the items from their texts.
+
+    files: to clean, and the items as what they are compared with.
+    fraction: least part of an item's words that a document has.
+    mask: cut the items, and remove only documents with nothing else.
+    scheme: how texts become words; None for the default one.
+    evidence: which shingles count.
+    """
+
+    files: FileRequest
+    fraction: float
+    mask: bool = False
+    scheme: Scheme | None = None
+    evidence: Evidence = Evidence()  # noqa: RUF009
+
+    def run(self, reporter: Reporter) -> CleanReport | None:
+        """Run the job, as `FileRequest.run`."""
+        request = self.files
+        with ExitStack() as opened:
+            against = Against.of(request.against, False, opened)
+            if against.sketches:
+                raise UsageError(
+                    f"`against` {against.sketches[0]}: items are in files, or in an index"
+                )
+            if not against.files and not against.indices:
+                raise UsageError("name the files of the items (`against`)")
+            # Only words are needed.
+            scheme = self.scheme or Scheme()
+            scheme = scheme.only(scheme.banded.wide(1))
+            limits = Grouping().limits
+            plan = Plan.of_texts(scheme, limits, text_fields=request.reading.text_fields)
+            files = request.files(against.files)
+            files.check_targets(request.dead_letter_file)
+            if self.mask:
+                files.check_changeable("mask")
+            if request.task is not None and against.indices:
+                raise UsageError("`against`: `task` compares with files only")
+            # Each process holds all items.
+            workers = request.workers or 1
+            inputs = FileInputs(files, request.dead_letter, workers, against.names, against.indices)
+            containment = Containment(plan.meta.scheme, self.fraction, evidence=self.evidence)
+            search = ContainedItems(inputs, plan, reporter, containment, self.mask, workers)
+            return request.run(CleanJob(files, search, reporter))
+
+
+@dataclass(frozen=True)
+class UnitRequest:
+    """Remove the paragraphs or lines of files that came before.
+
+    files: to clean.
+    unit: what is compared.
+    min_words: shorter units stay.
+    """
+
+    files: FileRequest
+    unit: Unit
+    min_words: int = 1
+
+    def run(self, reporter: Reporter) -> CleanReport | None:
+        """Run the job, as `FileRequest.run`."""
+        request = self.files
+        files = request.files()
+        files.check_targets(request.dead_letter_file)
+        files.check_changeable("unit")
+        # Checks the name of the field.
+        request.reading.chunks(files.files)
+        units = RepeatedUnits(files, request.dead_letter, reporter, self.unit, self.min_words)
+        return request.run(CleanJob(files, units, reporter))

@@ -1,0 +1,265 @@
+"""esdedup clean, decontaminate: write files again without duplicates, or what holds items."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from esdedup import CleanReport, Grouping, Groups, Index, Scheme, UsageError
+from esdedup.arguments import size
+from esdedup.cleaning.contained import Evidence
+from esdedup.cleaning.items_in_index import Items, find_in_index
+from esdedup.cleaning.kept_sketches import SKETCHES
+from esdedup.cleaning.requests import (
+    ContainmentRequest,
+    FileRequest,
+    NearDuplicateRequest,
+    UnitRequest,
+)
+from esdedup.cleaning.units import Unit
+from esdedup.cli import options, output
+from esdedup.cli.command import argument, converted_by, setting
+from esdedup.cli.files import FORMATS, FileOptions, dead_letters
+from esdedup.cli.options import Target, as_json, refuse
+from esdedup.cli.output import count, message
+from esdedup.cli.output_files import OutputOptions, opened_against, show_report
+from esdedup.cli.removal import RemovalOptions, conclude, show_removal
+from esdedup.cli.surroundings import surroundings
+from esdedup.records.streams import name_of
+from esdedup.records.table_files import check_result, write_table
+from esdedup.runs.run import Run
+
+_OF_ITEMS = ("text_field", "format", "encoding", "id_field", "dead_letter", "removed")
+"""Options of files that also count for the items, if there is an index in place of files."""
+
+
+@dataclass(frozen=True)
+class CleanOptions:
+    """What a command removes from files, and what it compares them with."""
+
+    against: list[str] | None = setting(
+        None,
+        "Also remove what is near these files, a local index (.db), an index of --url, or"
+        " .sketches; may be repeated.",
+        metavar="FILES",
+    )
+    update: bool = setting(
+        False, "Add what stays to the index or sketches of --against.", rare=True
+    )
+    unit: Unit | None = setting(None, "Remove repeated paragraphs or lines instead.", rare=True)
+    min_words: int = setting(1, "With --unit, keep shorter units.", bounds=(1, None), rare=True)
+    engine: Literal["local", "spark"] = setting(
+        "local", "spark: a cluster does the work.", rare=True
+    )
+    max_memory: int | None = converted_by(
+        size,
+        setting(
+            None,
+            "Memory to use, besides pages of mapped files; more is faster.",
+            metavar="SIZE",
+            rare=True,
+            show_default="2GB, and 60 bytes a document",
+        ),
+    )
+
+
+def clean_command(
+    target: Target,
+    grouping: Grouping,
+    of_files: Annotated[FileOptions, "rare"],
+    outputs: OutputOptions,
+    cleaning: CleanOptions,
+    files: list[str] = argument(..., f"What to clean. {FORMATS}", metavar="FILES..."),
+    as_json: bool = as_json(),
+) -> None:
+    """Write files again without duplicates.
+
+    Example: esdedup clean shards/ -o clean/
+
+    No file is changed: the records that stay are written to --output as they came, in files of the
+    same names and formats. Without --output, this only shows what would be removed.
+    """
+    if not cleaning.against:
+        place = [option.name for option in fields(Target)]
+        options.refuse(place, "requires --against")
+    if outputs.task is not None:
+        options.refuse(["update", "unit", "engine"], "can't be combined with --task")
+    outputs.check()
+    scheme, text_field = of_files.scheme_and_fields(grouping.limits.distance)
+    paths = of_files.named(files)
+    letters = outputs.dead_letters("clean", of_files.dead_letter, paths)
+    with letters, ExitStack() as opened, output.Progress() as progress:
+        request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
+        report: CleanReport | None
+        if cleaning.unit is not None:
+            refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
+            options.refuse(
+                [*refused, "id_field", "exact", "threshold"], "can't be combined with --unit"
+            )
+            report = UnitRequest(request, cleaning.unit, cleaning.min_words).run(progress)
+        elif cleaning.engine == "spark":
+            report = _on_spark(request, cleaning.against or [], grouping, scheme)
+        else:
+            text_field = of_files.text_field if cleaning.update else None
+            against = opened_against(cleaning.against or [], target, opened, text_field)
+            duplicates = NearDuplicateRequest(
+                replace(request, against=against),
+                grouping,
+                scheme,
+                cleaning.update,
+                cleaning.max_memory,
+            )
+            report = duplicates.run(progress)
+    if report is not None:
+        if report.units is None:
+            message(*report.warnings(grouping.limits))
+        outputs.conclude(report, letters, as_json)
+
+
+def _on_spark(
+    request: FileRequest, against: list[str], grouping: Grouping, scheme: Scheme | None
+) -> CleanReport:
+    """Remove the documents of files that duplicate others, on Spark."""
+    from esdedup.spark import dedup_files as on_spark
+
+    refused = ["update", "removed", "workers", "max_memory"]
+    options.refuse(refused, "can't be combined with --engine spark")
+    if index := next((name for name in against if name.endswith((".db", SKETCHES))), None):
+        raise UsageError(f"--against {index}: --engine spark compares with files only")
+    reading = request.reading
+    # Checks the names of the fields.
+    reading.chunks(request.paths, columns=grouping.keep.paths([]))
+    report = on_spark(
+        None,
+        request.arguments,
+        request.output,
+        format=reading.format,
+        encoding=reading.encoding,
+        id_field=reading.id_field,
+        text_field=reading.text_fields,
+        scheme=scheme,
+        work=request.work,
+        against=against,
+        dead_letter=request.dead_letter,
+        grouping=grouping,
+    )
+    message(report.unordered.warning(grouping.keep))
+    return report
+
+
+def decontaminate_command(
+    target: Target,
+    of_files: Annotated[FileOptions, "rare"],
+    outputs: OutputOptions,
+    removal: Annotated[RemovalOptions, "rare"],
+    files: list[str] | None = argument(
+        None, f"Clean these instead of an index. {FORMATS}", metavar="[FILES]..."
+    ),
+    against: list[str] | None = setting(
+        None, "Files of the items, or an index (.db); may be repeated.", metavar="FILES"
+    ),
+    share: float = setting(
+        0.8, "Minimum share of an item's words in a document.", bounds=(0.01, 1.0)
+    ),
+    mask: bool = setting(False, "Cut the items from the texts, and keep the records."),
+    as_json: bool = as_json(),
+) -> None:
+    """Remove what holds an item, such as one of a benchmark.
+
+    Example: esdedup decontaminate shards/ --against quiz.jsonl -o clean/
+
+    No file is changed: the records that stay are written to --output as they came. Without
+    --output, this only shows what would be removed.
+
+    Example: esdedup decontaminate -i news --against quiz.jsonl
+
+    Without FILES, the documents of an index that hold an item are shown, or removed (--apply).
+    """
+    refuse(["bits", "passages"], "can't be combined with decontaminate")
+    if not against:
+        raise UsageError("decontaminate requires --against: the files of the items")
+    if not files:
+        outside = [option.name for option in [*fields(FileOptions), *fields(OutputOptions)]]
+        refused = [name for name in outside if name not in _OF_ITEMS]
+        refuse([*refused, "mask"], "requires FILES")
+        _from_index(target, of_files, outputs.removed, removal, against, share, as_json)
+        return
+    refuse([option.name for option in fields(RemovalOptions)], "can't be combined with FILES")
+    outputs.check()
+    paths = of_files.named(files)
+    scheme, text_field = of_files.scheme_and_fields()
+    letters = outputs.dead_letters("decontaminate", of_files.dead_letter, paths)
+    with letters, ExitStack() as opened, output.Progress() as progress:
+        request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
+        evidence = surroundings().evidence or Evidence()
+        compared = opened_against(against, target, opened, None)
+        job = ContainmentRequest(replace(request, against=compared), share, mask, scheme, evidence)
+        report: CleanReport | None = job.run(progress)
+    if report is not None:
+        outputs.conclude(report, letters, as_json)
+
+
+def _from_index(
+    target: Target,
+    of_files: FileOptions,
+    removed: str | None,
+    removal: RemovalOptions,
+    against: list[str],
+    share: float,
+    as_json: bool,
+) -> None:
+    """Show the documents of an index that hold an item, or remove them."""
+    if removal.action == "mark":
+        raise UsageError("decontaminate requires --action delete or move")
+    removal.check()
+    with target.open() as index:
+        groups, failed = _find(index, of_files, removed, removal.log, against, share, as_json)
+        output.warn_before(index, groups.grouping.limits)
+        with output.Progress() as progress:
+            plan = index.dedup(
+                removal.intended,
+                to=removal.to,
+                log=removal.log,
+                groups=groups,
+                on_step=progress.step,
+                grouping=groups.grouping,
+            )
+        applied = conclude(index, plan, removal, "delete or move", failed)
+    if applied is not None:
+        show_removal(index, applied, removal, as_json, failed)
+
+
+def _find(
+    index: Index,
+    of_files: FileOptions,
+    removed: str | None,
+    log: Path | None,
+    against: list[str],
+    share: float,
+    as_json: bool,
+) -> tuple[Groups, int]:
+    """Show the documents of an index that hold items. Return these, and the number of bad items.
+
+    log: a file that is written later.
+    """
+    files = of_files.named(against)
+    text_fields = of_files.text_field or index.meta.text_fields
+    if removed is not None:
+        check_result("--removed", removed)
+    outputs = {"--removed": [removed], "--log": [None if log is None else str(log)]}
+    letters = dead_letters(of_files.dead_letter, index.location.index, files, outputs)
+    with letters, Run.temporary() as run, output.Progress() as progress:
+        chunks = of_files.chunks(files, text_fields, lambda _: None, [])
+        items = Items([*map(name_of, files)], chunks, text_fields, of_files.id_field, letters)
+        removals, report, groups = find_in_index(run, index, share, items, progress)
+        if removed is not None:
+            write_table(removed, removals.table())
+    show_report(report, as_json, {})
+    words = (report.contained or {})["guarantee"]
+    cause = (
+        f"fewer than {words} words in a row of an" if words else "parts of a truncated or stopped"
+    )
+    message(f"Documents that share {cause} item may be missing")
+    if report.failed:
+        message(f"{count(report.failed, 'record')} skipped: see {letters.path}")
+    return groups, report.failed

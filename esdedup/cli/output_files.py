@@ -1,0 +1,166 @@
+"""Files that a command writes again: the options, what they are compared with, and the report."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from glob import glob
+from pathlib import Path
+
+from typer import Exit
+
+from esdedup import CleanReport, Index, UsageError, open
+from esdedup.cleaning.kept_sketches import SKETCHES
+from esdedup.cleaning.requests import FileRequest
+from esdedup.cleaning.tasks import Stage, Waiting
+from esdedup.cleaning.units import BYTES_OF_UNIT
+from esdedup.cli import files, options, output
+from esdedup.cli.command import setting
+from esdedup.cli.files import FileOptions
+from esdedup.cli.options import Target
+from esdedup.cli.output import count, message
+from esdedup.cli.surroundings import surroundings
+from esdedup.records.dead_letters import DeadLetterFile
+from esdedup.records.inputs import Reading
+from esdedup.records.locations import is_address
+from esdedup.records.streams import STDIN
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The options of a command that writes files again."""
+
+    output: str | None = setting(
+        None,
+        "Folder to write to; or one file, or - for standard output.",
+        "-o",
+        show_default="only show",
+    )
+    removed: str | None = setting(
+        None,
+        "List of what is removed: .jsonl, .jsonl.zst, .parquet or .arrow.",
+        rare=True,
+        show_default="OUTPUT/_removed.jsonl.zst",
+    )
+    work: str | None = options.work(show_default="OUTPUT.work")
+    task: str | None = setting(
+        None, "Do this task of many that share the work.", metavar="NUMBER/TASKS", rare=True
+    )
+    stage: Stage | None = setting(
+        None, "Do only this stage of --task.", rare=True, show_default="all, waiting for others"
+    )
+    dry_run: bool = options.dry_run()
+
+    @property
+    def written(self) -> str | None:
+        """What to write, or None to write nothing."""
+        return None if self.dry_run else self.output
+
+    def check(self) -> None:
+        """Raise UsageError for options that can't be combined."""
+        if self.stage and self.task is None:
+            raise UsageError("--stage requires --task")
+        if self.task is not None:
+            options.refuse(["dry_run"], "can't be combined with --task")
+
+    def dead_letters(self, command: str, path: Path | None, paths: Sequence[str]) -> DeadLetterFile:
+        """Return the dead-letter file of a command, or of its task. paths: the files to read."""
+        name = command if self.task is None else f"{command}-{self.task.partition('/')[0]}"
+        targets = {"--removed": [self.removed], "--output": [self.written]}
+        return files.dead_letters(path, name, paths, targets)
+
+    def request(
+        self,
+        arguments: list[str],
+        paths: list[str],
+        of_files: FileOptions,
+        text_fields: Sequence[str],
+        letters: DeadLetterFile,
+    ) -> FileRequest:
+        """Return the files to clean. arguments: name the files, which are at `paths`."""
+        path = of_files.dead_letter
+        return FileRequest(
+            arguments,
+            paths,
+            self.written,
+            Reading(of_files.format, of_files.encoding, text_fields, of_files.id_field),
+            removed=self.removed,
+            dead_letter=letters,
+            dead_letter_file=None if path is None else str(path),
+            work=self.work,
+            workers=of_files.workers,
+            task=self.task,
+            stage=self.stage,
+            sizes=surroundings().sizes,
+            waiting=surroundings().waiting or Waiting(),
+        )
+
+    def conclude(self, report: CleanReport, letters: DeadLetterFile, as_json: bool) -> None:
+        """Show a report. The exit status is 1 if records were skipped."""
+        show_report(report, as_json, {"output": self.written})
+        if report.failed:
+            where = letters.path if self.task is None else "the dead-letter files of the tasks"
+            message(f"{count(report.failed, 'record')} skipped: see {where}")
+            raise Exit(1)
+
+
+def opened_against(
+    names: Sequence[str], target: Target, opened: ExitStack, text_field: list[str] | None
+) -> list[str | Index]:
+    """Return what to compare with; indices are opened, and others are names of files.
+
+    text_field: the fields of the texts in an index that is created, or None for one that exists.
+    """
+    against = list[str | Index]()
+    for name in names:
+        is_db = name.endswith(".db")
+        is_file = is_address(name) or glob(name) or not (target.url or target.cloud_id)  # noqa: PTH207
+        if name.rstrip("/").endswith(SKETCHES) or (is_file and not is_db):
+            against.append(name)
+            continue
+        where, index = (Path(name), target.index) if is_db else (target.connection(), name)
+        against.append(opened.enter_context(open(where, index, text_field=text_field)))
+    return against
+
+
+def show_report(report: CleanReport, as_json: bool, place: dict[str, str | None]) -> None:
+    """Print a report: its counts, and of documents the largest groups and some removed ones.
+
+    place: what was written, as `output`; empty for an index.
+    """
+    units = report.units
+    removed = report.removed if units is None else units.removed
+    title = f"{count(removed, 'duplicate')} of {count(report.documents, 'document')}"
+    if place.get("output") == STDIN:
+        # Standard output has the records.
+        message(title)
+        return
+    if units is not None:
+        details = {**place, "memory": BYTES_OF_UNIT * units.different}
+        output.print_counts(asdict(units), as_json, details=details)
+        return
+    values = asdict(report)
+    del values["units"]
+    counts = {name: value for name, value in values.items() if isinstance(value, int)}
+    if as_json:
+        details = {name: value for name, value in values.items() if name not in counts}
+        output.print_counts(counts, as_json, details={**place, **details})
+        return
+    output.print_counts({**counts, **(report.contained or {})}, as_json, title=title)
+    rows = [
+        (f"{group['documents']:,}", f"{group['file']}:{group['line']}", group["id"])
+        for group in report.largest
+    ]
+    columns: list[tuple[str, output.Kind]] = [("documents", "number"), ("representative", "text")]
+    if rows:
+        title = f"The largest of {count(report.groups, 'group')}"
+        output.print_table([*columns, ("id", "key")], rows, title)
+    if report.samples:
+        (measure,) = {"distance", "similarity", "contained"} & {*report.samples[0]}
+        samples = [
+            (
+                str(sample[measure]) if measure == "distance" else f"{sample[measure]:.3f}",
+                f"{output.snippet(sample['text'])}\n{output.snippet(sample['original_text'])}",
+            )
+            for sample in report.samples
+        ]
+        output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)

@@ -1,0 +1,142 @@
+"""Remove documents of an index on the command line: the options, the question, and the report."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from typer import Exit
+
+from esdedup import Dedup, Index, UsageError
+from esdedup.cli import options, output
+from esdedup.cli.command import setting
+from esdedup.cli.output import capital, count, message
+from esdedup.exceptions import EsdedupError
+from esdedup.models import Failure
+from esdedup.removal.log import IN_THE_PAST, Action, LogReader
+from esdedup.removal.remove import DedupReport
+from esdedup.removal.undo import changed_by
+
+_FAILURES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class RemovalOptions:
+    """The options of a command that removes documents of an index."""
+
+    apply: bool = setting(False, "Apply --action to the duplicates, and do not only show them.")
+    action: Action | None = setting(
+        None, "Delete duplicates, mark them as group does, or move them (--to)."
+    )
+    to: str | None = setting(
+        None, "Index to move to; created if there is none.", metavar="INDEX", rare=True
+    )
+    log: Path | None = setting(
+        None, "New log for esdedup undo.", rare=True, show_default="INDEX.dedup-TIME.jsonl.zst"
+    )
+    yes: bool = options.yes()
+
+    def check(self) -> None:
+        """Raise UsageError for options that can't be combined, and if no answer is possible."""
+        if self.apply and self.action is None:
+            raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
+        if not self.apply and (self.to or self.log):
+            raise UsageError("--to and --log require --apply")
+        output.require_answer(
+            self.yes or not self.apply, "--apply asks before it changes anything."
+        )
+
+    @property
+    def intended(self) -> Action:
+        """The action to apply, or to plan."""
+        return self.action if self.apply and self.action is not None else "delete"
+
+
+def conclude(
+    index: Index,
+    plan: Dedup,
+    removal: RemovalOptions,
+    actions: str = "delete, mark or move",
+    failed: int = 0,
+) -> Dedup | None:
+    """Apply a plan after a question; only say how to do so, and return None, without --apply.
+
+    actions: to propose. failed: number of items that could not be read.
+    """
+    groups, action = plan.groups, removal.intended
+    # The duplicates are seen before they are changed.
+    sys.stdout.flush()
+    if not removal.apply:
+        if groups.duplicates:
+            message(f"Nothing was changed. To change it: --apply --action {actions}")
+        if failed:
+            raise Exit(1)
+        return None
+    if groups.duplicates:
+        into = f" to {removal.to!r}" if removal.to is not None else ""
+        output.confirm(f"{capital(action)} these{into}, in {index.store.where}?", removal.yes)
+    with output.totalling(
+        DedupReport(),
+        capital(action),
+        groups.duplicates + (len(groups) if action == "mark" else 0),
+        lambda so_far: so_far.settled,
+        lambda so_far: (
+            f"{count(_done(index, plan.log, so_far.done), 'document')} " + IN_THE_PAST[action]
+        ),
+        f", or restore them: esdedup undo {plan.log}",
+    ) as on_report:
+        return plan.apply(on_report)
+
+
+def show_removal(
+    index: Index, plan: Dedup, removal: RemovalOptions, as_json: bool, failed: int = 0
+) -> None:
+    """Show what was removed. The exit status is 1 if some was not, or items could not be read."""
+    groups, report = plan.groups, plan.report or DedupReport()
+    counts = {
+        "groups": len(groups),
+        "duplicates": groups.duplicates,
+        IN_THE_PAST[removal.intended]: report.done,
+        "unchanged": report.unchanged,
+        "gone": report.gone,
+    }
+    if as_json or plan.log is not None:
+        of_groups = {name: asdict(getattr(groups, name)) for name in ("judged", "unordered")}
+        details = {**of_groups, "log": plan.log and str(plan.log)}
+        show_changes(index, counts, report.failures, as_json, details, f"all in {plan.log}")
+    if plan.log is not None:
+        message(f"To restore them: esdedup undo {plan.log}")
+    if report.failures or failed:
+        raise Exit(1)
+
+
+def _done(index: Index, log: Path | None, reported: int) -> int:
+    """Return the number of documents that a run changed before it failed.
+
+    reported: of the pages whose reports came; other pages may have been at work.
+    """
+    with suppress(EsdedupError):
+        if log is not None and log.exists():
+            return changed_by(index.store, LogReader(log))
+    return reported
+
+
+def show_changes(
+    index: Index,
+    counts: dict[str, int],
+    failures: Sequence[Failure],
+    as_json: bool,
+    details: dict[str, Any],
+    advice: str,
+) -> None:
+    """Print counts, and some of the skipped documents. advice: where all of them are."""
+    conflicts = sum(failure.conflict for failure in failures)
+    counts |= {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
+    title = capital(index.store.where)
+    output.print_counts(counts, as_json, title=title, details={**output.place_of(index), **details})
+    for failure in failures[:_FAILURES_SHOWN]:
+        message(f"{failure.id}: {failure.reason}")
+    if len(failures) > _FAILURES_SHOWN:
+        message(f"... and {len(failures) - _FAILURES_SHOWN:,} more, {advice}")
