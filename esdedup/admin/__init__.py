@@ -16,7 +16,7 @@ from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach,
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.obstacles import Obstacle
-from esdedup.admin.readiness import check_ready
+from esdedup.admin.readiness import check_ready, check_writable
 from esdedup.admin.roles import Product, role, roles_of, roles_path
 from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
 from esdedup.admin.switch import SwitchPlan, execute_switch, plan_switch, switch
@@ -37,8 +37,8 @@ __all__ = [
     "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Cluster", "Effort", "Explanation",
     "HotBucket", "HotBuckets", "IndexCheck", "IndexState", "ListedIndex", "MappingChange", "Named",
     "Obstacle", "Product", "ProxySettings", "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan",
-    "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready", "connected",
-    "connection_to", "execute_switch", "indices", "install_template", "next_has_fields",
-    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of",
-    "roles_path", "seconds", "serve_proxy", "serve_review", "switch",
+    "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready",
+    "check_writable", "connected", "connection_to", "execute_switch", "indices", "install_template",
+    "next_has_fields", "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template",
+    "role", "roles_of", "roles_path", "seconds", "serve_proxy", "serve_review", "switch",
 ]  # fmt: skip

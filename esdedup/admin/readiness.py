@@ -1,11 +1,23 @@
-"""Check, before an index is compared, which of its documents have no tokens."""
+"""Check an index before documents are written to it, and before they are compared."""
 
-from esdedup.admin.obstacles import obstacles_of
+from esdedup.admin.obstacles import PIPELINE, obstacles_of
 from esdedup.exceptions import StoreError
 from esdedup.index import Index
 from esdedup.search.warnings import not_compared
 from esdedup.sketch.limits import Limits
 from esdedup.stores.stop_list import stopped_tokens
+
+
+def check_writable(index: Index) -> list[str]:
+    """Return warnings of ingest pipelines that documents pass when they are written.
+
+    Raises StoreError if something stops writing documents, or creating the index.
+    """
+    obstacles = obstacles_of(index.store, index.planned_meta())
+    stops = ("attach", "index") if index.store.meta() is None else ("index",)
+    if stopping := [obstacle for obstacle in obstacles if obstacle.stops in stops]:
+        raise StoreError("; ".join(map(str, stopping)))
+    return [str(obstacle) for obstacle in obstacles if obstacle.name == PIPELINE.name]
 
 
 def check_ready(index: Index, limits: Limits) -> list[str]:

@@ -8,7 +8,9 @@ from typing import Literal
 
 from esdedup.arguments import check_fields
 from esdedup.models import MARKS, Fields
+from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
+from esdedup.sketch.scheme import Scheme
 
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 
@@ -44,6 +46,13 @@ class DuplicatePolicy:
         """Return the limits of the search in the store: one band, as within the batch."""
         most = self.candidates
         return Limits(self.sketch, self.threshold, self.distance, most, most, least=1)
+
+    def warning(self, scheme: Scheme) -> str | None:
+        """Return a warning if a scheme finds fewer duplicates than it should, else None."""
+        limits = self.limits
+        sketch = scheme.chosen(limits)
+        expected = sketch.recall(limits, sketch.tokens, 1)
+        return None if expected is None else lacking_recall(expected, limits)
 
     @property
     def writes(self) -> bool:

@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 from typer import Exit
 
-from esdedup import DuplicatePolicy, IngestReport, Scheme, StoreError, UsageError
-from esdedup.admin.obstacles import PIPELINE, obstacles_of
+from esdedup import DuplicatePolicy, IngestReport, UsageError, admin
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
@@ -17,9 +16,6 @@ from esdedup.ingest.policies import PolicyAction
 from esdedup.records.documents import PATH, RepeatedIds
 from esdedup.records.files import format_of
 from esdedup.records.inputs import total_bytes
-from esdedup.search.warnings import lacking_recall
-from esdedup.sketch.limits import ACTING
-from esdedup.stores.mapping import IndexMeta
 
 _BY_PIPELINES = ("dropped", "moved", "renamed")
 
@@ -37,7 +33,9 @@ def index_command(
     sketch: str | None = setting(
         None, "Sketch to compare by.", show_default="the scheme's first", rare=True
     ),
-    threshold: float = setting(ACTING, "Minimum Jaccard similarity of duplicates.", "-t"),
+    threshold: float = setting(
+        DuplicatePolicy.threshold, "Minimum Jaccard similarity of duplicates.", "-t"
+    ),
     distance: int | None = setting(
         None, "Maximum Hamming distance in bits, of fingerprints.", "-d"
     ),
@@ -70,16 +68,12 @@ def index_command(
     ):
         # Before the index is created, because it keeps the name of the field.
         stored = opened.store.meta()
-        meta = stored or IndexMeta(Scheme())
-        names = text_field or meta.text_fields
+        planned = opened.planned_meta()
+        names = text_field or planned.text_fields
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
-            check_limits(scheme or meta.full_scheme, policy.limits)
-        signs = obstacles_of(opened.store, stored or IndexMeta(scheme or Scheme(), tuple(names)))
-        stops = ("index",) if stored is not None else ("attach", "index")
-        if stopped := [sign for sign in signs if sign.stops in stops]:
-            raise StoreError("; ".join(map(str, stopped)))
-        message(*(str(sign) for sign in signs if sign.name == PIPELINE.name))
+            check_limits(scheme or planned.full_scheme, policy.limits)
+        message(*admin.check_writable(opened))
         # Before the index has documents of this run.
         places = Places(opened.store, plan.id_field == PATH)
         opened.create()
@@ -123,9 +117,7 @@ def index_command(
     warn_of_records(ids, report.without_words, places.count if is_shown else 0)
     if policy.action != "keep":
         check_limits(used, policy.limits)
-        chosen = used.chosen(policy.limits)
-        expected = chosen.recall(policy.limits, chosen.tokens, 1)
-        message(None if expected is None else lacking_recall(expected, policy.limits))
+        message(policy.warning(used))
     if report.truncated:
         message(
             f"{count(report.truncated, 'document')} with more candidates than the"
