@@ -7,7 +7,7 @@ already, and its documents are then found by the text that was sent.
 import logging
 from urllib.parse import parse_qs
 
-from esdedup.proxy.splice import Source
+from esdedup.proxy.splice import SentSource
 
 NO_PIPELINE = "_none"
 """The value with which a request bypasses the pipeline of its index."""
@@ -46,7 +46,7 @@ class Pipelines:
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def changes(self, source: Source, pipeline: str | None) -> bool:
+    def changes(self, source: SentSource, pipeline: str | None) -> bool:
         """Return whether a document passes a pipeline that its request names.
 
         pipeline: that of the whole request. An action may name another.

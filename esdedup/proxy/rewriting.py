@@ -24,7 +24,7 @@ from esdedup.exceptions import RecordError, UsageError, json_fault
 from esdedup.proxy.http import Failed, Refused, Request
 from esdedup.proxy.metadata import LookUp, Schemes
 from esdedup.proxy.pipelines import Pipelines, pipeline_of
-from esdedup.proxy.splice import WORK, LongSources, Source, Splicer
+from esdedup.proxy.splice import WORK, LongSources, SentSource, Splicer
 from esdedup.stores.json_text import value_of
 from esdedup.text.characters import is_unicode
 
@@ -73,7 +73,7 @@ class _Target(NamedTuple):
     pipeline: str | None = None
 
 
-def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
+def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[SentSource]:
     """Yield the actions of a `_bulk` body.
 
     index: of actions that name none.
@@ -93,18 +93,18 @@ def bulk(body: IO[bytes], index: str | None, longest: int) -> Iterator[Source]:
         if line != last_line:
             last_line, target = line, _target(line, index, number)
         if target is None:
-            yield Source(b"", line=line)
+            yield SentSource(b"", line=line)
             continue
         number += 1
         piece = body.readline(longest)
         has_more = _is_truncated(piece, longest)
-        yield Source(
+        yield SentSource(
             piece, target.index_name, target.update, line, has_more, pipeline=target.pipeline
         )
         while has_more:
             piece = body.readline(longest)
             has_more = _is_truncated(piece, longest)
-            yield Source(
+            yield SentSource(
                 piece, target.index_name, target.update, has_more=has_more, is_continuation=True
             )
 
@@ -114,13 +114,15 @@ def _is_truncated(line: bytes, longest: int) -> bool:
     return len(line) == longest and not line.endswith(b"\n")
 
 
-def document(body: IO[bytes], index: str | None, longest: int, update: bool) -> Iterator[Source]:
+def document(
+    body: IO[bytes], index: str | None, longest: int, update: bool
+) -> Iterator[SentSource]:
     """Yield the document that is a whole body, as `bulk` does."""
     piece, is_continuation = body.read(longest), False
     while piece or not is_continuation:
         next_piece = body.read(_PIECE)
         has_more = bool(next_piece)
-        yield Source(piece, index, update, has_more=has_more, is_continuation=is_continuation)
+        yield SentSource(piece, index, update, has_more=has_more, is_continuation=is_continuation)
         piece, is_continuation = next_piece, True
 
 
@@ -190,7 +192,7 @@ class Rewriter:
 
     async def _write_all(
         self,
-        actions: Iterator[Source],
+        actions: Iterator[SentSource],
         output: IO[bytes],
         request: Request,
         turn: AbstractAsyncContextManager[None],
@@ -213,12 +215,12 @@ class Rewriter:
                         look_ups[index] = await self._schemes.find(index, request.headers)
                 outcomes += await call(self._write, batch, look_ups, output, pipeline, long_sources)
 
-    def _next_batch(self, actions: Iterator[Source]) -> list[Source]:
+    def _next_batch(self, actions: Iterator[SentSource]) -> list[SentSource]:
         """Return the next actions, none at the end.
 
         None is read ahead, as it would be in memory while the body waits for its next turn.
         """
-        batch: list[Source] = []
+        batch: list[SentSource] = []
         size = 0
         for action in actions:
             batch.append(action)
@@ -229,7 +231,7 @@ class Rewriter:
 
     def _write(
         self,
-        batch: list[Source],
+        batch: list[SentSource],
         look_ups: Mapping[str | None, LookUp],
         output: IO[bytes],
         pipeline: str | None,

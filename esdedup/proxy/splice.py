@@ -52,7 +52,7 @@ not strict JSON, and replaced by what the servers reject. not_json: a request wh
 proxy can't read, and passes by `pass_unread`. failed: see the log."""
 
 
-class Source(NamedTuple):
+class SentSource(NamedTuple):
     """The JSON of a document, or of the body of an update.
 
     body: its bytes.
@@ -157,7 +157,7 @@ class LongSources:
     def __init__(self) -> None:
         self._source = LongSource((), False)
 
-    def cleared(self, source: Source, ours: Ours) -> bytes:
+    def cleared(self, source: SentSource, ours: Ours) -> bytes:
         """Return a piece of a source without the values of our fields.
 
         Raises RecordError if it is not JSON.
@@ -184,7 +184,7 @@ class Splicer:
 
     def with_tokens(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SentSource],
         metas: Mapping[str | None, IndexMeta | None],
         long_sources: LongSources | None = None,
     ) -> tuple[list[bytes], list[Outcome | None]]:
@@ -243,7 +243,7 @@ class Splicer:
 
     def _splice(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SentSource],
         rows: Iterable[int],
         ours_by_index: Mapping[str | None, Ours],
         bodies: list[bytes],
@@ -309,7 +309,7 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
     return "".join(pieces)
 
 
-def _rejected(source: Source, error: Exception) -> bytes:
+def _rejected(source: SentSource, error: Exception) -> bytes:
     """Return what the servers reject in place of a source, by a reason that names the error.
 
     What is not strict JSON, such as JSON with a comment or in UTF-16, may be accepted by them, with

@@ -13,7 +13,7 @@ from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.decide import logs_of
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import Comparison, ImageField, alone, pair_of
+from esdedup.review.texts import ImageField, PairDetails, alone, pair_of
 from esdedup.search.warnings import missing_matches
 from esdedup.sketch.limits import LOOKING, Limits
 from esdedup.stores.fields import text_at, value_at
@@ -69,7 +69,7 @@ class DocumentPages:
                 (queried, Document(match.id, match.source)),
                 index.meta,
                 self.review.show,
-                Comparison(match.similarity, match.distance),
+                PairDetails(match.similarity, match.distance),
             )
             for match in result.matches
         ]
@@ -125,7 +125,7 @@ class DocumentPages:
             (left, right),
             index.meta,
             review.show,
-            Comparison(
+            PairDetails(
                 similarity=explanation.similarity,
                 passages=explanation if explanation.passage else None,
                 judgement=index.judgements.read().between(left.id, right.id),

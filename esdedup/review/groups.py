@@ -14,7 +14,7 @@ from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.templates import split_templates
 from esdedup.review.group_search import head_of, members_of
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import Comparison, ShownPair, alone, pair_of
+from esdedup.review.texts import PairDetails, ShownPair, alone, pair_of
 from esdedup.search.warnings import missing_pairs, not_compared
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import I64
@@ -88,7 +88,7 @@ class GroupPages:
                     (documents[head], documents[member.id]),
                     index.meta,
                     review.show,
-                    Comparison(
+                    PairDetails(
                         member.similarity,
                         member.distance,
                         judgement=judgements.between(head, member.id),

@@ -20,7 +20,7 @@ from esdedup.analysis.sampling import draw
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Parameters, Review
-from esdedup.review.texts import Comparison, ShownPair, measured, pair_of
+from esdedup.review.texts import PairDetails, ShownPair, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements
@@ -129,7 +129,7 @@ class Judge:
             documents = [stored[id] for id in (left, right) if id in stored]
             texts = [text_at(document.source, index.meta.text_fields) for document in documents]
             if len(documents) == 2 and all(texts):
-                comparison = Comparison(judgement=judgements.between(left, right))
+                comparison = PairDetails(judgement=judgements.between(left, right))
                 return pair_of(documents, index.meta, self.review.show, comparison)
         return None
 

@@ -64,7 +64,7 @@ class ShownPair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairDetails:
     """What is known about two documents.
 
     similarity: of their texts, if it was computed.
@@ -83,7 +83,7 @@ def pair_of(
     documents: Sequence[Document],
     meta: IndexMeta,
     fields: Sequence[str],
-    comparison: Comparison,
+    comparison: PairDetails,
     *,
     excerpts: bool = True,
 ) -> ShownPair:

@@ -8,7 +8,7 @@ import pytest
 
 import esdedup
 from esdedup.models import FIELD
-from esdedup.proxy.splice import Source, Splicer
+from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import run_command, words, write_lines
@@ -86,9 +86,9 @@ def test_enrich_and_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     assert made[4]["doc"][FIELD] == {**tokens(WHOLE), "wordless": None}
     assert "1 updates hold only some of the text fields" in caplog.text
     caplog.clear()
-    sources = [Source(json.dumps(each).encode()) for each in DOCUMENTS[:3]]
+    sources = [SentSource(json.dumps(each).encode()) for each in DOCUMENTS[:3]]
     sources += [
-        Source(json.dumps({"doc": each["doc"]}).encode(), None, True) for each in (part, whole)
+        SentSource(json.dumps({"doc": each["doc"]}).encode(), None, True) for each in (part, whole)
     ]
     done, _ = Splicer(1 << 20).with_tokens(sources, {None: META})
     assert [json.loads(each)[FIELD] for each in done[:3]] == [tokens(WHOLE)] * 3
@@ -104,7 +104,7 @@ def test_a_change_of_the_text_fields_takes_the_text_of_each(place: Place) -> Non
     meta = IndexMeta(esdedup.Scheme(), ("title",), next=following)
     document = {"title": TITLE, "body": FIRST}
     expected = {**document, FIELD: tokens(TITLE), "esdedup_2": tokens(FIRST)}
-    sources = [Source(json.dumps(document).encode())]
+    sources = [SentSource(json.dumps(document).encode())]
     (proxied,), _ = Splicer(1 << 20).with_tokens(sources, {None: meta})
     assert json.loads(proxied) == expected
     store = place.open()

@@ -20,7 +20,7 @@ from esdedup.proxy.http import Refused, Request
 from esdedup.proxy.metadata import LOOK_UP_SECONDS, Schemes
 from esdedup.proxy.rewriting import Batches
 from esdedup.proxy.settings import Settings
-from esdedup.proxy.splice import Source, Splicer
+from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.fuzz import fuzz
@@ -64,14 +64,14 @@ def bodies(draw: st.DrawFn) -> bytes:
 @fuzz
 @given(bodies(), st.integers(1, 1 << 20))
 def test_every_byte_of_a_body_is_in_an_action(body: bytes, longest: int) -> None:
-    actions, refused = list[Source](), False
+    actions, refused = list[SentSource](), False
     try:
         actions += rewriting.bulk(io.BytesIO(body), "i", longest)
     except Refused:
         refused = True
     whole = b"".join(action.line + action.body for action in actions).replace(b"\n", b"")
     assert refused or whole == body.replace(b"\n", b"")
-    sources = [Source(one.body, None, bool(n % 2)) for n, one in enumerate(actions)]
+    sources = [SentSource(one.body, None, bool(n % 2)) for n, one in enumerate(actions)]
     for source, done in zip(sources, SPLICER.with_tokens(sources, {None: META})[0], strict=True):
         if (expected := without_tokens(source.body, source.update)) is None:
             assert done.startswith(b'{"esdedup":rejected_by_esdedup_proxy') or not source.body

@@ -15,7 +15,7 @@ import pytest
 
 import esdedup
 from esdedup.models import FIELD
-from esdedup.proxy.splice import Source, Splicer
+from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
 from tests.helpers.http import HTTP
@@ -229,11 +229,11 @@ def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
     meta = IndexMeta(esdedup.Scheme())
     digits = b'{"n":' + b"9" * 5000 + b',"text":"a b c"}'
     bodies = [b'{"text":1}', b'["text"]', b"{}", digits]
-    done, _ = Splicer(1 << 20).with_tokens([*map(Source, bodies)], {None: meta})
+    done, _ = Splicer(1 << 20).with_tokens([*map(SentSource, bodies)], {None: meta})
     assert done[:-1] == bodies[:-1]
     assert done[-1].startswith(digits[:-1] + b',"esdedup":{')
     dotted = b'{"\\u0065sdedup.group": ["a", "b"], "text": "a b c"}'
-    (spliced,), _ = Splicer(1 << 20).with_tokens([Source(dotted)], {None: meta})
+    (spliced,), _ = Splicer(1 << 20).with_tokens([SentSource(dotted)], {None: meta})
     assert spliced.startswith(b'{"\\u0065sdedup.group": null, "text": "a b c","esdedup":{')
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import esdedup
 from esdedup import Bits, MinHash, Passages, Scheme
-from esdedup.proxy.splice import Source, Splicer
+from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, run_command, words, write_lines
 from tests.helpers.places import Place, clusters
@@ -229,7 +229,7 @@ def test_the_proxy_adds_tokens_of_fingerprints_and_passages() -> None:
         {"body": text, "phash": "not a number"},
         {"phash": 7},
     ]
-    sources = [Source(json.dumps(each).encode()) for each in bodies]
+    sources = [SentSource(json.dumps(each).encode()) for each in bodies]
     done, outcomes = Splicer(1 << 20).with_tokens(sources, {None: meta})
     whole, of_text, of_image = map(json.loads, done)
     assert [len(whole["esdedup_phash"]["bits_phash"]), len(of_image["esdedup_phash"])] == [3, 3]
