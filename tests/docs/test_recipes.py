@@ -54,6 +54,10 @@ def kept(names: dict[str, Any]) -> None:
     assert names["kept"]["row_of"].to_pylist() == KEPT
 
 
+def kept_of_dataset(names: dict[str, Any]) -> None:
+    assert names["kept"]["row_of"][:] == KEPT
+
+
 def marked(names: dict[str, Any]) -> None:
     rows = [row["row_of"] for row in names["marked"] if not row["duplicate"]]
     assert rows == KEPT
@@ -67,7 +71,8 @@ def joined(names: dict[str, Any]) -> None:
 
 RECIPES: dict[str, Recipes] = {
     "arrow": {"import polars": of_polars, "import duckdb": of_duckdb, "import datasets": same_rows},
-    "frames": {"import datasets, duckdb, pandas, polars": kept, "marked =": marked},
+    "frames": {"import duckdb, pandas, polars": kept},
+    "hugging-face": {"kept =": kept_of_dataset, "marked =": marked},
     "parquet-and-datasets": {"import duckdb": joined},
     "ray-and-daft": {"import daft": of_daft, "import ray": of_ray},
 }
