@@ -41,6 +41,8 @@ LOCAL = {
         ["dedup", "--apply", "--yes", "--action", "move", "--to", "other", "--log", "moved"],
     ],
     "undo": [["index", ARTICLES], ["undo", "moved", "--yes"]],
+    "clean": [["clean", ARTICLES, "-o", "clean"]],
+    "clean --unit": [["clean", ARTICLES, "--unit", "paragraph"]],
     "explain": [["explain", "en-08", "en-10"]],
     "weights": [["weights", "-o", "weights.tsv"]],
     "stats": [["stats", "--hot", "2"]],
