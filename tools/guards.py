@@ -37,7 +37,7 @@ RECORDED = {
     "json_dicts": 31,
     "measure_branches": 0,
     "options_in_library": 0,
-    "private_imports": 70,
+    "private_imports": 66,
     "patches": 6,
     "modules_in_folder": 16,
     "public_names": 44,

@@ -1,4 +1,4 @@
-"""The Job of the page on many jobs: valid, all of its tasks run together, and its command exists."""
+"""The Job of the page on many jobs is valid, its tasks run together, and its command exists."""
 
 import re
 from typing import Any
