@@ -140,7 +140,9 @@ class CleanJob:
     def parameters(self) -> dict[str, object]:
         """The parameters that a run resumes by."""
         removed = {} if self.files.removed is None else {"removed": self.files.removed}
-        return {**self.algorithm.parameters, **removed, **self.files.job}
+        # An error names the first difference: another list, not the sketches that a killed run
+        # added to.
+        return {**removed, **self.algorithm.parameters, **self.files.job}
 
     def sketch(self, task: Assignment) -> None:
         """Write what is compared of the inputs of a task to its run, unless it is there."""
@@ -159,6 +161,8 @@ class CleanJob:
         """
         first = max(0, (task.inputs.start or 0) - len(self.files.against))
         written = 0
+        if records is not None:
+            self.reporter.step("Writing", written, records)
         for number in self.files.write(retained, first):
             written += number
             if records is None:

@@ -9,7 +9,11 @@ from esdedup.records.files import ReadSizes, chunks_of_files
 SMALL_PAGES = [
     (import_module(f"esdedup.{module}"), name, value)
     for module, name, value in (
-        ("cli.files", "chunks_of_files", partial(chunks_of_files, sizes=ReadSizes(documents=100))),
+        (
+            "records.inputs",
+            "chunks_of_files",
+            partial(chunks_of_files, sizes=ReadSizes(documents=100)),
+        ),
         ("groups.marks", "DOCUMENTS_AT_ONCE", 40),
         ("admin.backfill", "_PAGE_DOCUMENTS", 100),
         ("removal.remove", "_FIRST_PAGE", 4),
