@@ -125,7 +125,7 @@ def test_records_of_files_that_are_removed_are_held(
     (folder / "scheme.json").write_text(json.dumps(ALONE.to_json()))
     options = ["--scheme", f"{folder}/scheme.json", "--cover", str(COVER), "--keep", keep]
     options += ["--method", method, "--against", f"{folder}/known.jsonl"]
-    run = run_command("dedup", f"{folder}/a.jsonl", "-o", f"{folder}/out", *options)
+    run = run_command("clean", f"{folder}/a.jsonl", "-o", f"{folder}/out", *options)
     assert run.status == 0, run.err
     listed = f"{folder}/out/_removed.jsonl.zst"
     with zstandard.open(listed, "rt") as file:

@@ -6,6 +6,7 @@ from importlib import import_module
 from esdedup.cli import main
 from esdedup.records.files import ReadSizes, chunks_of_files
 
+_small_chunks = partial(chunks_of_files, sizes=ReadSizes(documents=100))
 SMALL_PAGES = [
     (import_module(f"esdedup.{module}"), name, value)
     for module, name, value in (

@@ -216,7 +216,8 @@ def test_each_file_is_one_document() -> None:
     names = sorted(
         str(each.relative_to("out")) for each in Path("out").rglob("*") if each.is_file()
     )
-    assert names == ["README", "_removed.jsonl.zst", "a/_9.py", "b.gz", "empty"]
+    about = ["_removed.jsonl.zst", "_removed.report.json"]
+    assert names == ["README", *about, "a/_9.py", "b.gz", "empty"]
     assert all(
         Path("out", each).read_bytes() == contents[f"in/{each}"] for each in names if each[0] != "_"
     )

@@ -137,7 +137,7 @@ def test_wrong_values_go_to_the_dead_letter(folder: Path) -> None:
     of_index, of_files = run_command("pairs", *at), run_command("pairs", *options)
     assert of_files.status == 1
     assert {each["right"] for each in of_index.json} == {each["right"] for each in of_files.json}
-    done = run_command("dedup", *options, "--output", "out")
+    done = run_command("clean", *options, "--output", "out")
     assert done.status == 1
     kept = {
         json.loads(each)["id"]
