@@ -112,9 +112,12 @@ class Index:
         """The scheme of the index."""
         return self.meta.full_scheme
 
-    def planned_meta(self) -> IndexMeta:
-        """Return the stored description of the tokens, or that which `create` will store."""
-        return self.store.meta() or self._requested(IndexMeta(Scheme()))
+    def planned_meta(self, stored: IndexMeta | None) -> IndexMeta:
+        """Return the stored description of the tokens, or that which `create` will store.
+
+        stored: as `store.meta()` returned it.
+        """
+        return stored or self._requested(IndexMeta(Scheme()))
 
     def meta_of(self, limits: Limits) -> IndexMeta:
         """Return the part of `meta` for a sketch."""

@@ -5,16 +5,18 @@ from esdedup.exceptions import StoreError
 from esdedup.index import Index
 from esdedup.search.warnings import not_compared
 from esdedup.sketch.limits import Limits
+from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
 
 
-def check_writable(index: Index) -> list[str]:
+def check_writable(index: Index, stored: IndexMeta | None) -> list[str]:
     """Return warnings of ingest pipelines that documents pass when they are written.
 
-    Raises StoreError if something stops writing documents, or creating the index.
+    stored: the description of the tokens that the store has, None for a new index. Raises
+    StoreError if something stops writing documents, or creating the index.
     """
-    obstacles = obstacles_of(index.store, index.planned_meta())
-    stops = ("attach", "index") if index.store.meta() is None else ("index",)
+    obstacles = obstacles_of(index.store, index.planned_meta(stored))
+    stops = ("attach", "index") if stored is None else ("index",)
     if stopping := [obstacle for obstacle in obstacles if obstacle.stops in stops]:
         raise StoreError("; ".join(map(str, stopping)))
     return [str(obstacle) for obstacle in obstacles if obstacle.name == PIPELINE.name]

@@ -68,12 +68,12 @@ def index_command(
     ):
         # Before the index is created, because it keeps the name of the field.
         stored = opened.store.meta()
-        planned = opened.planned_meta()
+        planned = opened.planned_meta(stored)
         names = text_field or planned.text_fields
         chunks = plan.chunks(files, names, progress.advance, column)
         if policy.action != "keep":
             check_limits(scheme or planned.full_scheme, policy.limits)
-        message(*admin.check_writable(opened))
+        message(*admin.check_writable(opened, stored))
         # Before the index has documents of this run.
         places = Places(opened.store, plan.id_field == PATH)
         opened.create()
