@@ -83,7 +83,7 @@ def clean(
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
-    recall: share of similar pairs to find; None for 0.999, or what the scheme reaches.
+    recall: fraction of similar pairs to find; None for 0.999, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document of a group that stays, such as "longest" or "newest:published".

@@ -200,7 +200,7 @@ def dedup(
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
@@ -242,7 +242,7 @@ def pairs(
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
@@ -272,7 +272,7 @@ def group(
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.

@@ -244,7 +244,7 @@ class Index:
         distance: maximum Hamming distance in bits, for a sketch of fingerprints.
         k: maximum number of matches.
         candidates: maximum number of documents to verify.
-        recall: share of similar documents to find; 0.999 by default, or what the scheme reaches.
+        recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
         """
@@ -350,7 +350,7 @@ class Index:
         sketch: name of the sketch to compare by; None for the scheme's first.
         threshold: minimum Jaccard similarity, 0 to 1; 0.5 by default.
         distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
@@ -375,7 +375,7 @@ class Index:
         sketch: name of the sketch to compare by; None for the scheme's first.
         threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
         distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
@@ -411,7 +411,7 @@ class Index:
         sketch: name of the sketch to compare by; None for the scheme's first.
         threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
         distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
@@ -470,7 +470,7 @@ class Index:
         sketch: name of the sketch to compare by; None for the scheme's first.
         threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
         distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
@@ -583,7 +583,7 @@ class Index:
         sketch: name of the sketch to compare by; None for the scheme's first.
         threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
         distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-        recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+        recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.

@@ -117,7 +117,7 @@ def dedup_files(
     sketch: name of the sketch to compare by; None for the scheme's first.
     threshold: minimum Jaccard similarity, 0 to 1; 0.8 by default.
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
-    recall: share of similar pairs to find; 0.999 by default, or what the scheme reaches.
+    recall: fraction of similar pairs to find; 0.999 by default, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.

@@ -45,7 +45,7 @@ class PairingSizes:
 
     @staticmethod
     def of(spark: SparkSession) -> PairingSizes:
-        """Return the sizes of a session. Raises UsageError for one that is no whole number."""
+        """Return the sizes of a session. Raises UsageError for one that is not a whole number."""
         values = {}
         for size in fields(PairingSizes):
             try:
