@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, Unpack, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, report
+from esdedup.analysis.templates import template_warnings
 from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
@@ -30,7 +31,7 @@ from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
 from esdedup.records.queries import RecordQuery, queries_in_files, text_in_file
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
-from esdedup.removal.undo import UndoReport, undo
+from esdedup.removal.undo import UndoReport, changed_by, undo
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
@@ -447,6 +448,11 @@ class Index:
         sketched = self.store.statistics(meta).sketched
         return max(0, sketched - len(groups.ids) - groups.unreadable)
 
+    def template_warnings(self, groups: Groups) -> list[str]:
+        """Return a warning for each large group that looks like a template."""
+        meta = self.meta_of(groups.grouping.limits)
+        return [*template_warnings(self.store, meta, groups)]
+
     @accepts(Grouping)
     def dedup(
         self,
@@ -548,6 +554,10 @@ class Index:
                 f"log file {log.path} is of an index {' and '.join(differing)}: if that is right,"
                 " undo it with `force` set"
             )
+
+    def changed_by(self, log: LogReader) -> int:
+        """Return the number of documents that the run of a log changed."""
+        return changed_by(self.store, log)
 
     def drop(self) -> None:
         """Delete the index with its documents and its judgements; nothing restores them.

@@ -24,7 +24,11 @@ from esdedup.admin.templates import TemplatePlan, install_template, next_has_fie
 from esdedup.analysis.explain import Explanation
 from esdedup.index import ListedIndex, indices
 from esdedup.ingest.parallel import be_a_program
+from esdedup.models import Failure
 from esdedup.proxy.settings import Settings as ProxySettings
+from esdedup.removal.log import Action, LogReader
+from esdedup.removal.remove import DedupReport
+from esdedup.removal.undo import UndoReport
 from esdedup.search.hot_buckets import HotBucket, HotBuckets
 from esdedup.stores import Cluster
 from esdedup.stores import reached as connected
@@ -34,11 +38,12 @@ from esdedup.stores.elastic.indices import IndexState, Named
 from esdedup.stores.elastic.templates import advice as advice_on_next
 
 __all__ = [
-    "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Cluster", "Effort", "Explanation",
-    "HotBucket", "HotBuckets", "IndexCheck", "IndexState", "ListedIndex", "MappingChange", "Named",
-    "Obstacle", "Product", "ProxySettings", "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan",
-    "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready",
-    "check_writable", "connected", "connection_to", "execute_switch", "indices", "install_template",
-    "next_has_fields", "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template",
-    "role", "roles_of", "roles_path", "seconds", "serve_proxy", "serve_review", "switch",
+    "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Cluster", "DedupReport",
+    "Effort", "Explanation", "Failure", "HotBucket", "HotBuckets", "IndexCheck", "IndexState",
+    "ListedIndex", "LogReader", "MappingChange", "Named", "Obstacle", "Product", "ProxySettings",
+    "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport", "advice_on_next", "attach",
+    "backfill", "be_a_program", "check", "check_ready", "check_writable", "connected",
+    "connection_to", "execute_switch", "indices", "install_template", "next_has_fields",
+    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of",
+    "roles_path", "seconds", "serve_proxy", "serve_review", "switch",
 ]  # fmt: skip

@@ -9,15 +9,11 @@ from typing import Any
 
 from typer import Exit
 
-from esdedup import Dedup, Index, UsageError
+from esdedup import Dedup, Index, UsageError, admin
 from esdedup.cli import options, output
 from esdedup.cli.command import setting
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import EsdedupError
-from esdedup.models import Failure
-from esdedup.removal.log import IN_THE_PAST, Action, LogReader
-from esdedup.removal.remove import DedupReport
-from esdedup.removal.undo import changed_by
 
 _FAILURES_SHOWN = 5
 
@@ -27,7 +23,7 @@ class RemovalOptions:
     """The options of a command that removes documents of an index."""
 
     apply: bool = setting(False, "Apply --action to the duplicates, and do not only show them.")
-    action: Action | None = setting(
+    action: admin.Action | None = setting(
         None, "Delete duplicates, mark them as group does, or move them (--to)."
     )
     to: str | None = setting(
@@ -49,7 +45,7 @@ class RemovalOptions:
         )
 
     @property
-    def intended(self) -> Action:
+    def intended(self) -> admin.Action:
         """The action to apply, or to plan."""
         return self.action if self.apply and self.action is not None else "delete"
 
@@ -78,12 +74,12 @@ def conclude(
         into = f" to {removal.to!r}" if removal.to is not None else ""
         output.confirm(f"{capital(action)} these{into}, in {index.store.where}?", removal.yes)
     with output.totalling(
-        DedupReport(),
+        admin.DedupReport(),
         capital(action),
         groups.duplicates + (len(groups) if action == "mark" else 0),
         lambda so_far: so_far.settled,
         lambda so_far: (
-            f"{count(_done(index, plan.log, so_far.done), 'document')} " + IN_THE_PAST[action]
+            f"{count(_done(index, plan.log, so_far.done), 'document')} {plan.in_the_past}"
         ),
         f", or restore them: esdedup undo {plan.log}",
     ) as on_report:
@@ -94,11 +90,11 @@ def show_removal(
     index: Index, plan: Dedup, removal: RemovalOptions, as_json: bool, failed: int = 0
 ) -> None:
     """Show what was removed. The exit status is 1 if some was not, or items could not be read."""
-    groups, report = plan.groups, plan.report or DedupReport()
+    groups, report = plan.groups, plan.report or admin.DedupReport()
     counts = {
         "groups": len(groups),
         "duplicates": groups.duplicates,
-        IN_THE_PAST[removal.intended]: report.done,
+        plan.in_the_past: report.done,
         "unchanged": report.unchanged,
         "gone": report.gone,
     }
@@ -119,14 +115,14 @@ def _done(index: Index, log: Path | None, reported: int) -> int:
     """
     with suppress(EsdedupError):
         if log is not None and log.exists():
-            return changed_by(index.store, LogReader(log))
+            return index.changed_by(admin.LogReader(log))
     return reported
 
 
 def show_changes(
     index: Index,
     counts: dict[str, int],
-    failures: Sequence[Failure],
+    failures: Sequence[admin.Failure],
     as_json: bool,
     details: dict[str, Any],
     advice: str,

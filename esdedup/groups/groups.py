@@ -259,6 +259,11 @@ class Groups(Tabular):
         return nearness < self.measure.nearness(self.farthest)
 
     @property
+    def reason_of_unlike(self) -> str:
+        """Why documents are in a group though they differ from its representative."""
+        return joined_though_unlike(self.grouping, self.judged)
+
+    @property
     def farthest(self) -> float:
         """The value of the least similar documents that the limits of the grouping allow."""
         exact, limits = self.grouping.exact, self.grouping.limits

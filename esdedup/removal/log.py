@@ -66,6 +66,11 @@ class RunHeader:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    @property
+    def in_the_past(self) -> str:
+        """The action as done, such as "deleted"."""
+        return IN_THE_PAST[self.action]
+
 
 @dataclass(frozen=True)
 class Entry:

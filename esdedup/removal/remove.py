@@ -21,7 +21,7 @@ from esdedup.exceptions import RecordError, StoreError
 from esdedup.groups.groups import Groups
 from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
 from esdedup.models import Change, Counts, Failure, StoredDocument
-from esdedup.removal.log import Action, Entry, LogWriter, RunHeader
+from esdedup.removal.log import IN_THE_PAST, Action, Entry, LogWriter, RunHeader
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_documents
 from esdedup.stores.fields import text_at
@@ -227,6 +227,11 @@ class Dedup:
     log: Path | None
     report: DedupReport | None = None
     writer: Callable[[Path, RunHeader], LogWriter] = field(default=LogWriter, repr=False)
+
+    @property
+    def in_the_past(self) -> str:
+        """The action as done, such as "deleted"."""
+        return IN_THE_PAST[self.action]
 
     def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
         """Delete, mark or move the duplicates, and return this with the report.

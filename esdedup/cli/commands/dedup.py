@@ -6,16 +6,12 @@ from pathlib import Path
 
 from typer import Exit
 
-from esdedup import Grouping, Groups, Index
-from esdedup.analysis.templates import template_warnings
+from esdedup import Grouping, Groups, Index, admin
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.removal import RemovalOptions, conclude, show_changes, show_removal
-from esdedup.groups.groups import joined_though_unlike
-from esdedup.removal.log import IN_THE_PAST, LogReader
-from esdedup.removal.undo import UndoReport, changed_by
 
 
 def dedup_command(
@@ -72,8 +68,8 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     documents = count(len(groups.ids), "document")
     message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
     if unlike := int(groups.unlike.sum()):
-        message(f"{unlike:,} of them are {joined_though_unlike(grouping, groups.judged)}")
-    message(*template_warnings(index.store, index.meta_of(grouping.limits), groups))
+        message(f"{unlike:,} of them are {groups.reason_of_unlike}")
+    message(*index.template_warnings(groups))
 
 
 def undo_command(
@@ -95,7 +91,7 @@ def undo_command(
     skipped.
     """
     output.require_answer(yes, "undo asks before it changes anything.")
-    reader = LogReader(log)
+    reader = admin.LogReader(log)
     header = reader.header
     if into is not None:
         target = replace(target, index=into)
@@ -104,9 +100,9 @@ def undo_command(
     with target.open() as index:
         index.check_log(reader, force=force, successor=into is not None)
         scheme = index.scheme.id
-        documents = changed_by(index.store, reader)
+        documents = index.changed_by(reader)
         moved = f" to {header.to!r}" if header.to is not None else ""
-        changed = f"{count(documents, 'document')} {IN_THE_PAST[header.action]}{moved}"
+        changed = f"{count(documents, 'document')} {header.in_the_past}{moved}"
         message(f"{log}: {changed} at {header.began}, of index {header.index!r}")
         if reader.damage is not None:
             # A log that is truncated before its first page looks like that of a run that was
@@ -116,7 +112,7 @@ def undo_command(
             message("Nothing to restore: the run changed no document")
         output.confirm(f"Restore them, in {index.store.where}?", yes or not documents)
         with output.totalling(
-            UndoReport(),
+            admin.UndoReport(),
             "Restoring",
             documents,
             lambda so_far: so_far.settled,
