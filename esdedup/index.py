@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, Unpack, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, report
+from esdedup.analysis.sampling import Sample, draw
 from esdedup.analysis.templates import template_warnings
 from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
@@ -756,6 +757,19 @@ def indices(
                     documents, scheme = store.statistics(meta).documents, meta.full_scheme.id
             listed.append(ListedIndex(name, documents, scheme))
     return listed
+
+
+def sample_neighbours(
+    index: Index, sample: int, *, on_drawn: Callable[[int, int], None] | None = None
+) -> Sample:
+    """Draw documents of an index at random, and find their neighbours.
+
+    sample: number of documents, 2 to `Sample.most`.
+    on_drawn: called with the number of documents queried for so far, and of all.
+
+    Raises UsageError if the index has no sketch with bands.
+    """
+    return draw(index.store, index.meta, sample, on_drawn=on_drawn)
 
 
 @contextmanager

@@ -21,8 +21,11 @@ from esdedup.admin.roles import Product, role, roles_of, roles_path
 from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
 from esdedup.admin.switch import SwitchPlan, execute_switch, plan_switch, switch
 from esdedup.admin.templates import TemplatePlan, install_template, next_has_fields, plan_template
+from esdedup.analysis.design import SchemeDesign, design_scheme
 from esdedup.analysis.explain import Explanation
-from esdedup.index import ListedIndex, indices
+from esdedup.analysis.sampling import Sample
+from esdedup.analysis.tuning import Choice
+from esdedup.index import ListedIndex, indices, sample_neighbours
 from esdedup.ingest.parallel import be_a_program
 from esdedup.models import Failure
 from esdedup.proxy.settings import Settings as ProxySettings
@@ -38,12 +41,13 @@ from esdedup.stores.elastic.indices import IndexState, Named
 from esdedup.stores.elastic.templates import advice as advice_on_next
 
 __all__ = [
-    "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Cluster", "DedupReport",
-    "Effort", "Explanation", "Failure", "HotBucket", "HotBuckets", "IndexCheck", "IndexState",
-    "ListedIndex", "LogReader", "MappingChange", "Named", "Obstacle", "Product", "ProxySettings",
-    "ReviewPages", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport", "advice_on_next", "attach",
-    "backfill", "be_a_program", "check", "check_ready", "check_writable", "connected",
-    "connection_to", "execute_switch", "indices", "install_template", "next_has_fields",
-    "plan_attach", "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of",
-    "roles_path", "seconds", "serve_proxy", "serve_review", "switch",
+    "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Choice", "Cluster",
+    "DedupReport", "Effort", "Explanation", "Failure", "HotBucket", "HotBuckets", "IndexCheck",
+    "IndexState", "ListedIndex", "LogReader", "MappingChange", "Named", "Obstacle",
+    "Product", "ProxySettings", "ReviewPages", "Sample", "SchemeDesign", "SwitchPlan", "Tally",
+    "TemplatePlan", "UndoReport", "advice_on_next", "attach", "backfill", "be_a_program", "check",
+    "check_ready", "check_writable", "connected", "connection_to", "design_scheme",
+    "execute_switch", "indices", "install_template", "next_has_fields", "plan_attach",
+    "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of", "roles_path",
+    "sample_neighbours", "seconds", "serve_proxy", "serve_review", "switch",
 ]  # fmt: skip

@@ -12,12 +12,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import xxhash
 
-from esdedup.models import Document, Query, natural
+from esdedup.models import MOST_SAMPLED, Document, Query, natural
 from esdedup.search.similar import similar
 from esdedup.sketch import banding
 from esdedup.sketch.kinds.bands import Banded
@@ -89,8 +89,10 @@ class Sample:
         sampled document; 0 if these are equal, shape (neighbours,).
     pairs: at most 300 of each bin of similarity.
     distant: the pairs of the sample below the floor.
+    most: documents that can be drawn.
     """
 
+    most: ClassVar[int] = MOST_SAMPLED
     documents: int
     sampled: int
     without_text: int

@@ -69,6 +69,10 @@ class Weights:
                 " which then have the default weight"
             )
 
+    def words_of_a_feature(self, shingling: Shingling) -> int | None:
+        """Return the number of words of a feature; None for a table without words."""
+        return next((len(_words_of(entry, shingling)) for entry in self.words), None)
+
     @functools.cached_property
     def tenths(self) -> dict[str, int]:
         """The weight of each word in tenths."""
@@ -295,11 +299,6 @@ def weight_table(
         pair = [entries[order[place - 1]], entries[order[place]]]
         raise UsageError(f"weights: {pair[0]!r} and {pair[1]!r} are the same in texts: use one")
     return WeightTable.of(features[first], tenths[first], weights.default_tenths)
-
-
-def words_of_a_feature(weights: Weights, shingling: Shingling) -> int | None:
-    """Return the number of words of a table's features; None for a table without words."""
-    return next((len(_words_of(entry, shingling)) for entry in weights.words), None)
 
 
 def _words_of(entry: str, shingling: Shingling) -> list[str]:

@@ -1,18 +1,11 @@
 """esdedup scheme, weights: choose parameters, show their recall and cost, and weigh words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
-import numpy as np
-
-from esdedup import Limits, Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights
-from esdedup.analysis.distribution import BINS, bars, similarity_histogram
-from esdedup.analysis.plain_json import to_json
-from esdedup.analysis.sampling import Sample, chance_of_meeting, draw
-from esdedup.analysis.tuning import Choice, Neighbours, choices, neighbours_in, unrelated
+from esdedup import Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights, admin
 from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
 from esdedup.cli import options
 from esdedup.cli.command import argument, setting
@@ -32,21 +25,14 @@ from esdedup.cli.output import (
     print_table,
     write_page,
 )
-from esdedup.models import MOST_SAMPLED
 from esdedup.records.files import Format, Record, check_file, chunks_of_files
 from esdedup.records.inputs import total_bytes, with_checked_fields
 from esdedup.records.locations import written
 from esdedup.records.paths import files_named
 from esdedup.records.streams import check_encoding
 from esdedup.records.targets import check_new, check_targets
-from esdedup.sketch.banding import bands_needed
-from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
-from esdedup.sketch.kinds.base import Sketch
 from esdedup.stores.fields import text_at
-from esdedup.text.fold import Fold
-from esdedup.text.weights import words_of_a_feature
 
-_BINS = 50
 _PERCENT_A_BLOCK = 6.25
 
 
@@ -57,7 +43,7 @@ def scheme_command(
     # With one swap, the bands of the default scheme find this share.
     recall: float = setting(0.94, "... with this probability."),
     sample: int | None = setting(
-        None, "Measure the cost on this many documents of the index.", bounds=(2, MOST_SAMPLED)
+        None, "Measure the cost on this many documents of the index.", bounds=(2, admin.Sample.most)
     ),
     documents: float | None = setting(
         None,
@@ -111,12 +97,12 @@ def scheme_command(
         check_folder("--output", output)
         check_targets({"--output": [str(output)]}, map(str, filter(None, (scheme, weights))))
     base = scheme_in(scheme) or Scheme()
-    neighbours, drawn = unrelated(documents or 1e6), None
+    drawn: admin.Sample | None = None
     if sample is not None:
         with target.open() as index, Progress() as progress:
             base = index.scheme
             on_drawn = partial(progress.step, "Sampling")
-            drawn = draw(index.store, index.meta, sample, on_drawn=on_drawn)
+            drawn = admin.sample_neighbours(index, sample, on_drawn=on_drawn)
         if drawn.without_text:
             message(f"{drawn.without_text:,} sampled documents have no text and are skipped")
         if drawn.truncated:
@@ -124,7 +110,6 @@ def scheme_command(
                 f"{drawn.truncated:,} sampled documents have more candidates than were verified:"
                 " there are more neighbours of low similarity than shown"
             )
-        neighbours = neighbours_in(drawn).of(documents or drawn.documents)
     if shingle is not None:
         unit, colon, size = shingle.partition(":")
         if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
@@ -140,9 +125,8 @@ def scheme_command(
     if punctuation:
         base = replace(base, shingling=replace(base.shingling, punctuation=True))
     if fold:
-        base = replace(
-            base, normalisation=replace(base.normalisation, fold=cast(Sequence[Fold], fold))
-        )
+        normalisation = replace(base.normalisation, fold=fold)  # type: ignore[arg-type]
+        base = replace(base, normalisation=normalisation)
     if seed is not None:
         base = replace(base, seed=seed)
     if weights is not None and (
@@ -150,95 +134,72 @@ def scheme_command(
     ):
         raise UsageError("--weights is for SimHash, which the scheme lacks")
     if server:
-        of_server, banding_choices = [Server.for_threshold(threshold, recall)], list[Choice]()
-        designed = with_sketches(replace(base, sketches=of_server), passages, bits, distance)
+        of_server = replace(base, sketches=[Server.for_threshold(threshold, recall)])
+        of_server = with_sketches(of_server, passages, bits, distance)
+        design = admin.SchemeDesign.of_server(of_server, threshold, recall, documents)
     else:
         table = None if weights is None else Weights.read(weights)
-        base = replace(base, sketches=tuple(_sketches(base, shingle, signature, table)))
+        base = _with_words(base, shingle, signature, table)
         base = with_sketches(base, passages, bits, distance)
-        if 0 < threshold < 1 and 0 < recall < 1:
-            # Signatures long enough for the recall, if any length is.
-            needed = bands_needed(threshold, recall, 1) or 1
-            length = max(base.banded.permutations, 1 << (needed - 1).bit_length())
-            base = base.replaced(base.banded.wide(min(length, MOST_PERMUTATIONS)))
-        banding_choices = choices(threshold, recall, neighbours, base)
-        chosen = next(choice.sketch for choice in banding_choices if choice.chosen)
-        designed = base.replaced(chosen)
+        design = admin.design_scheme(base, threshold, recall, documents, drawn)
     if output is not None:
-        page = json_line(designed.to_json())
+        page = json_line(design.scheme.to_json())
         # The same scheme may be written again; another one may have been changed by hand.
         check_new("--output", str(output), page.encode())
         write_page(output, page)
     if as_json:
-        answer = designed.to_json()
-        if drawn is not None:
-            answer = {
-                "threshold": threshold,
-                "recall": recall,
-                "documents": neighbours.documents,
-                "choices": banding_choices,
-                "scheme": designed,
-            }
-            answer["histogram"] = similarity_histogram(neighbours.histogram(_BINS))
-            answer["sample"] = {
-                "sampled": drawn.sampled,
-                "without_text": drawn.without_text,
-                "truncated": drawn.truncated,
-                "neighbours_at_threshold": neighbours.sampled_from(threshold),
-            }
-        print_json(to_json(answer))
+        print_json(design.to_json())
     elif drawn is None:
-        print_facts(designed.describe(neighbours.documents))
+        print_facts(design.scheme.describe(design.neighbours.documents))
     else:
-        _show_sample(drawn, neighbours, banding_choices, threshold)
+        _show_sample(drawn, design)
 
 
-def _sketches(
-    base: Scheme, shingle: str | None, signature: int | None, weights: Weights | None
-) -> Iterator[Sketch]:
-    """Yield the sketches of a scheme, with the requested single values and weights."""
-    for kind in base.sketches:
-        if isinstance(kind, SimHash):
-            if shingle:
-                # A feature of more words than a shingle would depend on words that no shingle does.
-                size = min(SimHash.feature_size, base.shingling.size)
-                kind = replace(kind, feature_size=size)
-            if weights is not None:
-                size = words_of_a_feature(weights, base.shingling) or kind.feature_size
-                kind = replace(kind, weights=weights, feature_size=size)
-            yield kind
-        elif not (isinstance(kind, Signature) and signature):
-            yield kind
+def _with_words(
+    scheme: Scheme, shingle: str | None, signature: int | None, weights: Weights | None
+) -> Scheme:
+    """Return a scheme whose sketches have the requested single values and weights."""
+    sketches = list(scheme.sketches)
     if signature:
-        yield Signature(signature)
+        sketches = [sketch for sketch in sketches if not isinstance(sketch, Signature)]
+        sketches.append(Signature(signature))
+    for place, sketch in enumerate(sketches):
+        if not isinstance(sketch, SimHash):
+            continue
+        size = sketch.feature_size
+        if shingle:
+            # A feature of more words than a shingle would depend on words that no shingle does.
+            size = min(SimHash.feature_size, scheme.shingling.size)
+        if weights is not None:
+            size = weights.words_of_a_feature(scheme.shingling) or size
+        table = sketch.weights if weights is None else weights
+        sketches[place] = replace(sketch, weights=table, feature_size=size)
+    return replace(scheme, sketches=tuple(sketches))
 
 
-def _show_sample(
-    drawn: Sample, neighbours: Neighbours, banding_choices: list[Choice], threshold: float
-) -> None:
+def _show_sample(sample: admin.Sample, design: admin.SchemeDesign) -> None:
     """Print the S-curve and the neighbours by similarity, and all choices of bands and rows."""
-    chosen = next(choice.sketch for choice in banding_choices if choice.chosen)
+    threshold, neighbours = design.threshold, design.neighbours
+    chosen = next(choice.sketch for choice in design.choices if choice.chosen)
     banding = f"{chosen.bands} bands of {chosen.rows} rows"
-    swaps = chosen.swaps(Limits(threshold=threshold))
-    curve = similarity_histogram(chance_of_meeting((np.arange(BINS) + 0.5) / BINS, chosen, swaps))
-    numbers = reversed(neighbours.histogram(BINS).tolist())
     block, rows = "#" if only_plain() else "█", []
-    for (bar, length), number in zip(bars(curve), numbers, strict=True):
-        mark = "<" if bar.low <= threshold < bar.high else ""
-        blocks = block * round(length / _PERCENT_A_BLOCK)
-        rows.append([f"{bar.name} {mark}", f"{bar.count:.1%}", blocks, _number(number)])
+    for bar in design.s_curve():
+        mark = "<" if bar.bin.low <= threshold < bar.bin.high else ""
+        blocks = block * round(bar.length / _PERCENT_A_BLOCK)
+        row = [f"{bar.bin.name} {mark}", f"{bar.bin.count:.1%}", blocks, _number(bar.neighbours)]
+        rows.append(row)
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
     columns.append(("neighbours", "number"))
     print_table(columns, rows, f"S-curve of {banding}; < is the threshold {threshold:g}")
     names = ["banding", "terms", "bytes", f"at {threshold:g}", "candidates", "recall"]
     print_table(
         [(name, "number") for name in [*names, "missed", "wasted"]],
-        map(_cells, banding_choices),
+        map(_cells, design.choices),
         title=f"{banding} at {neighbours.documents:,.0f} documents, by a sample of"
-        f" {drawn.sampled:,}",
+        f" {sample.sampled:,}",
     )
     message(
-        f"The sample of {drawn.sampled:,} documents shows {neighbours.sampled_from(threshold):,}"
+        f"The sample of {sample.sampled:,} documents shows {neighbours.sampled_from(threshold):,}"
         f" neighbours at or over {threshold:g}: few give a poor estimate"
     )
 
@@ -250,7 +211,7 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.0e}"
 
 
-def _cells(choice: Choice) -> list[str]:
+def _cells(choice: admin.Choice) -> list[str]:
     expected = choice.expected
     return [
         f"{'* ' * choice.chosen}{choice.sketch.bands} x {choice.sketch.rows}",
