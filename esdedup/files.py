@@ -1,13 +1,25 @@
-"""Files in, files out: remove near-duplicates, repeated units, and items of benchmarks."""
+"""Files in, files out: remove near-duplicates, repeated units, and items of benchmarks.
+
+    from esdedup.files import Reading
+
+    reading = Reading(text_fields=["body"], id_field="url")
+    texts = [*reading.texts(reading.files(["crawl/*.jsonl.gz"]))]
+
+`Reading` reads files as `clean` and `decontaminate` do, `DeadLetterFile` keeps records that can't
+be read, and `write_table` writes a result to a file as a whole, or not at all.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from esdedup.arguments import size
-from esdedup.cleaning.job import CallbackReporter
+from esdedup.cleaning.contained import Evidence
+from esdedup.cleaning.items_in_index import Items, find_in_index
+from esdedup.cleaning.job import CallbackReporter, Reporter
+from esdedup.cleaning.kept_sketches import SKETCHES
 from esdedup.cleaning.report import CleanReport
 from esdedup.cleaning.requests import (
     ContainmentRequest,
@@ -15,18 +27,66 @@ from esdedup.cleaning.requests import (
     NearDuplicateRequest,
     UnitRequest,
 )
+from esdedup.cleaning.tasks import Stage, Waiting
 from esdedup.cleaning.units import Unit
+from esdedup.compare.file_pairs import PairRequest
 from esdedup.compare.keep_rule import KeepRule
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, Method
+from esdedup.groups.groups import Grouping, Groups, Method
 from esdedup.index import Index
-from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.files import Format
-from esdedup.records.inputs import Reading
-from esdedup.runs.run import OnStep
+from esdedup.ingest.parallel import MOST_PROCESSES, number_of_processes
+from esdedup.records.dead_letters import DeadLetter, DeadLetterFile, dead_letter_path
+from esdedup.records.documents import PATH, RepeatedIds
+from esdedup.records.files import BadRecord, Chunk, Format, Record, format_of
+from esdedup.records.inputs import Reading, total_bytes
+from esdedup.records.locations import is_address, written
+from esdedup.records.streams import STDIN, name_of
+from esdedup.records.table_files import check_result, write_table
+from esdedup.records.targets import check_new, check_targets
+from esdedup.runs.run import OnStep, Run, ShareSizes
 from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import TextFields, names_of
+from esdedup.tabular import Tabular
+
+__all__ = [
+    "MOST_PROCESSES",
+    "PATH",
+    "SKETCHES",
+    "STDIN",
+    "BadRecord",
+    "Chunk",
+    "ContainmentRequest",
+    "DeadLetter",
+    "DeadLetterFile",
+    "Evidence",
+    "FileRequest",
+    "Format",
+    "ItemRequest",
+    "NearDuplicateRequest",
+    "PairRequest",
+    "Reading",
+    "Record",
+    "RepeatedIds",
+    "ShareSizes",
+    "Stage",
+    "Tabular",
+    "Unit",
+    "UnitRequest",
+    "Waiting",
+    "check_new",
+    "check_result",
+    "check_targets",
+    "clean",
+    "dead_letter_path",
+    "decontaminate",
+    "format_of",
+    "is_address",
+    "number_of_processes",
+    "total_bytes",
+    "write_table",
+    "written",
+]  # fmt: skip
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]
@@ -185,6 +245,39 @@ def decontaminate(
     )
     reporter = CallbackReporter(on_progress or _ignore)
     return _whole(ContainmentRequest(request, share, mask, scheme).run(reporter))
+
+
+@dataclass(frozen=True)
+class ItemRequest:
+    """A request for the documents of an index that contain an item of files.
+
+    files: paths or addresses of the items.
+    reading: how these are read.
+    share: minimum share of an item's words that a document holds.
+    dead_letter: called with each record that is no item.
+    removed: file for the list of the documents; None to write none.
+    """
+
+    files: Sequence[str]
+    reading: Reading
+    share: float
+    dead_letter: DeadLetter
+    removed: str | None = None
+
+    def run(self, index: Index, reporter: Reporter) -> tuple[CleanReport, Groups]:
+        """Return the counts, and groups in which each document follows its item.
+
+        Raises UsageError for an index without passages.
+        """
+        reading = self.reading
+        chunks = reading.chunks(self.files, columns=[])
+        names = [*map(name_of, self.files)]
+        items = Items(names, chunks, reading.text_fields, reading.id_field, self.dead_letter)
+        with Run.temporary() as run:
+            removals, report, groups = find_in_index(run, index, self.share, items, reporter)
+            if self.removed is not None:
+                write_table(self.removed, removals.table())
+        return report, groups
 
 
 def _request(

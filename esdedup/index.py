@@ -19,6 +19,7 @@ from esdedup.analysis.templates import template_warnings
 from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
+from esdedup.compare.source import texts_in
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
@@ -628,7 +629,15 @@ class Index:
         """
         require_scheme(scheme)
         weighing = from_settings(Weighing, settings)
-        return weigh(texts_of(self.store, self.meta), scheme or self.scheme, weighing).weights
+        return weigh(self.texts(), scheme or self.scheme, weighing).weights
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of all documents that have one."""
+        return texts_of(self.store, self.meta)
+
+    def texts_of(self, limits: Limits) -> Callable[[list[str]], list[str]]:
+        """Return a function that fetches the texts of documents that were compared, by id."""
+        return texts_in(self.store, self.meta_of(limits).text_fields)
 
     def statistics(self) -> Statistics:
         """Return numbers of documents and bytes."""

@@ -25,8 +25,12 @@ from esdedup.analysis.design import SchemeDesign, design_scheme
 from esdedup.analysis.explain import Explanation
 from esdedup.analysis.sampling import Sample
 from esdedup.analysis.tuning import Choice
+from esdedup.analysis.weighing import Weighed, Weighing, weigh
 from esdedup.index import ListedIndex, indices, sample_neighbours
+from esdedup.ingest.ingest import IngestSettings
 from esdedup.ingest.parallel import be_a_program
+from esdedup.ingest.places import Places
+from esdedup.ingest.policies import PolicyAction
 from esdedup.models import Failure
 from esdedup.proxy.settings import Settings as ProxySettings
 from esdedup.removal.log import Action, LogReader
@@ -43,11 +47,12 @@ from esdedup.stores.elastic.templates import advice as advice_on_next
 __all__ = [
     "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Choice", "Cluster",
     "DedupReport", "Effort", "Explanation", "Failure", "HotBucket", "HotBuckets", "IndexCheck",
-    "IndexState", "ListedIndex", "LogReader", "MappingChange", "Named", "Obstacle",
-    "Product", "ProxySettings", "ReviewPages", "Sample", "SchemeDesign", "SwitchPlan", "Tally",
-    "TemplatePlan", "UndoReport", "advice_on_next", "attach", "backfill", "be_a_program", "check",
-    "check_ready", "check_writable", "connected", "connection_to", "design_scheme",
-    "execute_switch", "indices", "install_template", "next_has_fields", "plan_attach",
-    "plan_backfill", "plan_next", "plan_switch", "plan_template", "role", "roles_of", "roles_path",
-    "sample_neighbours", "seconds", "serve_proxy", "serve_review", "switch",
+    "IndexState", "IngestSettings", "ListedIndex", "LogReader", "MappingChange", "Named",
+    "Obstacle", "Places", "PolicyAction", "Product", "ProxySettings", "ReviewPages", "Sample",
+    "SchemeDesign", "SwitchPlan", "Tally", "TemplatePlan", "UndoReport", "Weighed", "Weighing",
+    "advice_on_next", "attach", "backfill", "be_a_program", "check", "check_ready",
+    "check_writable", "connected", "connection_to", "design_scheme", "execute_switch", "indices",
+    "install_template", "next_has_fields", "plan_attach", "plan_backfill", "plan_next",
+    "plan_switch", "plan_template", "role", "roles_of", "roles_path", "sample_neighbours",
+    "seconds", "serve_proxy", "serve_review", "switch", "weigh",
 ]  # fmt: skip

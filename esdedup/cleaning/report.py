@@ -30,6 +30,10 @@ _EXCERPT = 1_000
 """Characters of a text in a sample."""
 
 
+_BYTES_OF_UNIT = 16
+"""Memory for each different unit."""
+
+
 @dataclass(frozen=True)
 class UnitReport(Counts):
     """Counts of the units that a run removes.
@@ -52,6 +56,11 @@ class UnitReport(Counts):
     different: int = 0
     removed: int = 0
     characters: int = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that the digests of the different units need."""
+        return _BYTES_OF_UNIT * self.different
 
 
 @dataclass(frozen=True)

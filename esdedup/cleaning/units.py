@@ -30,8 +30,6 @@ from esdedup.text.characters import is_unicode
 from esdedup.text.words import tokenise
 
 Unit = Literal["paragraph", "line"]
-BYTES_OF_UNIT = 16
-"""Memory for each different one."""
 _BETWEEN = {"paragraph": re.compile(r"(\r?\n(?:[^\S\n]*\n)+)"), "line": re.compile(r"(\r?\n)")}
 
 

@@ -9,12 +9,21 @@ from esdedup.cli import options
 from esdedup.cli.command import setting
 from esdedup.cli.output import count, message
 from esdedup.cli.setting_names import with_options
-from esdedup.ingest.parallel import MOST_PROCESSES, number_of_processes
-from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
-from esdedup.records.documents import PATH, RepeatedIds
-from esdedup.records.files import BadRecord, Chunk, Format, Record
-from esdedup.records.inputs import Reading, files_to_read, total_bytes
-from esdedup.records.targets import check_targets
+from esdedup.files import (
+    MOST_PROCESSES,
+    PATH,
+    BadRecord,
+    Chunk,
+    DeadLetterFile,
+    Format,
+    Reading,
+    Record,
+    RepeatedIds,
+    check_targets,
+    dead_letter_path,
+    number_of_processes,
+    total_bytes,
+)
 
 _SHOWN = 5
 FORMATS = (
@@ -52,7 +61,11 @@ class FileOptions(options.SchemeOptions):
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
         """Return the files that arguments name. columns: those that each must have, as a table."""
-        return files_to_read(arguments, self.format, self.encoding, columns)
+        return Reading(self.format, self.encoding).files(arguments, columns)
+
+    def reading(self, text_fields: Sequence[str]) -> Reading:
+        """Return how the records are read. text_fields: of these."""
+        return Reading(self.format, self.encoding, text_fields, self.id_field)
 
     def chunks(
         self,
@@ -67,8 +80,7 @@ class FileOptions(options.SchemeOptions):
         columns: of tables, to read with those of the text and the id; None for all.
         all_files: those whose first records are checked, if `files` are a part of them.
         """
-        reading = Reading(self.format, self.encoding, text_fields, self.id_field)
-        return reading.chunks(files, advance, columns, all_files)
+        return self.reading(text_fields).chunks(files, advance, columns, all_files)
 
 
 def warn_of_records(ids: RepeatedIds, without_words: int, placed: int = 0) -> None:

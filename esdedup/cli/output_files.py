@@ -9,20 +9,22 @@ from pathlib import Path
 from typer import Exit
 
 from esdedup import CleanReport, Index, UsageError, open
-from esdedup.cleaning.kept_sketches import SKETCHES
-from esdedup.cleaning.requests import FileRequest
-from esdedup.cleaning.tasks import Stage, Waiting
-from esdedup.cleaning.units import BYTES_OF_UNIT
 from esdedup.cli import files, options, output
 from esdedup.cli.command import setting
 from esdedup.cli.files import FileOptions
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.surroundings import surroundings
-from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.inputs import Reading
-from esdedup.records.locations import is_address
-from esdedup.records.streams import STDIN
+from esdedup.files import (
+    SKETCHES,
+    STDIN,
+    DeadLetterFile,
+    FileRequest,
+    ShareSizes,
+    Stage,
+    Waiting,
+    is_address,
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class OutputOptions:
             arguments,
             paths,
             self.written,
-            Reading(of_files.format, of_files.encoding, text_fields, of_files.id_field),
+            of_files.reading(text_fields),
             removed=self.removed,
             dead_letter=letters,
             dead_letter_file=None if path is None else str(path),
@@ -90,7 +92,7 @@ class OutputOptions:
             workers=of_files.workers,
             task=self.task,
             stage=self.stage,
-            sizes=surroundings().sizes,
+            sizes=surroundings().sizes or ShareSizes(),
             waiting=surroundings().waiting or Waiting(),
         )
 
@@ -135,7 +137,7 @@ def show_report(report: CleanReport, as_json: bool, place: dict[str, str | None]
         message(title)
         return
     if units is not None:
-        details = {**place, "memory": BYTES_OF_UNIT * units.different}
+        details = {**place, "memory": units.memory}
         output.print_counts(asdict(units), as_json, details=details)
         return
     values = asdict(report)

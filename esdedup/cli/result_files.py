@@ -5,8 +5,7 @@ from pathlib import Path
 
 from esdedup.cli.command import setting
 from esdedup.cli.output import check_folder
-from esdedup.records.table_files import check_result, write_table
-from esdedup.tabular import Tabular
+from esdedup.files import Tabular, check_result, write_table
 
 
 @dataclass(frozen=True)

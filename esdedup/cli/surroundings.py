@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from esdedup.cli.command import CONTEXT
-from esdedup.runs.run import OnStep, ShareSizes
 
 if TYPE_CHECKING:
-    from esdedup.cleaning.contained import Evidence
-    from esdedup.cleaning.tasks import Waiting
+    from esdedup.files import Evidence, ShareSizes, Waiting
 
 
 @dataclass(frozen=True)
@@ -19,14 +18,14 @@ class Surroundings:
 
     on_step: called with the title of each step that a job shows, the amount done, and the total.
     seconds_a_line: between lines of progress without a terminal.
-    sizes: of the shares of a run.
+    sizes: of the shares of a run, or None for the usual.
     evidence: which shingles show that a document of a file contains an item, or None for the usual.
     waiting: how often a task looks for the others, or None for the usual.
     """
 
-    on_step: OnStep = lambda *_: None
+    on_step: Callable[[str, int, int], None] = lambda *_: None
     seconds_a_line: float = 30.0
-    sizes: ShareSizes = ShareSizes()  # noqa: RUF009
+    sizes: ShareSizes | None = None
     evidence: Evidence | None = None
     waiting: Waiting | None = None
 

@@ -4,19 +4,26 @@ Texts and tokens are kept in the files of a work folder, and not in memory.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from esdedup.compare.columns import Columns
 from esdedup.compare.pairs import SimilarPairs, pairs_among
+from esdedup.compare.plan import Plan
 from esdedup.compare.resources import Resources, no_step
 from esdedup.compare.source import FileSource, ReadChunk, read_source
 from esdedup.models import natural
+from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds
-from esdedup.runs.run import OnStep, Run
+from esdedup.records.inputs import Reading
+from esdedup.runs.run import OnStep, Run, ShareSizes
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores.mapping import IndexMeta
 
 
 class FileDocuments(NamedTuple):
@@ -63,3 +70,45 @@ def pairs_in_files(
     resources = Resources(run.folder, on_step, workers=source.workers)
     pairs = pairs_among(columns, source.plan, resources)
     return pairs, FileDocuments(columns, read, failed, repeated)
+
+
+@dataclass(frozen=True)
+class PairRequest:
+    """A request for the similar pairs of files.
+
+    files: paths or addresses.
+    reading: how these are read.
+    limits: of the pairs.
+    dead_letter: called with each record that is no document.
+    scheme: of the tokens; None for one whose bands reach the recall of the limits.
+    workers: number of processes.
+    sizes: of the shares of the work folder.
+    """
+
+    files: Sequence[str]
+    reading: Reading
+    limits: Limits
+    dead_letter: DeadLetter
+    scheme: Scheme | None = None
+    workers: int = 1
+    sizes: ShareSizes = ShareSizes()  # noqa: RUF009
+
+    @contextmanager
+    def run(
+        self, advance: Callable[[int], None], on_read: Callable[[int], None], on_step: OnStep
+    ) -> Iterator[tuple[SimilarPairs, FileDocuments]]:
+        """Find the pairs, and hold them and the documents until the context ends.
+
+        advance: called with the number of bytes that were read.
+        on_read: called with the number of records so far.
+        on_step: called with each step of the comparison.
+        """
+        limits, text_fields = self.limits, tuple(self.reading.text_fields)
+        scheme = self.scheme or Scheme.of_texts(limits)
+        meta = IndexMeta(scheme, text_fields).of(limits.sketch)
+        with Run.temporary(self.sizes) as run:
+            reading = replace(self.reading, text_fields=meta.text_fields)
+            chunks = reading.chunks(self.files, advance, columns=())
+            plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
+            source = FileSource(plan, chunks, self.dead_letter, reading.id_field, self.workers)
+            yield pairs_in_files(run, source, on_read, on_step)

@@ -11,7 +11,7 @@ from esdedup.records.files import Chunk, Format, Record, check_file, chunks_of_f
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding
-from esdedup.stores.fields import quoted, value_at
+from esdedup.stores.fields import quoted, text_at, value_at
 from esdedup.text.characters import count
 
 _NAMES = 20
@@ -88,6 +88,19 @@ class Reading:
             return with_checked_fields(chunks, self.text_fields, self.id_field)
         self.chunks(all_files, columns=columns)
         return chunks
+
+    def texts(
+        self, files: Sequence[str], advance: Callable[[int], None] = lambda _: None
+    ) -> Iterator[str | None]:
+        """Yield the text of each record of files, None for one without.
+
+        advance: called with the number of bytes that were read.
+        """
+        for chunk in self.chunks(files, advance, columns=()):
+            for record in chunk.records():
+                yield (
+                    text_at(record.source, self.text_fields) if isinstance(record, Record) else None
+                )
 
 
 def with_checked_fields(

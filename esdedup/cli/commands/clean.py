@@ -7,16 +7,6 @@ from typing import Annotated, Literal
 
 from esdedup import CleanReport, Grouping, Groups, Index, Scheme, UsageError
 from esdedup.arguments import size
-from esdedup.cleaning.contained import Evidence
-from esdedup.cleaning.items_in_index import Items, find_in_index
-from esdedup.cleaning.kept_sketches import SKETCHES
-from esdedup.cleaning.requests import (
-    ContainmentRequest,
-    FileRequest,
-    NearDuplicateRequest,
-    UnitRequest,
-)
-from esdedup.cleaning.units import Unit
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, converted_by, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters
@@ -25,9 +15,17 @@ from esdedup.cli.output import count, message
 from esdedup.cli.output_files import OutputOptions, opened_against, show_report
 from esdedup.cli.removal import RemovalOptions, conclude, show_removal
 from esdedup.cli.surroundings import surroundings
-from esdedup.records.streams import name_of
-from esdedup.records.table_files import check_result, write_table
-from esdedup.runs.run import Run
+from esdedup.files import (
+    SKETCHES,
+    ContainmentRequest,
+    Evidence,
+    FileRequest,
+    ItemRequest,
+    NearDuplicateRequest,
+    Unit,
+    UnitRequest,
+    check_result,
+)
 
 _OF_ITEMS = ("text_field", "format", "encoding", "id_field", "dead_letter", "removed")
 """Options of files that also count for the items, if there is an index in place of files."""
@@ -248,12 +246,9 @@ def _find(
         check_result("--removed", removed)
     outputs = {"--removed": [removed], "--log": [None if log is None else str(log)]}
     letters = dead_letters(of_files.dead_letter, index.location.index, files, outputs)
-    with letters, Run.temporary() as run, output.Progress() as progress:
-        chunks = of_files.chunks(files, text_fields, lambda _: None, [])
-        items = Items([*map(name_of, files)], chunks, text_fields, of_files.id_field, letters)
-        removals, report, groups = find_in_index(run, index, share, items, progress)
-        if removed is not None:
-            write_table(removed, removals.table())
+    with letters, output.Progress() as progress:
+        request = ItemRequest(files, of_files.reading(text_fields), share, letters, removed)
+        report, groups = request.run(index, progress)
     show_report(report, as_json, {})
     words = (report.contained or {})["guarantee"]
     cause = (

@@ -10,12 +10,7 @@ from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
 from esdedup.cli.options import Target, as_json, check_limits, refuse
 from esdedup.cli.output import count, message
-from esdedup.ingest.ingest import IngestSettings
-from esdedup.ingest.places import Places
-from esdedup.ingest.policies import PolicyAction
-from esdedup.records.documents import PATH, RepeatedIds
-from esdedup.records.files import format_of
-from esdedup.records.inputs import total_bytes
+from esdedup.files import PATH, RepeatedIds, format_of, total_bytes
 
 _BY_PIPELINES = ("dropped", "moved", "renamed")
 
@@ -24,7 +19,7 @@ def index_command(
     target: Target,
     plan: FileOptions,
     files: list[str] = argument(..., FORMATS, metavar="FILES..."),
-    on_duplicate: PolicyAction = setting(
+    on_duplicate: admin.PolicyAction = setting(
         "keep", "Near-duplicates of earlier documents: keep, mark, skip, fail, or group them."
     ),
     column: list[str] | None = setting(
@@ -75,7 +70,7 @@ def index_command(
             check_limits(scheme or planned.full_scheme, policy.limits)
         message(*admin.check_writable(opened, stored))
         # Before the index has documents of this run.
-        places = Places(opened.store, plan.id_field == PATH)
+        places = admin.Places(opened.store, plan.id_field == PATH)
         opened.create()
         if fast_load and stored is not None and opened.store.statistics(stored).documents:
             raise UsageError(f"--fast-load requires a new index, and {target.index} has documents")
@@ -95,7 +90,7 @@ def index_command(
                 )
             ),
         ):
-            settings = IngestSettings(
+            settings = admin.IngestSettings(
                 workers=plan.processes(files),
                 id_field=plan.id_field,
                 on_duplicate=policy,

@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import fields
 from typing import Annotated
 
 from typer import Exit
 
-from esdedup import Limits, Pair, Scheme, SimilarPairs
+from esdedup import Limits, Pair, SimilarPairs
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
@@ -15,13 +16,7 @@ from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.cli.surroundings import surroundings
-from esdedup.compare.file_pairs import pairs_in_files
-from esdedup.compare.plan import Plan
-from esdedup.compare.source import FileSource, texts_in
-from esdedup.records.dead_letters import DeadLetterFile
-from esdedup.records.inputs import total_bytes
-from esdedup.runs.run import Run
-from esdedup.stores.mapping import IndexMeta
+from esdedup.files import DeadLetterFile, PairRequest, ShareSizes, total_bytes
 
 TextsOf = Callable[[list[str]], list[str]]
 
@@ -79,7 +74,7 @@ def pairs_command(
         output.warn_before(index, limits)
         with output.Progress() as progress:
             pairs = index.pairs(limits=limits, on_step=progress.step)
-        show(pairs, texts_in(index.store, index.meta_of(limits).text_fields))
+        show(pairs, index.texts_of(limits))
 
 
 def _in_files(
@@ -91,15 +86,19 @@ def _in_files(
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme, text_field = of_files.scheme_and_fields(limits.distance)
-    scheme = scheme or Scheme.of_texts(limits)
-    meta = IndexMeta(scheme, tuple(text_field or ["text"])).of(limits.sketch)
-    with dead_letter as letters, Run.temporary(surroundings().sizes) as run:
+    with dead_letter as letters, ExitStack() as opened:
         with output.Progress("Sketching", total_bytes(files)) as progress:
-            chunks = of_files.chunks(files, meta.text_fields, progress.advance, columns=())
-            plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
-            workers = of_files.processes(files)
-            source = FileSource(plan, chunks, letters, of_files.id_field, workers)
-            pairs, read = pairs_in_files(run, source, progress.show, progress.step)
+            request = PairRequest(
+                files,
+                of_files.reading(text_field or ["text"]),
+                limits,
+                letters,
+                scheme,
+                of_files.processes(files),
+                surroundings().sizes or ShareSizes(),
+            )
+            running = request.run(progress.advance, progress.show, progress.step)
+            pairs, read = opened.enter_context(running)
         warn_of_records(read.repeated, int((~read.columns.filled).sum()))
         show(pairs, read.texts_of)
         if read.failed:

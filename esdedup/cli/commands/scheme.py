@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from esdedup import Scheme, Server, Shingling, Signature, SimHash, UsageError, Weights, admin
-from esdedup.analysis.weighing import Weighed, Weighing, texts_of, weigh
 from esdedup.cli import options
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS
@@ -25,13 +24,7 @@ from esdedup.cli.output import (
     print_table,
     write_page,
 )
-from esdedup.records.files import Format, Record, check_file, chunks_of_files
-from esdedup.records.inputs import total_bytes, with_checked_fields
-from esdedup.records.locations import written
-from esdedup.records.paths import files_named
-from esdedup.records.streams import check_encoding
-from esdedup.records.targets import check_new, check_targets
-from esdedup.stores.fields import text_at
+from esdedup.files import Format, Reading, check_new, check_targets, total_bytes, written
 
 _PERCENT_A_BLOCK = 6.25
 
@@ -227,7 +220,7 @@ def _cells(choice: admin.Choice) -> list[str]:
 
 def weights_command(
     target: Target,
-    weighing: Weighing,
+    weighing: admin.Weighing,
     files: list[str] | None = argument(
         None, f"Read these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
@@ -260,50 +253,29 @@ def weights_command(
     named = scheme_in(scheme)
     if files:
         refuse([option.name for option in fields(Target)], "can't be combined with FILES")
-        plan = _Files(files, text_field or ["text"], format, encoding)
-        weighed = weigh(plan.texts(), named or Scheme(), weighing)
+        reading = Reading(format, encoding, text_field or ["text"])
+        texts = _texts_of_files(reading, reading.files(files))
+        weighed = admin.weigh(texts, named or Scheme(), weighing)
     else:
         refuse(("text_field", "format", "encoding"), "requires FILES")
         with target.open() as index, Progress("Counting") as progress:
-            texts = _counted(texts_of(index.store, index.meta), progress)
-            weighed = weigh(texts, named or index.scheme, weighing)
+            texts = _counted(index.texts(), progress)
+            weighed = admin.weigh(texts, named or index.scheme, weighing)
     _show(weighed, output, as_json)
 
 
-class _Files:
-    """Files of documents, whose texts are read."""
-
-    def __init__(
-        self, files: list[str], text_fields: list[str], format: Format | None, encoding: str | None
-    ) -> None:
-        check_encoding(encoding)
-        self._files, left_out = files_named(files, format)
-        for file in self._files:
-            check_file(file, format, encoding)
-        if left_out:
-            files_are = count(len(left_out), "file is", "files are")
-            message(f"{files_are} skipped, a link or of unknown ending: first {left_out[0]}")
-        self._text_fields, self._format, self._encoding = text_fields, format, encoding
-
-    def texts(self) -> Iterator[str]:
-        """Yield the texts. Records without one are counted, and reported at the end."""
-        skipped = 0
-        names = self._text_fields
-        with Progress("Counting", total_bytes(self._files)) as progress:
-            advance = progress.advance
-            chunks = chunks_of_files(self._files, self._format, advance, self._encoding, names)
-            documents = 0
-            for chunk in with_checked_fields(chunks, names, None):
-                for record in chunk.records():
-                    documents += 1
-                    progress.show(documents)
-                    text = text_at(record.source, names) if isinstance(record, Record) else None
-                    if text is None:
-                        skipped += 1
-                    else:
-                        yield text
-        if skipped:
-            message(f"{count(skipped, 'record')} without a text: skipped")
+def _texts_of_files(reading: Reading, files: list[str]) -> Iterator[str]:
+    """Yield the texts of files. Records without one are counted, and reported at the end."""
+    skipped = 0
+    with Progress("Counting", total_bytes(files)) as progress:
+        for number, text in enumerate(reading.texts(files, progress.advance), 1):
+            progress.show(number)
+            if text is None:
+                skipped += 1
+            else:
+                yield text
+    if skipped:
+        message(f"{count(skipped, 'record')} without a text: skipped")
 
 
 def _counted(texts: Iterator[str], progress: Progress) -> Iterator[str]:
@@ -312,7 +284,7 @@ def _counted(texts: Iterator[str], progress: Progress) -> Iterator[str]:
         yield text
 
 
-def _show(weighed: Weighed, output: Path, as_json: bool) -> None:
+def _show(weighed: admin.Weighed, output: Path, as_json: bool) -> None:
     """Write the table, and show its counts."""
     weights = weighed.weights
     with written(str(output.resolve())) as file:
