@@ -17,12 +17,13 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import typer
 
-from esdedup import EsdedupError, Groups, Index, Limits, UsageError, admin
+from esdedup import EsdedupError, Index, Limits, UsageError, admin
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import check_limits
 from esdedup.cli.setting_names import with_options
 from esdedup.cli.surroundings import surroundings
 from esdedup.exceptions import InputError
+from esdedup.results import Groups
 from esdedup.text.characters import count as count
 from esdedup.text.characters import json_line as json_line
 from esdedup.text.characters import message_of as message_of

@@ -9,11 +9,12 @@ from typing import Any
 
 from typer import Exit
 
-from esdedup import Dedup, Index, UsageError, admin
+from esdedup import Index, UsageError, admin
 from esdedup.cli import options, output
 from esdedup.cli.command import setting
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import EsdedupError
+from esdedup.results import Dedup
 
 _FAILURES_SHOWN = 5
 

@@ -220,7 +220,7 @@ def test_an_index_holds_the_table(place: Place, folder: Path) -> None:
     other = Scheme([SimHash(feature_size=1, weights=Weights({"the": 1}))])
     with (
         esdedup.open(place.target, place.index, scheme=other) as index,
-        pytest.raises(esdedup.SchemeMismatch, match=r"simhash\.table"),
+        pytest.raises(esdedup.exceptions.SchemeMismatch, match=r"simhash\.table"),
     ):
         index.create()
 

@@ -175,7 +175,9 @@ def test_texts_alone_are_strings() -> None:
     wrong: Any
     for wrong in (None, 3):
         for call in (esdedup.pairs, esdedup.group):
-            with pytest.raises(esdedup.RecordError, match="record 1: use a mapping or text, not"):
+            with pytest.raises(
+                esdedup.exceptions.RecordError, match="record 1: use a mapping or text, not"
+            ):
                 call(["a", wrong])
 
 

@@ -122,10 +122,10 @@ def test_odd_records_of_each_reader(name: str) -> None:
     if " " in name:
         assert read(LONG) == read(NO_TEXT) == set()
         return
-    with pytest.raises(esdedup.RecordError, match="the id is longer than 512 bytes"):
+    with pytest.raises(esdedup.exceptions.RecordError, match="the id is longer than 512 bytes"):
         read(LONG)
     if name == "add":
-        with pytest.raises(esdedup.RecordError, match="'text' is missing"):
+        with pytest.raises(esdedup.exceptions.RecordError, match="'text' is missing"):
             read(NO_TEXT)
     else:
         assert read(NO_TEXT) == set()

@@ -125,8 +125,9 @@ def test_scripts_that_figures_come_from_exist() -> None:
 
 def test_every_public_name_is_in_the_reference() -> None:
     page = text(NAMES["docs/reference/python.md"])
-    shown = re.findall(r"^::: esdedup\.(\w+)$", page, re.MULTILINE)
-    assert sorted(shown) == sorted(esdedup.__all__)
+    for module in (esdedup, esdedup.results):
+        shown = re.findall(rf"^::: {module.__name__}\.(\w+)$", page, re.MULTILINE)
+        assert sorted(shown) == sorted(module.__all__)
 
 
 def test_every_page_is_in_the_navigation() -> None:

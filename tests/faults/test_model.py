@@ -288,7 +288,7 @@ class Sequence:
     def group(self) -> None:
         options, ready = self.options(), self.random.random() < 0.3
         _, marks = self.groups(options)
-        with contextlib.suppress(esdedup.StoreError):
+        with contextlib.suppress(esdedup.exceptions.StoreError):
             self.index.group(collapse_ready=ready, **options)
         for id, own in marks.items():
             self.docs[id]["marks"] = own or ({"group": id} if ready else {})

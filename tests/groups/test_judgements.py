@@ -101,7 +101,7 @@ def test_what_can_not_be_judged(local: esdedup.Index) -> None:
     local.add([{"id": "a", "text": "one"}, {"id": "b", "text": "two"}])
     with pytest.raises(esdedup.UsageError, match="given twice"):
         local.judgements.judge("a", "a", "different")
-    with pytest.raises(esdedup.StoreError, match="no document 'c' with a text"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="no document 'c' with a text"):
         local.judgements.judge("a", "c", "different")
     with pytest.raises(esdedup.UsageError, match="verdict 'same': use duplicate, different"):
         local.judgements.judge("a", "b", "same")  # type: ignore[arg-type]
@@ -238,13 +238,13 @@ def test_dedup_refuses_groups_that_judgements_do_not_form_any_more(
         lambda: local.judgements.judge("d0", "u", "unsure"),
     ):
         change()
-        with pytest.raises(esdedup.StoreError, match="judgements changed since"):
+        with pytest.raises(esdedup.exceptions.StoreError, match="judgements changed since"):
             local.dedup("delete", groups=joined, log=tmp_path / "log.zst", apply=True)
     # Formed again, the same groups suit.
     parted = local.regroup(joined, ["u"])
     assert sets_of(parted) == {frozenset(f"d{n}" for n in range(4))}
     local.judgements.represent("d2")
-    with pytest.raises(esdedup.StoreError, match="judgements changed since"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="judgements changed since"):
         local.dedup("delete", groups=parted, log=tmp_path / "log.zst", apply=True)
     chosen = local.regroup(parted, ["d2"])
     local.dedup("delete", groups=chosen, log=tmp_path / "log.zst", apply=True)
@@ -287,7 +287,7 @@ def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_pat
         reports.append(report.done)
         local.judgements.judge("000", "149", "different")
 
-    with pytest.raises(esdedup.StoreError, match="judgements changed since"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="judgements changed since"):
         plan.apply(judging)
     assert reports == [100]
     assert [each.id for each in local.store.get(["000", "001", "149"])] == ["000", "149"]
@@ -336,7 +336,7 @@ def test_what_is_no_judgement_is_named(local: esdedup.Index) -> None:
         ({"right": "a"}, "'a' is given twice"),
     ):
         update(beside, [esdedup.Document(good.id, wrong)])
-        with pytest.raises(esdedup.StoreError, match=said) as caught:
+        with pytest.raises(esdedup.exceptions.StoreError, match=said) as caught:
             local.groups()
         assert good.id in str(caught.value)
         update(beside, [esdedup.Document(good.id, whole)])

@@ -71,7 +71,9 @@ def check(removed: Iterable[tuple[str, str, float]]) -> int:
     return count
 
 
-def of_groups(groups: esdedup.Groups, texts: dict[str, str]) -> Iterator[tuple[str, str, float]]:
+def of_groups(
+    groups: esdedup.results.Groups, texts: dict[str, str]
+) -> Iterator[tuple[str, str, float]]:
     """Yield the text of each duplicate, that of its representative, and the share."""
     for group in groups:
         for member in group.members:

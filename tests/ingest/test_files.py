@@ -171,7 +171,7 @@ def test_a_failed_first_try_leaves_the_index_free(place: Place) -> None:
     with esdedup.open(place.target, place.index, scheme=scheme, text_field="text") as index:
         index.add([{"id": "a", "text": SAME}])
         assert [match.id for match in index.similar(SAME)] == ["a"]
-        with pytest.raises(esdedup.SchemeMismatch):
+        with pytest.raises(esdedup.exceptions.SchemeMismatch):
             esdedup.open(place.target, place.index, text_field="title").create()
 
 

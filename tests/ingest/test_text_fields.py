@@ -59,7 +59,7 @@ def test_a_local_index() -> None:
     assert run("similar", "--batch", "queries.jsonl")[0]["matches"] == found["matches"]
     (done,) = run("dedup", "--keep", "longest", "--action", "delete", "--apply", "--yes")
     assert done["deleted"] == 2
-    with pytest.raises(esdedup.SchemeMismatch, match="the fields 'title', 'body', not"):
+    with pytest.raises(esdedup.exceptions.SchemeMismatch, match="the fields 'title', 'body', not"):
         esdedup.open(text_field=("body", "title")).create()
 
 

@@ -159,7 +159,7 @@ def test_a_folder_that_goes_away_is_an_error(folder: Path) -> None:
     work = folder / "work"
     with esdedup.open("a.db") as index, Run.at(work) as opened:
         shutil.rmtree(work)
-        with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
+        with pytest.raises(esdedup.exceptions.StoreError, match=r"work folder .*No such file"):
             find_groups(index.store, index.meta, Grouping(), work=opened)
 
 

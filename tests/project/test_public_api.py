@@ -10,25 +10,30 @@ import pytest
 
 import esdedup
 import esdedup.admin
+import esdedup.results
 
-MODULES = [esdedup, esdedup.admin]
+MODULES = [esdedup, esdedup.admin, esdedup.results]
 HEAVY = ("elasticsearch", "jinja2", "numpy", "pyarrow", "rich", "sqlite3")
 
 
 def test_exported_names_are_few_sorted_and_there() -> None:
-    assert len(esdedup.__all__) <= 44
+    assert len(esdedup.__all__) <= 36
     for module in MODULES:
         assert list(module.__all__) == sorted(module.__all__)
         assert all(hasattr(module, name) for name in module.__all__)
-    assert {*esdedup.__all__, "admin", "__version__"} <= {*dir(esdedup)}
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = esdedup.nothing  # type: ignore[attr-defined]
+    assert {*esdedup.__all__, "admin", "results", "__version__"} <= {*dir(esdedup)}
+    for module in (esdedup, esdedup.results):
+        assert {*module.__all__} <= {*dir(module)}
+        with pytest.raises(AttributeError, match=f"'{module.__name__}' has no attribute 'nothing'"):
+            _ = module.nothing
+    assert {*esdedup.__all__}.isdisjoint(esdedup.results.__all__)
 
 
 @pytest.mark.parametrize(
     "program",
     [
         "import esdedup; esdedup.UsageError, esdedup.__version__",
+        "import esdedup.results; dir(esdedup.results)",
         "import esdedup.cli; sys.argv[1:] = []; esdedup.cli.main()",
     ],
 )

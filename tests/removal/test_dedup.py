@@ -362,7 +362,7 @@ def test_an_alias_that_means_another_index_ends_the_run(
     place.call("PUT", f"/_alias/{alias}")
     with (
         esdedup.open(place.target, alias) as index,
-        pytest.raises(esdedup.StoreError, match=f"means {others.index} now"),
+        pytest.raises(esdedup.exceptions.StoreError, match=f"means {others.index} now"),
     ):
         apply("delete", finally_=point_elsewhere, by=index.store)
     assert (len(whole(store)), len(whole(there))) == (140, 240)
@@ -652,7 +652,7 @@ def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path:
     # Python's own words tell nobody anything.
     assert not re.search("int|indices|iterable|recursion|'", reader.damage.split("line 3")[1])
     log.write_text(lines[0].replace('"began"', '"begun"') + "\n")
-    with pytest.raises(esdedup.StoreError, match="first line is damaged"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="first line is damaged"):
         LogReader(log)
 
 
@@ -701,7 +701,7 @@ def test_undo_counts_what_was_done(
     before = whole(store)
     assert run(place, "undo", str(done), "--yes").status == 0
     # An error ended the first run before a document was changed. The second was killed.
-    for path, reason in ((empty, esdedup.StoreError), (killed, GeneratorExit)):
+    for path, reason in ((empty, esdedup.exceptions.StoreError), (killed, GeneratorExit)):
         writer = LogWriter(path, whole_log.header)
         writer.append([entry.line() for entry in entries])
         writer.__exit__(reason)
@@ -738,10 +738,10 @@ def test_a_log_on_a_full_disk_has_an_end(tmp_path: Path, ending: str) -> None:
     # A part of the line fits.
     with (
         largest_file(path.stat().st_size + 40),
-        pytest.raises(esdedup.StoreError, match=r"File too large.*unchanged"),
+        pytest.raises(esdedup.exceptions.StoreError, match=r"File too large.*unchanged"),
     ):
         log.append([other.line()])
-    log.__exit__(esdedup.StoreError)
+    log.__exit__(esdedup.exceptions.StoreError)
     reader = LogReader(path)
     assert [[entry.id for entry in page] for page in reader.pages()] == [["1"]]
     assert (reader.damage, reader.unsettled) == (None, [])
@@ -764,7 +764,7 @@ def test_nothing_follows_a_line_that_was_interrupted(
         with pytest.raises(KeyboardInterrupt):
             log.append([entry.line()])
     written = path.read_bytes()
-    with pytest.raises(esdedup.StoreError, match="its last line is not whole"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="its last line is not whole"):
         log.append([entry.line()])
     log.__exit__(KeyboardInterrupt)
     assert path.read_bytes() == written
@@ -772,6 +772,6 @@ def test_nothing_follows_a_line_that_was_interrupted(
 
 def test_a_log_whose_first_line_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "log.zst"
-    with largest_file(40), pytest.raises(esdedup.StoreError, match="File too large"):
+    with largest_file(40), pytest.raises(esdedup.exceptions.StoreError, match="File too large"):
         LogWriter(path, RunHeader("a", "b", "c", "d", "delete", None, {}, "e"))
     assert not path.exists()

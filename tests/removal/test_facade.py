@@ -14,7 +14,8 @@ import polars
 import pytest
 
 import esdedup
-from esdedup import RecordError, UsageError
+from esdedup import UsageError
+from esdedup.exceptions import RecordError
 from tests.helpers.commands import words
 
 TEXTS = [f"{words(1)} {ending}" for ending in ("one", "two", "three")] + [words(2), words(3)]

@@ -95,7 +95,7 @@ def test_undo_writes_the_judgement_before_unchanged(opened: Open) -> None:
     made = review.decisions.judge([("a1", "a2")], "different")
     index.add([{"id": "a1", "text": "Another text, of which nobody has judged a word."}])
     # A first try that fails leaves the judgement to be undone.
-    with largest_file(0), pytest.raises(esdedup.StoreError):
+    with largest_file(0), pytest.raises(esdedup.exceptions.StoreError):
         review.decisions.undo(made.time)
     assert index.judgements.read().pairs == made.judgements
     review.decisions.undo(made.time)

@@ -36,11 +36,11 @@ def apart(found: dict[str, int], most: int) -> dict[tuple[str, str], int]:
     return {ids: distance for ids, distance in distances.items() if distance <= most}
 
 
-def distances_of(pairs: esdedup.SimilarPairs) -> dict[tuple[str, str], int | None]:
+def distances_of(pairs: esdedup.results.SimilarPairs) -> dict[tuple[str, str], int | None]:
     return {(each.left, each.right): each.distance for each in pairs}
 
 
-def near(result: esdedup.Result) -> dict[str, int | None]:
+def near(result: esdedup.results.Result) -> dict[str, int | None]:
     return {match.id: match.distance for match in result.matches}
 
 
@@ -103,7 +103,9 @@ def test_texts_and_fingerprints_of_one_index(beside: esdedup.Index, tmp_path: Pa
     assert near(beside.similar(id="bare", sketch="phash", distance=0)) == {"r07": 0, "near00": 0}
     beside.update([{"id": "near00", "image": None}])
     assert near(beside.similar(id="bare", sketch="phash", distance=0)) == {"r07": 0}
-    with pytest.raises(esdedup.RecordError, match=r"the field 'image\.phash': 'zz' is not"):
+    with pytest.raises(
+        esdedup.exceptions.RecordError, match=r"the field 'image\.phash': 'zz' is not"
+    ):
         beside.add([{"id": "x", "body": "a text", "image": {"phash": "zz"}}])
     log = tmp_path / "log.jsonl.zst"
     done = beside.dedup("delete", sketch="phash", distance=0, apply=True, log=log).report

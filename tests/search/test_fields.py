@@ -29,7 +29,7 @@ def index(place: Place) -> Iterator[esdedup.Index]:
         yield opened
 
 
-def ids_of(pairs: esdedup.SimilarPairs) -> set[tuple[str, str]]:
+def ids_of(pairs: esdedup.results.SimilarPairs) -> set[tuple[str, str]]:
     return {(pair.left, pair.right) for pair in pairs}
 
 

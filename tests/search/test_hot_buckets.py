@@ -104,7 +104,7 @@ def test_the_hottest_are_found_with_their_exact_sizes(
     assert "Found in a sample of" in filled.run("stats", "--hot", "3", "--table").err
 
 
-def by_one_band(index: esdedup.Index, id: str) -> esdedup.Result:
+def by_one_band(index: esdedup.Index, id: str) -> esdedup.results.Result:
     """The documents similar to one that share any band."""
     limits = esdedup.Limits(threshold=0.8, k=50, least=1, swaps=0)
     return index.similar_many([index.query(id=id)], limits)[0]

@@ -115,7 +115,7 @@ def index(place: Place) -> Iterator[esdedup.Index]:
         yield opened
 
 
-def covers(result: esdedup.Result) -> dict[str, tuple[int, float, float]]:
+def covers(result: esdedup.results.Result) -> dict[str, tuple[int, float, float]]:
     """Return what each match and the query share, the best first."""
     found = {}
     for match in result.matches:

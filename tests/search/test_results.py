@@ -133,7 +133,7 @@ def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
     assert len(cut.matches) == 1
     assert cut.truncated
     assert index.similar("...!", threshold=None).matches == []
-    nothing = esdedup.Result([], 0, False, None, 12 + signature)
+    nothing = esdedup.results.Result([], 0, False, None, 12 + signature)
     assert index.similar("zzz yyy xxx", threshold=None) == nothing
     with pytest.raises(esdedup.UsageError, match="compares by Hamming distance"):
         index.similar("x", threshold=None, sketch="simhash")

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 import esdedup.spark
 from benchmarks.lib.planted import planted
-from esdedup import StoreError, UsageError
+from esdedup import UsageError
+from esdedup.exceptions import StoreError
 from esdedup.records.files import BadRecord
 from tests.helpers.commands import run_command, write_lines
 from tests.spark.sizes import pairing_sizes

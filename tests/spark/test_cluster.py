@@ -173,7 +173,7 @@ def test_arguments_are_checked(spark: SparkSession, url: str) -> None:
     df = spark.createDataFrame([("a",)], "id string")
     with pytest.raises(esdedup.UsageError, match="no column 'digest'"):
         write_groups(df, url, "none")
-    with pytest.raises(esdedup.IndexNotFound):
+    with pytest.raises(esdedup.exceptions.IndexNotFound):
         read_index(spark, url, "none")
     with pytest.raises(esdedup.UsageError, match="the column 'text' is there already"):
         read_index(spark, url, "none", fields=["text"])

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import esdedup
 from benchmarks.lib.planted import planted
-from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError
+from esdedup import Limits, Scheme, UsageError
 from esdedup.compare.file_pairs import pairs_in_files
 from esdedup.compare.plan import Plan
 from esdedup.compare.source import FileSource
-from esdedup.models import Pair
 from esdedup.records.files import chunks_of_file
+from esdedup.results import Groups, Pair, SimilarPairs
 from esdedup.runs.run import Run
 from esdedup.spark import SparkResult, dedup, groups, similar_pairs
 from esdedup.spark.documents import numbered as numbered_documents

@@ -8,9 +8,7 @@ import polars
 
 import esdedup
 from esdedup import admin
-from esdedup.analysis.explain import Explanation
-from esdedup.models import Statistics
-from esdedup.removal.undo import UndoReport
+from esdedup.results import Explanation, Statistics, UndoReport
 from esdedup.search.hot_buckets import HotBuckets
 from esdedup.stores import BulkPolicy
 
@@ -52,7 +50,7 @@ def opened() -> list[esdedup.Index]:
 
 def writing(index: esdedup.Index) -> None:
     index.create()
-    report: esdedup.IngestReport = index.add(documents())
+    report: esdedup.results.IngestReport = index.add(documents())
     index.add([{"key": "a", "text": "x"}], id_field="key", on_duplicate="skip")
     index.add(documents(), on_duplicate="group")
     index.add(documents(), on_duplicate=esdedup.DuplicatePolicy("mark", threshold=0.9))
@@ -63,32 +61,34 @@ def writing(index: esdedup.Index) -> None:
 
 
 def searching(index: esdedup.Index) -> None:
-    result: esdedup.Result = index.similar("The council met", threshold=0.6, k=5)
+    result: esdedup.results.Result = index.similar("The council met", threshold=0.6, k=5)
     for match in result.matches:
         print(match.id, match.similarity, match.source)
     index.similar(id="a", threshold=None)
     index.similar(id="a", sketch="simhash", distance=7, filters=[{"term": {"tenant": "a"}}])
     query: esdedup.Query = index.query("The council met")
-    results: list[esdedup.Result] = index.similar_many([query], esdedup.Limits(k=3))
+    results: list[esdedup.results.Result] = index.similar_many([query], esdedup.Limits(k=3))
     body: dict[str, Any] = index.request_body(query, esdedup.Limits(), collapse=True)
     explanation: Explanation = index.explain("a", "b")
     print(len(results), body, explanation.similarity)
 
 
 def whole_index(index: esdedup.Index) -> None:
-    pairs: esdedup.SimilarPairs = index.pairs(threshold=0.7, on_step=on_step)
+    pairs: esdedup.results.SimilarPairs = index.pairs(threshold=0.7, on_step=on_step)
     for pair in pairs:
         print(pair.left, pair.right, pair.similarity)
-    groups: esdedup.Groups = index.groups(threshold=0.9, method="components", keep="longest")
+    groups: esdedup.results.Groups = index.groups(
+        threshold=0.9, method="components", keep="longest"
+    )
     for group in groups:
         print(group.representative, [member.id for member in group.members])
-    report: esdedup.GroupReport = index.group(
+    report: esdedup.results.GroupReport = index.group(
         collapse_ready=True, work="news.group", on_step=on_step
     )
     print(report.groups.duplicates, report.marks.written, report.missed)
     limits = esdedup.Limits("simhash", distance=3, max_per_bucket=100)
     index.groups(grouping=esdedup.Grouping(limits))
-    page: esdedup.Report = index.report(threshold=0.8)
+    page: esdedup.results.Report = index.report(threshold=0.8)
     Path("report.html").write_text(page.html("news"))
     print(page.to_json()["duplicates"], page.warnings)
 
@@ -99,14 +99,14 @@ def records(rows: list[dict[str, str]], frame: polars.DataFrame) -> None:
     removed: list[dict[str, str]] = esdedup.dedup(rows).rethreshold(0.9).removed
     table: polars.DataFrame = esdedup.dedup(frame, threshold=0.9).kept
     column: list[Any] = esdedup.dedup(frame["text"]).kept
-    similar: esdedup.SimilarPairs = esdedup.pairs(frame, threshold=0.7, max_per_bucket=10)
-    exact: esdedup.Groups = esdedup.group(rows, exact=True)
+    similar: esdedup.results.SimilarPairs = esdedup.pairs(frame, threshold=0.7, max_per_bucket=10)
+    exact: esdedup.results.Groups = esdedup.group(rows, exact=True)
     table_of_pairs: polars.DataFrame = polars.DataFrame(similar)
     print(texts, retained, removed, table, column, exact, table_of_pairs)
 
 
 def taking_out(index: esdedup.Index) -> None:
-    plan: esdedup.Dedup = index.dedup("delete", threshold=0.9, keep="newest:published")
+    plan: esdedup.results.Dedup = index.dedup("delete", threshold=0.9, keep="newest:published")
     if plan.groups.duplicates < 100:
         done = plan.apply()
         assert done.report is not None

@@ -7,12 +7,13 @@ from typing import Protocol
 
 from typer import Exit
 
-from esdedup import StoreError, admin
+from esdedup import admin
 from esdedup.cli import options, output
 from esdedup.cli.command import setting
 from esdedup.cli.files import dead_letters
 from esdedup.cli.options import ClusterTarget, SchemeOptions
 from esdedup.cli.output import count, message
+from esdedup.exceptions import StoreError
 
 
 class _Rejects(Protocol):

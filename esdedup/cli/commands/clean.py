@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from esdedup import CleanReport, Grouping, Groups, Index, Scheme, UsageError
+from esdedup import CleanReport, Grouping, Index, Scheme, UsageError
 from esdedup.arguments import size
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, converted_by, setting

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from typer import Exit
 
-from esdedup import Grouping, Groups, Index, admin
+from esdedup import Grouping, Index, admin
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.removal import RemovalOptions, conclude, show_changes, show_removal
+from esdedup.results import Groups
 
 
 def dedup_command(

@@ -4,13 +4,14 @@ from dataclasses import asdict
 
 from typer import Exit
 
-from esdedup import DuplicatePolicy, IngestReport, UsageError, admin
+from esdedup import DuplicatePolicy, UsageError, admin
 from esdedup.cli import options, output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
 from esdedup.cli.options import Target, as_json, check_limits, refuse
 from esdedup.cli.output import count, message
 from esdedup.files import PATH, RepeatedIds, format_of, total_bytes
+from esdedup.results import IngestReport
 
 _BY_PIPELINES = ("dropped", "moved", "renamed")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Exit
 
-from esdedup import Limits, Pair, SimilarPairs
+from esdedup import Limits
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
@@ -17,6 +17,7 @@ from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile
 from esdedup.cli.surroundings import surroundings
 from esdedup.files import DeadLetterFile, PairRequest, ShareSizes, total_bytes
+from esdedup.results import Pair, SimilarPairs
 
 TextsOf = Callable[[list[str]], list[str]]
 

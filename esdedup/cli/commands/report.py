@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from esdedup import Grouping, Report
+from esdedup import Grouping
 from esdedup.cli.command import setting
 from esdedup.cli.options import Target, as_json
 from esdedup.cli.output import Progress, check_folder, message, print_facts, print_json, write_page
 from esdedup.cli.setting_names import with_options
+from esdedup.results import Report
 
 
 def report_command(

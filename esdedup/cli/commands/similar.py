@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 from typer import Exit
 
-from esdedup import Index, Limits, Match, Query, Result, UsageError
+from esdedup import Index, Limits, Query, UsageError
 from esdedup.cli import output
 from esdedup.cli.command import setting
 from esdedup.cli.files import FileOptions, Reasons
 from esdedup.cli.options import Target, as_json, check_limits, typed
 from esdedup.cli.output import count, message, print_json
+from esdedup.results import Match, Result
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,9 @@ def test_documents_whose_index_keeps_a_part_of_them_are_not_held_whole(
     store = open_store()
     store.create(META)
     write(store, [document("a", ["0x"], secret=1)])
-    with pytest.raises(esdedup.StoreError, match=r"_source has excludes.* can't be read whole"):
+    with pytest.raises(
+        esdedup.exceptions.StoreError, match=r"_source has excludes.* can't be read whole"
+    ):
         store.hold(["a"])
     assert [one.document.id for one in store.hold(["a"], ["text"])] == ["a"]
 

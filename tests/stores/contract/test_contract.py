@@ -75,7 +75,7 @@ OTHERS = [
 def test_another_scheme_or_field_is_refused_by_name(place: Place, open_store: OpenStore) -> None:
     open_store().create(META)
     for other, reason in OTHERS:
-        with pytest.raises(esdedup.SchemeMismatch, match=reason) as caught:
+        with pytest.raises(esdedup.exceptions.SchemeMismatch, match=reason) as caught:
             open_store().create(other)
         assert place.index in str(caught.value)
     assert open_store().meta() == META
@@ -86,11 +86,11 @@ def test_only_an_index_without_documents_takes_another_scheme(open_store: OpenSt
     store.create(META)
     (other, _), *_ = OTHERS
     store.renew(META, other)
-    with pytest.raises(esdedup.StoreError):
+    with pytest.raises(esdedup.exceptions.StoreError):
         open_store().renew(META, OTHERS[1][0])
     write(store, with_tokens([Document("1", {"text": "one two three four"})], other))
     assert open_store().meta() == other
-    with pytest.raises(esdedup.SchemeMismatch, match="seed 2, not 1"):
+    with pytest.raises(esdedup.exceptions.SchemeMismatch, match="seed 2, not 1"):
         open_store().renew(other, META)
     assert [each.id for each in store.get(["1"])] == ["1"]
 
@@ -102,7 +102,11 @@ def test_of_many_that_make_it_at_once_one_decides(open_store: OpenStore) -> None
     outcomes = at_once(works)
     stored = stores[0].meta()
     for meta, outcome in zip(metas, outcomes, strict=True):
-        assert outcome is None if meta == stored else isinstance(outcome, esdedup.SchemeMismatch)
+        assert (
+            outcome is None
+            if meta == stored
+            else isinstance(outcome, esdedup.exceptions.SchemeMismatch)
+        )
     assert outcomes.count(None) == 3
 
 
@@ -140,7 +144,9 @@ def test_an_alias_stands_for_indices_of_one_scheme(place: Place, open_store: Ope
     assert ids_of(ask(by_alias, query("a"))) == ["1"]
     assert [found.id for found in scanned(by_alias)] == ["1"]
     second.call("PUT", "", {"aliases": {alias: {}}})
-    with pytest.raises(esdedup.StoreError, match=r"names 2 indices.*-second has no esdedup field"):
+    with pytest.raises(
+        esdedup.exceptions.StoreError, match=r"names 2 indices.*-second has no esdedup field"
+    ):
         by_alias.meta()
     made = open_store(second.index)
     made.create(META)
@@ -535,7 +541,7 @@ def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
     # To make the index again, with what was asked for at first, leaves the list.
     other.create(META)
     assert other.meta() == stopped
-    with pytest.raises(esdedup.StoreError, match="changed"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="changed"):
         other.renew(META, IndexMeta(META.scheme, stop=STOP[:1]))
     assert store.meta() == stopped
     other.renew(stopped, META)
@@ -563,7 +569,7 @@ def test_an_index_that_is_not_there(place: Place, open_store: OpenStore, work: s
     if work in ("write", "create") and isinstance(place.target, str):
         return  # A cluster makes an index that is written to, unless it is told not to.
     store = open_store(retry_for=0.1)
-    with pytest.raises(esdedup.IndexNotFound, match=place.index):
+    with pytest.raises(esdedup.exceptions.IndexNotFound, match=place.index):
         WORKS[work](store)
     assert open_store().meta() is None
 
@@ -627,5 +633,5 @@ def test_an_id_that_is_no_unicode(store: Store) -> None:
 
 def test_a_document_that_is_no_json(store: Store) -> None:
     for value in (float("nan"), object(), "\ud800"):
-        with pytest.raises(esdedup.RecordError, match="'bad'"):
+        with pytest.raises(esdedup.exceptions.RecordError, match="'bad'"):
             store.write([document("bad", value=value)])

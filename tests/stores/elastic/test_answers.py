@@ -54,6 +54,8 @@ def test_a_page_in_place_of_an_index(proxy: Proxy) -> None:
     proxy.answer_next(1, Answer(200, [JSON, ELASTIC], b"{}"))
     cluster = Cluster(esdedup.Connection((proxy.url,), retry_for=0))
     proxy.answer_next(1, Answer(200, [("Content-Type", "text/html")], PAGE))
-    with pytest.raises(esdedup.StoreError, match=r"answer to GET /x is not a JSON object: <!doc"):
+    with pytest.raises(
+        esdedup.exceptions.StoreError, match=r"answer to GET /x is not a JSON object: <!doc"
+    ):
         cluster.ask("GET", "/x")
     cluster.close()

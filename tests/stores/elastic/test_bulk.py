@@ -53,11 +53,11 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
         lambda: index.similar("x"),
         index.statistics,
     ):
-        with pytest.raises(esdedup.StoreError, match="closed"):
+        with pytest.raises(esdedup.exceptions.StoreError, match="closed"):
             work()
     call(killable.url, "POST", f"/{NAME}/_open")
     call(killable.url, "DELETE", f"/{NAME}")
-    with pytest.raises(esdedup.IndexNotFound):
+    with pytest.raises(esdedup.exceptions.IndexNotFound):
         index.similar("x")
 
 

@@ -23,10 +23,10 @@ def test_a_name_is_no_block() -> None:
 def test_an_index_is_missing_by_the_type_of_the_error() -> None:
     answer = body("index_not_found_exception", "no such index [news]", index="news")
     error = error_of(404, answer, "here")
-    assert isinstance(error, esdedup.IndexNotFound)
+    assert isinstance(error, esdedup.exceptions.IndexNotFound)
     assert str(error) == "here: there is no such index: news"
     other = body("document_missing_exception", "[index_not_found_exception]: document missing")
-    assert not isinstance(error_of(404, other, "here"), esdedup.IndexNotFound)
+    assert not isinstance(error_of(404, other, "here"), esdedup.exceptions.IndexNotFound)
 
 
 def test_the_deepest_cause_is_shown_once() -> None:
@@ -46,4 +46,4 @@ def test_bodies_that_are_no_errors_of_a_server() -> None:
     answers: list[Any] = ["", None, "<html>", {"error": "plain"}, {"error": None}, []]
     for answer in answers:
         assert reason_of(answer)
-        assert isinstance(error_of(500, answer, "here"), esdedup.StoreError)
+        assert isinstance(error_of(500, answer, "here"), esdedup.exceptions.StoreError)

@@ -67,7 +67,7 @@ def test_documents_with_a_routing(
     assert index.statistics().documents == len(ROUTED)
     for id in ROUTED:
         assert len(index.similar(id=id, k=100).matches) == len(ROUTED) - 1
-    with pytest.raises(esdedup.RecordError, match="'no': there is no such document"):
+    with pytest.raises(esdedup.exceptions.RecordError, match="'no': there is no such document"):
         index.update([{"id": "d1", "n": 1}, {"id": "no", "n": 1}, {"id": "d1", "m": 2}])
     assert (index.get("d1").source["n"], index.get("d1").source["m"]) == (1, 2)
     assert delete(index.store, ["d5", "d6"]) == 2
@@ -147,7 +147,7 @@ def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> No
         lambda: index.update([{"id": "1", "n": 1}]),
         lambda: index.delete(["1"]),
     ):
-        with pytest.raises(esdedup.StoreError, match="blocked by") as caught:
+        with pytest.raises(esdedup.exceptions.StoreError, match="blocked by") as caught:
             work()
         assert not isinstance(caught.value, PermissionDenied)
 

@@ -194,7 +194,7 @@ def test_a_file_that_went_takes_no_more_writes(tmp_path: Path, ending: str, loss
             gone.unlink()
         for act in (lambda: index.add(["a third text"]), lambda: index.similar("a third text")):
             with pytest.raises(
-                esdedup.StoreError, match="moved, removed or replaced while it was open"
+                esdedup.exceptions.StoreError, match="moved, removed or replaced while it was open"
             ):
                 act()
         if loss == "move":
@@ -220,7 +220,10 @@ def test_a_copy_beside_the_log_of_another_file_is_told(tmp_path: Path) -> None:
     for file, content in contents.items():
         file.write_bytes(content)
     shutil.copy(copy, path)
-    with esdedup.open(path) as index, pytest.raises(esdedup.StoreError, match=r"a.db-wal: .* away"):
+    with (
+        esdedup.open(path) as index,
+        pytest.raises(esdedup.exceptions.StoreError, match=r"a.db-wal: .* away"),
+    ):
         index.statistics()
     Path(f"{path}-wal").rename(tmp_path / "away")
     with esdedup.open(path) as index:

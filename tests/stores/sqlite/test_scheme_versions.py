@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from esdedup import Scheme, SchemeMismatch
+from esdedup import Scheme
+from esdedup.exceptions import SchemeMismatch
 from esdedup.sketch.sketch import text_digests
 from esdedup.text.characters import VERSIONS
 from esdedup.text.normalise import normalise

@@ -81,11 +81,11 @@ def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
 
 def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
     path.write_text("this is a text file, and a long one " * 100)
-    with pytest.raises(esdedup.StoreError, match="not a SQLite file"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="not a SQLite file"):
         esdedup.open(path).create()
-    with pytest.raises(esdedup.StoreError, match="no folder"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="no folder"):
         esdedup.open(tmp_path / "absent" / "x.db").create()
-    with pytest.raises(esdedup.IndexNotFound):
+    with pytest.raises(esdedup.exceptions.IndexNotFound):
         LocalStore(tmp_path / "new.db", "x").write([document("a")])
     assert not (tmp_path / "new.db").exists()
 
@@ -154,7 +154,9 @@ def test_a_file_of_another_layout_is_refused(store: LocalStore, path: Path) -> N
         (version,) = db.execute("PRAGMA user_version").fetchone()
         db.execute(f"PRAGMA user_version = {version & ~0xFF | 7}")
     for use in (store.meta, lambda: store.create(META), lambda: found(store)):
-        with pytest.raises(esdedup.StoreError, match="layout 7, and this esdedup needs layout 3"):
+        with pytest.raises(
+            esdedup.exceptions.StoreError, match="layout 7, and this esdedup needs layout 3"
+        ):
             use()
 
 
@@ -198,7 +200,7 @@ def test_candidates_of_a_full_bucket_are_compared_as_they_are_now(
     texts = {f"d{n:03}": f"{notice} {words(n, n % 100)}" for n in range(2, 150)}
     query_text = f"{notice} {words(3, 3)}"
 
-    def search() -> esdedup.Result:
+    def search() -> esdedup.results.Result:
         return index.similar(query_text, k=8, **limits)
 
     def check() -> None:

@@ -31,7 +31,7 @@ def test_arrays_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     arrays = run.load("arrays")
     assert (arrays["numbers"].tolist(), arrays["names"].shape) == ([0, 1, 2], (2, 0))
     (tmp_path / "arrays").write_bytes(b"damaged")
-    with pytest.raises(esdedup.StoreError, match="a file is damaged: remove the folder"):
+    with pytest.raises(esdedup.exceptions.StoreError, match="a file is damaged: remove the folder"):
         run.load("arrays")
 
 

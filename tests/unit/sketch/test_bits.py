@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup import Bits, Limits, RecordError, Scheme, UsageError
+from esdedup import Bits, Limits, Scheme, UsageError
+from esdedup.exceptions import RecordError
 from esdedup.sketch.sketch import sketch, token_fields
 
 NUMBER = 0xC3D1A5B4978E6D2F
