@@ -49,17 +49,15 @@ def similar(
     nearest documents that share a token are returned, so that there may be fewer than `limits.k`;
     a query gets no further level once it reaches `limits.wanted_recall`.
     """
-    blocks = [
-        queries[start : start + QUERIES_AT_ONCE]
-        for start in range(0, len(queries), QUERIES_AT_ONCE)
-    ]
-    if len(blocks) == 1:
-        return _Search(store, meta, queries, limits).results()
 
-    def search(queries: Sequence[Query]) -> list[Result]:
-        return _Search(store, meta, queries, limits).results()
+    def search(start: int) -> list[Result]:
+        block = queries[start : start + QUERIES_AT_ONCE]
+        return _Search(store, meta, block, limits).results()
 
-    return [*itertools.chain.from_iterable(store.window.in_order(search, blocks))]
+    starts = range(0, len(queries), QUERIES_AT_ONCE)
+    if len(starts) == 1:
+        return search(0)
+    return [*itertools.chain.from_iterable(store.window.in_order(search, starts))]
 
 
 def sharing(

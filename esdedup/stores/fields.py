@@ -98,20 +98,22 @@ def fault_in(source: Mapping[str, object], text_fields: Sequence[str]) -> str | 
     return _value_of(source, first)[1] if isinstance(first, ValueField) else None
 
 
-def text_in(query: str, text_fields: Sequence[str]) -> str:
-    """Return the text that a query is given as; the field's value in JSON, if it is not a string.
+def text_in(text: str, text_fields: Sequence[str]) -> str:
+    """Return the text of a query as documents have it.
+
+    text: as the caller writes it, which for a `ValueField` is a string, or another value in JSON.
 
     Raises UsageError if a `ValueField` can't hold it.
     """
     first = text_fields[0]
     if not isinstance(first, ValueField):
-        return query
+        return text
     with suppress(RecordError):
-        return first.sketch.text(query)
+        return first.sketch.text(text)
     try:
-        value = json.loads(query)
+        value = json.loads(text)
     except ValueError:
-        value = query
+        value = text
     try:
         return first.sketch.text(value)
     except RecordError as error:
