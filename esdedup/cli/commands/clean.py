@@ -26,6 +26,7 @@ from esdedup.files import (
     UnitRequest,
     check_result,
 )
+from esdedup.results import Groups
 
 _OF_ITEMS = ("text_field", "format", "encoding", "id_field", "dead_letter", "removed")
 """Options of files that also count for the items, if there is an index in place of files."""
