@@ -40,9 +40,9 @@ from esdedup.records.documents import PATH, RepeatedIds
 from esdedup.records.files import BadRecord, Chunk, Format, Record, format_of
 from esdedup.records.inputs import Reading, total_bytes
 from esdedup.records.locations import is_address, written
-from esdedup.records.streams import STDIN, name_of
 from esdedup.records.table_files import check_result, write_table
 from esdedup.records.targets import check_new, check_targets
+from esdedup.records.text_files import STDIN, name_of
 from esdedup.runs.run import OnStep, Run, ShareSizes
 from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
 from esdedup.sketch.scheme import Scheme

@@ -30,7 +30,7 @@ from esdedup.models import Document, Fields, Match, Query, Result, Statistics
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
-from esdedup.records.queries import RecordQuery, queries_in_files, text_in_file
+from esdedup.records.query_files import RecordQuery, queries_in_files, text_in_file
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import Dedup
 from esdedup.removal.undo import UndoReport, changed_by, undo

@@ -15,12 +15,17 @@ changing anything; `attach` and `backfill` also accept such a plan.
 from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach, plan_next
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.check import Check, IndexCheck, Tally, check
+from esdedup.admin.component_templates import (
+    TemplatePlan,
+    install_template,
+    next_has_fields,
+    plan_template,
+)
 from esdedup.admin.obstacles import Obstacle
 from esdedup.admin.readiness import check_ready, check_writable
 from esdedup.admin.roles import Product, role, roles_of, roles_path
 from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
 from esdedup.admin.switch import SwitchPlan, execute_switch, plan_switch, switch
-from esdedup.admin.templates import TemplatePlan, install_template, next_has_fields, plan_template
 from esdedup.analysis.design import SchemeDesign, design_scheme
 from esdedup.analysis.explain import Explanation
 from esdedup.analysis.sampling import Sample
@@ -41,8 +46,8 @@ from esdedup.stores import Cluster
 from esdedup.stores import reached as connected
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import connection_to, seconds
+from esdedup.stores.elastic.component_templates import advice as advice_on_next
 from esdedup.stores.elastic.indices import IndexState, Named
-from esdedup.stores.elastic.templates import advice as advice_on_next
 
 __all__ = [
     "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Choice", "Cluster",

@@ -9,6 +9,7 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.bodies import Body
+from esdedup.stores.elastic.component_templates import put_template
 from esdedup.stores.elastic.indices import (
     IndexState,
     Named,
@@ -19,7 +20,6 @@ from esdedup.stores.elastic.indices import (
     resolve,
     states,
 )
-from esdedup.stores.elastic.templates import put_template
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import (
     IndexMapping,

@@ -14,6 +14,7 @@ from esdedup.models import WHOLE, Change, StoredDocument, value_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.bodies import Query
+from esdedup.stores.elastic.component_templates import next_has_fields
 from esdedup.stores.elastic.errors import PageTooLarge
 from esdedup.stores.elastic.indices import (
     IndexState,
@@ -33,7 +34,6 @@ from esdedup.stores.elastic.queries import (
     with_text,
 )
 from esdedup.stores.elastic.store import ClusterStore
-from esdedup.stores.elastic.templates import next_has_fields
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, SketchedFields, meta_of, uncomputed
 

@@ -15,9 +15,9 @@ from esdedup.records.documents import is_ours
 from esdedup.sketch.kinds.base import ValueField
 from esdedup.stores import Store
 from esdedup.stores.elastic.client import refreshes_soon
+from esdedup.stores.elastic.component_templates import next_state
 from esdedup.stores.elastic.indices import IndexState, Named, resolve, source_limits, states
 from esdedup.stores.elastic.store import ClusterStore
-from esdedup.stores.elastic.templates import next_state
 from esdedup.stores.mapping import (
     IndexMapping,
     IndexMeta,

@@ -22,9 +22,9 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bodies import Body
+from esdedup.stores.elastic.component_templates import replace_meta
 from esdedup.stores.elastic.indices import IndexState, attached, path_of
 from esdedup.stores.elastic.queries import sketched
-from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 

@@ -20,7 +20,7 @@ from esdedup.index import Index, open
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Chunk
 from esdedup.records.inputs import total_bytes
-from esdedup.records.streams import name_of
+from esdedup.records.text_files import name_of
 from esdedup.runs.shares import Shares, StoredShare
 
 

@@ -9,7 +9,7 @@ from esdedup.cleaning.job import Assignment, CleanJob
 from esdedup.cleaning.report import CleanReport
 from esdedup.exceptions import InputError, UsageError
 from esdedup.records.locations import is_address
-from esdedup.records.streams import STDIN
+from esdedup.records.text_files import STDIN
 from esdedup.runs.run import Run, ShareSizes
 
 

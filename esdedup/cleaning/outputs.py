@@ -30,9 +30,9 @@ from esdedup.records.locations import (
 )
 from esdedup.records.paths import ABOUT
 from esdedup.records.rewrite import RetainedFile, rewrite
-from esdedup.records.streams import STDIN, name_of
 from esdedup.records.table_files import check_result
 from esdedup.records.targets import check_outside, check_table, check_targets
+from esdedup.records.text_files import STDIN, name_of
 from esdedup.runs.run import LISTED_FILES
 from esdedup.text.arrays import I64, Mask
 

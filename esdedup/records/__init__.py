@@ -1,1 +1,1 @@
-"""Read files, streams and tables into records, and records into documents."""
+"""Read text files and tables into records, and records into documents."""

@@ -23,7 +23,7 @@ from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.models import Fields, grouped
 from esdedup.records.columnar import BadRow, check_columns, rows_in
 from esdedup.records.locations import look_up
-from esdedup.records.streams import (
+from esdedup.records.text_files import (
     COMPRESSED,
     LONGEST,
     STDIN,

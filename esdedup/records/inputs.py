@@ -10,7 +10,7 @@ from esdedup.records.documents import PATH
 from esdedup.records.files import Chunk, Format, Record, check_file, chunks_of_files
 from esdedup.records.locations import look_up
 from esdedup.records.paths import files_named
-from esdedup.records.streams import STDIN, check_encoding
+from esdedup.records.text_files import STDIN, check_encoding
 from esdedup.stores.fields import quoted, text_at, value_at
 from esdedup.text.characters import count
 

@@ -10,7 +10,7 @@ from esdedup.exceptions import UsageError
 from esdedup.models import natural
 from esdedup.records.files import Format, format_of
 from esdedup.records.locations import is_address, is_http, listed, look_up
-from esdedup.records.streams import STDIN
+from esdedup.records.text_files import STDIN
 
 ABOUT = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
 """Files of the library `datasets` that describe the documents, and hold none."""

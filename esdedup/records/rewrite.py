@@ -25,7 +25,7 @@ from esdedup.exceptions import InputError, UsageError
 from esdedup.records.columnar import copy_rows
 from esdedup.records.files import Format, elements_of, format_of
 from esdedup.records.locations import open_file, written
-from esdedup.records.streams import COMPRESSED, STDIN, begins_with, name_of, opened
+from esdedup.records.text_files import COMPRESSED, STDIN, begins_with, name_of, opened
 from esdedup.text.arrays import I64, Mask
 
 _MARKS = {

@@ -9,7 +9,7 @@ from esdedup.exceptions import UsageError
 from esdedup.records.files import Format
 from esdedup.records.locations import canonical, identity, look_up, open_file
 from esdedup.records.paths import is_data
-from esdedup.records.streams import STDIN
+from esdedup.records.text_files import STDIN
 
 TABLES = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 """The endings of a file for a table of results."""

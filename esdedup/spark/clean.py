@@ -35,7 +35,7 @@ from esdedup.records.files import BadRecord, Format, chunks_of_file
 from esdedup.records.inputs import Reading
 from esdedup.records.locations import is_address
 from esdedup.records.paths import files_named
-from esdedup.records.streams import name_of
+from esdedup.records.text_files import name_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.documents import SKETCHED, SparkDocuments, in_precedence, sketched_records
 from esdedup.spark.groups import members_of

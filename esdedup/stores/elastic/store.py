@@ -37,7 +37,15 @@ from esdedup.stores.elastic.bulk import (
     NO_WRITE_INDEX,
     document_lines,
 )
+from esdedup.stores.elastic.bulk_changes import (
+    Rules,
+    lines_to_change,
+    lines_to_create,
+    place_of,
+    rules_of,
+)
 from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.component_templates import replace_meta
 from esdedup.stores.elastic.errors import PageTooLarge, SeveralIndices
 from esdedup.stores.elastic.queries import (
     MOST_TERMS,
@@ -54,14 +62,6 @@ from esdedup.stores.elastic.queries import (
     versioned_body,
     with_times,
 )
-from esdedup.stores.elastic.rewriting import (
-    Rules,
-    lines_to_change,
-    lines_to_create,
-    place_of,
-    rules_of,
-)
-from esdedup.stores.elastic.templates import replace_meta
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
     IndexMapping,

@@ -18,7 +18,7 @@ from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.listing import Listing
 from esdedup.stores.sqlite.rows import NO_MARKS, NumberedRow, Row, RowFormat, parsed
-from esdedup.stores.sqlite.tables import TableNames
+from esdedup.stores.sqlite.table_names import TableNames
 from esdedup.text.arrays import U64
 from esdedup.text.characters import is_unicode
 

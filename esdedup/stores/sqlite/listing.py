@@ -22,7 +22,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.postings import Entries, Postings, numbers_of, numbers_of_values
 from esdedup.stores.sqlite.rows import NumberedRow
 from esdedup.stores.sqlite.sizes import StoreSizes
-from esdedup.stores.sqlite.tables import TableNames
+from esdedup.stores.sqlite.table_names import TableNames
 from esdedup.text.arrays import I64, ranges
 
 LISTED_AT_ONCE = 100_000

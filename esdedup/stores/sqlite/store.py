@@ -46,7 +46,7 @@ from esdedup.stores.sqlite.listing import Listing, listed_as
 from esdedup.stores.sqlite.ranked import RankedCandidates
 from esdedup.stores.sqlite.rows import NO_MARKS, NumberedRow, Row, with_raw
 from esdedup.stores.sqlite.sizes import StoreSizes
-from esdedup.stores.sqlite.tables import TableNames
+from esdedup.stores.sqlite.table_names import TableNames
 from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from esdedup.admin.attach import AttachPlan
 from esdedup.admin.obstacles import Obstacle, obstacles
 from esdedup.stores import Cluster
-from esdedup.stores.elastic import templates
+from esdedup.stores.elastic import component_templates
 from esdedup.stores.elastic.bodies import Body
 
 
@@ -25,21 +25,21 @@ class TemplatePlan:
 
 def plan_template(cluster: Cluster, plan: AttachPlan) -> TemplatePlan:
     """Return the component template for the next indices behind the name of a plan."""
-    state = templates.next_state(cluster, plan.named)
+    state = component_templates.next_state(cluster, plan.named)
     doc_values = state is not None and state.rebuilds_source
     in_the_way = [] if state is None else obstacles(state, plan.meta, text_known=False)
     return TemplatePlan(
-        templates.template_name(plan.named.name),
-        templates.template_body(plan.meta, doc_values=doc_values),
+        component_templates.template_name(plan.named.name),
+        component_templates.template_body(plan.meta, doc_values=doc_values),
         tuple(in_the_way),
     )
 
 
 def install_template(cluster: Cluster, plan: AttachPlan) -> None:
     """Install the component template for the next indices behind the name of a plan."""
-    templates.put_template(cluster, plan.named, plan.meta)
+    component_templates.put_template(cluster, plan.named, plan.meta)
 
 
 def next_has_fields(cluster: Cluster, plan: AttachPlan) -> bool | None:
     """Return whether the next index behind the name will have our fields, or None if unknown."""
-    return templates.next_has_fields(cluster, plan.named, plan.meta)
+    return component_templates.next_has_fields(cluster, plan.named, plan.meta)

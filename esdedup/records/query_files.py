@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Fields, Query
 from esdedup.records.files import BadRecord, Record, check_unicode, read_records
-from esdedup.records.streams import opened
+from esdedup.records.text_files import opened
 from esdedup.stores.fields import parts_of, text_of, value_at
 
 _QUERIES_AT_ONCE = 2_000
