@@ -12,42 +12,46 @@ connected (`connected`). `plan_attach` and `plan_backfill` return what there is 
 changing anything; `attach` and `backfill` also accept such a plan.
 """
 
-from esdedup.admin.attach import AttachPlan, MappingChange, attach, plan_attach, plan_next
-from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
-from esdedup.admin.check import Check, IndexCheck, Tally, check
-from esdedup.admin.component_templates import (
-    TemplatePlan,
-    install_template,
-    next_has_fields,
-    plan_template,
-)
-from esdedup.admin.obstacles import Obstacle
-from esdedup.admin.readiness import check_ready, check_writable
-from esdedup.admin.roles import Product, role, roles_of, roles_path
-from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
-from esdedup.admin.switch import SwitchPlan, execute_switch, plan_switch, switch
-from esdedup.analysis.design import SchemeDesign, design_scheme
-from esdedup.analysis.explain import Explanation
-from esdedup.analysis.sampling import Sample
-from esdedup.analysis.tuning import Choice
-from esdedup.analysis.weighing import Weighed, Weighing, weigh
-from esdedup.index import ListedIndex, indices, sample_neighbours
-from esdedup.ingest.ingest import IngestSettings
-from esdedup.ingest.parallel import be_a_program
-from esdedup.ingest.places import Places
-from esdedup.ingest.policies import PolicyAction
-from esdedup.models import Failure
-from esdedup.proxy.settings import Settings as ProxySettings
-from esdedup.removal.log import Action, LogReader
-from esdedup.removal.remove import DedupReport
-from esdedup.removal.undo import UndoReport
-from esdedup.search.hot_buckets import HotBucket, HotBuckets
-from esdedup.stores import Cluster
-from esdedup.stores import reached as connected
-from esdedup.stores.changes import ChangeReport
-from esdedup.stores.connection import connection_to, seconds
-from esdedup.stores.elastic.component_templates import advice as advice_on_next
-from esdedup.stores.elastic.indices import IndexState, Named
+from typing import TYPE_CHECKING
+
+from esdedup.lazy import import_name
+
+if TYPE_CHECKING:
+    from esdedup.admin.attaching import AttachPlan, MappingChange, attach, plan_attach, plan_next
+    from esdedup.admin.backfilling import BackfillPlan, Effort, backfill, plan_backfill
+    from esdedup.admin.checking import Check, IndexCheck, Tally, check
+    from esdedup.admin.component_templates import (
+        TemplatePlan,
+        install_template,
+        next_has_fields,
+        plan_template,
+    )
+    from esdedup.admin.obstacles import Obstacle
+    from esdedup.admin.readiness import check_ready, check_writable
+    from esdedup.admin.roles import Product, role, roles_of, roles_path
+    from esdedup.admin.servers import ReviewPages, serve_proxy, serve_review
+    from esdedup.admin.switching import SwitchPlan, execute_switch, plan_switch, switch
+    from esdedup.analysis.design import SchemeDesign, design_scheme
+    from esdedup.analysis.explain import Explanation
+    from esdedup.analysis.sampling import Sample
+    from esdedup.analysis.tuning import Choice
+    from esdedup.analysis.weighing import Weighed, Weighing, weigh
+    from esdedup.index import ListedIndex, indices, sample_neighbours
+    from esdedup.ingest.ingest import IngestSettings
+    from esdedup.ingest.parallel import be_a_program
+    from esdedup.ingest.places import Places
+    from esdedup.ingest.policies import PolicyAction
+    from esdedup.models import Failure
+    from esdedup.proxy.settings import ProxySettings
+    from esdedup.removal.log import Action, LogReader
+    from esdedup.removal.remove import DedupReport
+    from esdedup.removal.undo import UndoReport
+    from esdedup.search.hot_buckets import HotBucket, HotBuckets
+    from esdedup.stores import Cluster, connected
+    from esdedup.stores.changes import ChangeReport
+    from esdedup.stores.connection import connection_to, seconds
+    from esdedup.stores.elastic.component_templates import advice_on_next
+    from esdedup.stores.elastic.indices import IndexState, Named
 
 __all__ = [
     "Action", "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Choice", "Cluster",
@@ -61,3 +65,47 @@ __all__ = [
     "plan_switch", "plan_template", "role", "roles_of", "roles_path", "sample_neighbours",
     "seconds", "serve_proxy", "serve_review", "switch", "weigh",
 ]  # fmt: skip
+
+_MODULES = {
+    "admin.attaching": "AttachPlan MappingChange attach plan_attach plan_next",
+    "admin.backfilling": "BackfillPlan Effort backfill plan_backfill",
+    "admin.checking": "Check IndexCheck Tally check",
+    "admin.component_templates": "TemplatePlan install_template next_has_fields plan_template",
+    "admin.obstacles": "Obstacle",
+    "admin.readiness": "check_ready check_writable",
+    "admin.roles": "Product role roles_of roles_path",
+    "admin.servers": "ReviewPages serve_proxy serve_review",
+    "admin.switching": "SwitchPlan execute_switch plan_switch switch",
+    "analysis.design": "SchemeDesign design_scheme",
+    "analysis.explain": "Explanation",
+    "analysis.sampling": "Sample",
+    "analysis.tuning": "Choice",
+    "analysis.weighing": "Weighed Weighing weigh",
+    "index": "ListedIndex indices sample_neighbours",
+    "ingest.ingest": "IngestSettings",
+    "ingest.parallel": "be_a_program",
+    "ingest.places": "Places",
+    "ingest.policies": "PolicyAction",
+    "models": "Failure",
+    "proxy.settings": "ProxySettings",
+    "removal.log": "Action LogReader",
+    "removal.remove": "DedupReport",
+    "removal.undo": "UndoReport",
+    "search.hot_buckets": "HotBucket HotBuckets",
+    "stores": "Cluster connected",
+    "stores.changes": "ChangeReport",
+    "stores.connection": "connection_to seconds",
+    "stores.elastic.component_templates": "advice_on_next",
+    "stores.elastic.indices": "IndexState Named",
+}
+
+
+if not TYPE_CHECKING:  # Type checkers would take any name.
+
+    def __getattr__(name: str) -> object:
+        """Import what a program uses when it first uses it."""
+        return import_name(name, __name__, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from esdedup.admin.attach import AttachPlan
+from esdedup.admin.attaching import AttachPlan
 from esdedup.admin.obstacles import Obstacle, obstacles
 from esdedup.stores import Cluster
 from esdedup.stores.elastic import component_templates

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from esdedup.exceptions import MissingExtra
 from esdedup.groups.groups import Grouping
-from esdedup.proxy.settings import Settings as ProxySettings
+from esdedup.proxy.settings import ProxySettings
 from esdedup.stores.location import IndexLocation
 
 if TYPE_CHECKING:

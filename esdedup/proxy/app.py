@@ -19,7 +19,7 @@ from esdedup.proxy.logs import Show
 from esdedup.proxy.metadata import LOOK_UP_SECONDS, Schemes
 from esdedup.proxy.metrics import METRICS_FOLDER
 from esdedup.proxy.rewriting import READABLE, Batches, Rewriter, pieces
-from esdedup.proxy.settings import Settings
+from esdedup.proxy.settings import ProxySettings
 from esdedup.proxy.upstream import Upstream
 
 _Kind = Literal["own", "pass", "bulk", "document", "update"]
@@ -47,7 +47,7 @@ class Service:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ProxySettings,
         show: Show = str,
         batches: Batches = Batches(),  # noqa: B008
         look_up_seconds: float = LOOK_UP_SECONDS,

@@ -24,7 +24,7 @@ from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed
 from esdedup.proxy.logs import Show
 from esdedup.proxy.metrics import METRICS_FOLDER
-from esdedup.proxy.settings import Settings
+from esdedup.proxy.settings import ProxySettings
 
 _LARGEST_HEAD = 16 << 10
 """Bytes of a request line and headers. After more, the servers read nothing further from the
@@ -41,7 +41,7 @@ _FILES = 1 << 14
 log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, show: Show = str) -> None:
+def serve(settings: ProxySettings, show: Show = str) -> None:
     """Serve until a signal ends the process.
 
     show: applied to messages in logs and answers; it is pickled if there are several processes.
@@ -100,7 +100,7 @@ def serve(settings: Settings, show: Show = str) -> None:
         Multiprocess(config, [listener]).run()
 
 
-def _application(settings: Settings, show: Show) -> Service:
+def _application(settings: ProxySettings, show: Show) -> Service:
     """Set up a process that serves, and return its application."""
     be_a_program()
     sys.setswitchinterval(0.001)
@@ -114,7 +114,7 @@ def _application(settings: Settings, show: Show) -> Service:
     return Service(settings, show)
 
 
-def _renew(settings: Settings, config: uvicorn.Config) -> None:
+def _renew(settings: ProxySettings, config: uvicorn.Config) -> None:
     """Read certificates and authorities again, for new connections."""
     try:
         if settings.certificate:
@@ -143,7 +143,9 @@ def _listener(host: str, port: int) -> socket.socket:
         raise EsdedupError(f"can't listen on {host}, port {port}: {error.strerror}") from error
 
 
-def _tls(settings: Settings, *_: object, context: ssl.SSLContext | None = None) -> ssl.SSLContext:
+def _tls(
+    settings: ProxySettings, *_: object, context: ssl.SSLContext | None = None
+) -> ssl.SSLContext:
     """Return the context of connections with clients. Raises UsageError.
 
     context: add to it, in place of a new one.

@@ -8,7 +8,7 @@ from esdedup.arguments import converted_by, of_file, setting, size
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ProxySettings:
     """Settings of a proxy: sizes are bytes, times seconds.
 
     max_memory, max_connections: of all processes together.

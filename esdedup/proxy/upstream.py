@@ -13,7 +13,7 @@ import httpx
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed, Headers, ProxyAnswer, Request
 from esdedup.proxy.metrics import Metrics
-from esdedup.proxy.settings import Settings
+from esdedup.proxy.settings import ProxySettings
 from esdedup.stores.connection import split_address
 
 _CONNECT_SECONDS = 10.0
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class Upstream:
     """The servers behind the proxy. Adds no header and follows no redirect."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ProxySettings) -> None:
         """Raise UsageError for a wrong address."""
         url = settings.upstream
         address = url if "://" in url else f"http://{url}"

@@ -18,7 +18,7 @@ from esdedup.stores.sqlite.store import LocalStore
 from esdedup.stores.waits import Waits
 
 __all__ = [
-    "BulkPolicy", "Cluster", "ClusterStore", "LocalStore", "Store", "Target", "reached",
+    "BulkPolicy", "Cluster", "ClusterStore", "LocalStore", "Store", "Target", "connected",
     "stored_meta", "waits_of",
 ]  # fmt: skip
 
@@ -27,7 +27,7 @@ Target = str | Connection | Cluster
 
 
 @contextmanager
-def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
+def connected(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
     """Connect to a cluster for the time of a `with`; one that is connected stays so."""
     if isinstance(target, Cluster):
         yield target

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, UsageError
-from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, reached
+from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, connected
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.indices import resolve
 from esdedup.stores.judgements import PREFIX
@@ -50,7 +50,7 @@ class IndexLocation:
         if index.startswith(PREFIX):
             raise UsageError(f"index {index!r} holds judgements: name another to move to")
         if isinstance(self.target, Connection):
-            with reached(self.target, self.policy) as cluster, suppress(IndexNotFound):
+            with connected(self.target, self.policy) as cluster, suppress(IndexNotFound):
                 indices = {*resolve(cluster, self.index).indices}
                 shared = sorted(indices.intersection(resolve(cluster, index).indices))
                 if shared:

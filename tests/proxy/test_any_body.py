@@ -19,7 +19,7 @@ from esdedup.proxy.app import Service
 from esdedup.proxy.http import Refused, Request
 from esdedup.proxy.metadata import LOOK_UP_SECONDS, Schemes
 from esdedup.proxy.rewriting import Batches
-from esdedup.proxy.settings import Settings
+from esdedup.proxy.settings import ProxySettings
 from esdedup.proxy.splice import SentSource, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
@@ -104,7 +104,7 @@ def send(
 
     async def exchange() -> httpx.Response:
         service = Service(
-            Settings(upstream=url), batches=Batches(actions=2), look_up_seconds=look_up_seconds
+            ProxySettings(upstream=url), batches=Batches(actions=2), look_up_seconds=look_up_seconds
         )
         transport = httpx.ASGITransport(service)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
@@ -132,7 +132,7 @@ def test_any_body_is_answered(elasticsearch_url: str, name: str, body: bytes) ->
 
 def test_a_long_body_does_not_delay_a_shorter_one() -> None:
     """Its turn ends with each batch."""
-    schemes = Schemes(Upstream(Settings(upstream="http://127.0.0.1:9")))
+    schemes = Schemes(Upstream(ProxySettings(upstream="http://127.0.0.1:9")))
     batches = Batches(actions=2, threads=1, small_body=0)
     rewriter = rewriting.Rewriter(schemes, 256 * MB, batches)
     ended: list[int] = []

@@ -14,7 +14,7 @@ import pytest
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
 from esdedup.proxy.app import Service
-from esdedup.proxy.settings import Settings
+from esdedup.proxy.settings import ProxySettings
 from tests.helpers.http import HTTP
 from tests.proxy.conftest import GZIP, JSON, MB, NDJSON, connect, items, metric, post, source
 from tests.servers.enriching import Enriching
@@ -148,7 +148,7 @@ def test_health_and_metrics(proxy: Enriching, name: str) -> None:
 
 
 def test_too_little_memory_is_rejected() -> None:
-    little = Settings(upstream="http://127.0.0.1:9", max_memory=64 * MB)
+    little = ProxySettings(upstream="http://127.0.0.1:9", max_memory=64 * MB)
     with pytest.raises(UsageError, match=r"`max_memory` of 64 MB .* use \d+ MB") as caught:
         Service(little)
     Service(replace(little, max_memory=int(str(caught.value).split()[-2]) * MB))

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.proxy.settings import Settings
+from esdedup.proxy.settings import ProxySettings
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.connection import connection_to
 from tests.helpers.commands import run_command
@@ -48,7 +48,7 @@ def test_a_wrong_address_is_refused(url: str) -> None:
     assert "et@" not in ran.err
     if url != "localhost:9200":
         with pytest.raises(esdedup.UsageError) as caught:
-            Upstream(Settings(upstream=url))
+            Upstream(ProxySettings(upstream=url))
         assert "s3cr" not in str(caught.value)
 
 

@@ -96,7 +96,7 @@ def _flat(settings: Body, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield f"{prefix}{name}", str(value)
 
 
-def advice(name: str) -> str:
+def advice_on_next(name: str) -> str:
     """Explain how to give the next indices behind a name our fields."""
     return (
         f"the next indices of {name!r} will not have these fields yet: run `esdedup template"

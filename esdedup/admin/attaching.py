@@ -7,7 +7,7 @@ from esdedup.admin.obstacles import Obstacle, obstacles, why_no_text
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Cluster, Target, reached
+from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.component_templates import put_template
 from esdedup.stores.elastic.indices import (
@@ -111,7 +111,7 @@ def plan_attach(
     Raises SchemeMismatch if indices have others, IndexNotFound if the name does not exist, and
     UsageError if no field of that name holds a text.
     """
-    with reached(target) as cluster:
+    with connected(target) as cluster:
         named = resolve(cluster, name)
         if external_versions and named.kind == "data stream":
             raise UsageError(f"{name!r} is a data stream, which takes no external versions")
@@ -232,7 +232,7 @@ def attach(
     Returns the plan. Raises StoreError, before any change, if there is an obstacle, and if another
     client attaches another scheme at the same time, and the errors of `plan_attach`.
     """
-    with reached(target) as cluster:
+    with connected(target) as cluster:
         plan = what
         if isinstance(plan, str):
             plan = plan_attach(cluster, plan, scheme, text_field, field, external_versions)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from esdedup.admin.attach import require_text_field
-from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
+from esdedup.admin.attaching import require_text_field
+from esdedup.admin.backfilling import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.obstacles import hindrances
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Cluster, Target, reached
+from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bodies import Body
 from esdedup.stores.elastic.component_templates import replace_meta
@@ -83,7 +83,7 @@ def switch(
     Returns the counts of the documents that got the next tokens. After an error the same call
     resumes. Raises the errors of `plan_switch` and `execute_switch`.
     """
-    with reached(target) as cluster:
+    with connected(target) as cluster:
         plan = plan_switch(cluster, name, scheme, text_field)
         return execute_switch(cluster, plan, partial(backfill, cluster, effort=effort), on_wait)
 

@@ -17,7 +17,7 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.renew import renew
 from esdedup.models import MOST_SLICES, WHOLE
-from esdedup.stores import BulkPolicy, Cluster, Target, reached
+from esdedup.stores import BulkPolicy, Cluster, Target, connected
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bodies import Query, SourceFilter
@@ -110,7 +110,7 @@ def plan_backfill(
 
     Raises IndexNotFound if the name does not exist or is not attached.
     """
-    with reached(target) as cluster:
+    with connected(target) as cluster:
         named, indices, meta = attached(cluster, name)
         beside = None
         if following:
@@ -156,7 +156,7 @@ def backfill(
     filled. After an error the same call resumes.
     """
     total = ChangeReport()
-    with reached(target) as cluster:
+    with connected(target) as cluster:
         plan = what
         if isinstance(plan, str):
             plan = plan_backfill(cluster, plan, stale=stale)

@@ -12,7 +12,7 @@ from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import fields_to_read, renewals
 from esdedup.models import WHOLE, Change, StoredDocument, value_in
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Cluster, Target, reached
+from esdedup.stores import Cluster, Target, connected
 from esdedup.stores.elastic.bodies import Query
 from esdedup.stores.elastic.component_templates import next_has_fields
 from esdedup.stores.elastic.errors import PageTooLarge
@@ -137,7 +137,7 @@ def check(
 
     Raises IndexNotFound if there is no such name.
     """
-    with reached(target) as cluster:
+    with connected(target) as cluster:
         named = resolve(cluster, name)
         indices = states(cluster, named)
         metas = [meta for state in indices if (meta := meta_of(state.mapping)) is not None]
