@@ -9,12 +9,13 @@ if TYPE_CHECKING:
     from esdedup import admin as admin
     from esdedup import arrow as arrow
     from esdedup import exceptions as exceptions
+    from esdedup import files as files
     from esdedup import results as results
     from esdedup import spark as spark
     from esdedup.analysis.weighing import weights
+    from esdedup.clean_files import clean, decontaminate
     from esdedup.cleaning.report import CleanReport
     from esdedup.exceptions import EsdedupError, UsageError
-    from esdedup.files import clean, decontaminate
     from esdedup.frames import dedup, group, pairs
     from esdedup.groups.groups import Grouping
     from esdedup.index import Index, open, similarity
@@ -47,8 +48,8 @@ _MODULES = {
     "analysis.weighing": "weights",
     "exceptions": "EsdedupError UsageError",
     "groups.groups": "Grouping",
+    "clean_files": "clean decontaminate",
     "cleaning.report": "CleanReport",
-    "files": "clean decontaminate",
     "frames": "dedup group pairs",
     "index": "Index open similarity",
     "ingest.enrich": "enrich",
@@ -67,7 +68,7 @@ _MODULES = {
     "text.shingles": "Shingling",
     "text.weights": "Weights",
 }
-_SUBMODULES = ("admin", "arrow", "exceptions", "results", "spark")
+_SUBMODULES = ("admin", "arrow", "exceptions", "files", "results", "spark")
 
 
 if not TYPE_CHECKING:  # Type checkers would take any name.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from esdedup.cleaning.job import Assignment, Reporter
 from esdedup.cleaning.kept_sketches import SKETCHES, KeptSketches
@@ -22,6 +23,16 @@ from esdedup.records.files import Chunk
 from esdedup.records.inputs import total_bytes
 from esdedup.records.text_files import name_of
 from esdedup.runs.shares import Shares, StoredShare
+
+
+def against_kind(name: str) -> Literal["sketches", "index", "files"]:
+    """Return what a name to compare with is by its ending: kept sketches, a local index, or files.
+
+    A name of files may be one of an index in a cluster, which has no ending.
+    """
+    if name.rstrip("/").endswith(SKETCHES):
+        return "sketches"
+    return "index" if name.endswith(".db") else "files"
 
 
 @dataclass(frozen=True)
@@ -54,9 +65,10 @@ class Against:
                 indices.append(entry)
                 continue
             names.append(entry)
-            if entry.rstrip("/").endswith(SKETCHES):
+            kind = against_kind(entry)
+            if kind == "sketches":
                 sketches.append(entry)
-            elif entry.endswith(".db"):
+            elif kind == "index":
                 if not create and not Path(entry).exists():
                     raise UsageError(f"`against` {entry}: there is no such file")
                 indices.append(opened.enter_context(open(Path(entry))))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from esdedup.cleaning.contained import ContainedItems, Containment, Evidence
 from esdedup.cleaning.document_search import RemovedDocuments
 from esdedup.cleaning.inputs import Against, FileInputs
+from esdedup.cleaning.items_in_index import Items, find_in_index
 from esdedup.cleaning.job import CleanJob, FileDecisions, Reporter
 from esdedup.cleaning.kept_sketches import KeptSketches
 from esdedup.cleaning.near_duplicates import NearDuplicates
@@ -19,14 +20,16 @@ from esdedup.cleaning.tasks import Stage, Task, Waiting, run_task
 from esdedup.cleaning.units import RepeatedUnits, Unit
 from esdedup.compare.plan import Plan
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping
+from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
 from esdedup.ingest.ingest import IngestSettings
 from esdedup.ingest.parallel import number_of_processes
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.inputs import Reading, total_bytes
 from esdedup.records.locations import look_up
-from esdedup.runs.run import ShareSizes
+from esdedup.records.table_files import write_table
+from esdedup.records.text_files import name_of
+from esdedup.runs.run import Run, ShareSizes
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.characters import count
 
@@ -249,3 +252,36 @@ class UnitRequest:
         request.reading.chunks(files.files)
         units = RepeatedUnits(files, request.dead_letter, reporter, self.unit, self.min_words)
         return request.run(CleanJob(files, units, reporter))
+
+
+@dataclass(frozen=True)
+class ItemRequest:
+    """A request for the documents of an index that contain an item of files.
+
+    files: paths or addresses of the items.
+    reading: how these are read.
+    share: minimum share of an item's words that a document holds.
+    dead_letter: called with each record that is no item.
+    removed: file for the list of the documents; None to write none.
+    """
+
+    files: Sequence[str]
+    reading: Reading
+    share: float
+    dead_letter: DeadLetter
+    removed: str | None = None
+
+    def run(self, index: Index, reporter: Reporter) -> tuple[CleanReport, Groups]:
+        """Return the counts, and groups in which each document follows its item.
+
+        Raises UsageError for an index without passages.
+        """
+        reading = self.reading
+        chunks = reading.chunks(self.files, columns=[])
+        names = [*map(name_of, self.files)]
+        items = Items(names, chunks, reading.text_fields, reading.id_field, self.dead_letter)
+        with Run.temporary() as run:
+            removals, report, groups = find_in_index(run, index, self.share, items, reporter)
+            if self.removed is not None:
+                write_table(self.removed, removals.table())
+        return report, groups

@@ -16,13 +16,13 @@ from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
 from esdedup.cli.surroundings import surroundings
 from esdedup.files import (
-    SKETCHES,
     STDIN,
     DeadLetterFile,
     FileRequest,
     ShareSizes,
     Stage,
     Waiting,
+    against_kind,
     is_address,
 )
 
@@ -114,14 +114,22 @@ def opened_against(
     """
     against = list[str | Index]()
     for name in names:
-        is_db = name.endswith(".db")
-        is_file = is_address(name) or glob(name) or not (target.url or target.cloud_id)  # noqa: PTH207
-        if name.rstrip("/").endswith(SKETCHES) or (is_file and not is_db):
+        kind = against_kind(name)
+        if kind == "index":
+            index = open(Path(name), target.index, text_field=text_field)
+            against.append(opened.enter_context(index))
+        elif kind == "files" and _is_in_cluster(name, target):
+            index = open(target.connection(), name, text_field=text_field)
+            against.append(opened.enter_context(index))
+        else:
             against.append(name)
-            continue
-        where, index = (Path(name), target.index) if is_db else (target.connection(), name)
-        against.append(opened.enter_context(open(where, index, text_field=text_field)))
     return against
+
+
+def _is_in_cluster(name: str, target: Target) -> bool:
+    """Return whether a name is of an index of the named cluster: no file or address has it."""
+    has_cluster = bool(target.url or target.cloud_id)
+    return has_cluster and not is_address(name) and not glob(name)  # noqa: PTH207
 
 
 def show_report(report: CleanReport, as_json: bool, place: dict[str, str | None]) -> None:

@@ -10,19 +10,24 @@ import pytest
 
 import esdedup
 import esdedup.admin
+import esdedup.files
 import esdedup.results
 
-MODULES = [esdedup, esdedup.admin, esdedup.results]
+MODULES = [esdedup, esdedup.admin, esdedup.files, esdedup.results]
 HEAVY = ("elasticsearch", "jinja2", "numpy", "pyarrow", "rich", "sqlite3")
+
+
+def _constants_first(name: str) -> tuple[bool, str]:
+    return not name.isupper(), name
 
 
 def test_exported_names_are_few_sorted_and_there() -> None:
     assert len(esdedup.__all__) <= 36
     for module in MODULES:
-        assert list(module.__all__) == sorted(module.__all__)
+        assert list(module.__all__) == sorted(module.__all__, key=_constants_first)
         assert all(hasattr(module, name) for name in module.__all__)
     assert {*esdedup.__all__, "admin", "results", "__version__"} <= {*dir(esdedup)}
-    for module in (esdedup, esdedup.results):
+    for module in MODULES:
         assert {*module.__all__} <= {*dir(module)}
         with pytest.raises(AttributeError, match=f"'{module.__name__}' has no attribute 'nothing'"):
             _ = module.nothing
@@ -34,6 +39,8 @@ def test_exported_names_are_few_sorted_and_there() -> None:
     [
         "import esdedup; esdedup.UsageError, esdedup.__version__",
         "import esdedup.results; dir(esdedup.results)",
+        "import esdedup.files; dir(esdedup.files)",
+        "from esdedup import admin; dir(admin)",
         "import esdedup.cli; sys.argv[1:] = []; esdedup.cli.main()",
     ],
 )

@@ -16,7 +16,6 @@ from esdedup.cli.output_files import OutputOptions, opened_against, show_report
 from esdedup.cli.removal import RemovalOptions, conclude, show_removal
 from esdedup.cli.surroundings import surroundings
 from esdedup.files import (
-    SKETCHES,
     ContainmentRequest,
     Evidence,
     FileRequest,
@@ -24,6 +23,7 @@ from esdedup.files import (
     NearDuplicateRequest,
     Unit,
     UnitRequest,
+    against_kind,
     check_result,
 )
 from esdedup.results import Groups
@@ -123,7 +123,7 @@ def _on_spark(
 
     refused = ["update", "removed", "workers", "max_memory"]
     options.refuse(refused, "can't be combined with --engine spark")
-    if index := next((name for name in against if name.endswith((".db", SKETCHES))), None):
+    if index := next((name for name in against if against_kind(name) != "files"), None):
         raise UsageError(f"--against {index}: --engine spark compares with files only")
     reading = request.reading
     # Checks the names of the fields.
