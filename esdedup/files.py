@@ -1,12 +1,13 @@
-"""Files in, files out: `clean` and `decontaminate`, and what commands on files are built of.
+"""What jobs and commands on files are built of.
 
     from esdedup.files import Reading
 
     reading = Reading(text_fields=["body"], id_field="url")
     texts = [*reading.texts(reading.files(["crawl/*.jsonl.gz"]))]
 
-`Reading` reads files as `clean` and `decontaminate` do, `DeadLetterFile` keeps records that can't
-be read, and `write_table` writes a result to a file as a whole, or not at all.
+`Reading` reads files as `esdedup.clean` and `esdedup.decontaminate` do, `DeadLetterFile` keeps
+records that can't be read, and `write_table` writes a result to a file as a whole, or not at all.
+A request, such as `NearDuplicateRequest`, is a job of several tasks, which the functions do alone.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 from esdedup.lazy import import_name
 
 if TYPE_CHECKING:
-    from esdedup.clean_files import clean, decontaminate
     from esdedup.cleaning.contained import Evidence
     from esdedup.cleaning.inputs import against_kind
     from esdedup.cleaning.requests import (
@@ -44,12 +44,11 @@ __all__ = [
     "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "NearDuplicateRequest",
     "PairRequest", "Reading", "Record", "RepeatedIds", "ShareSizes", "Stage", "Tabular", "Unit",
     "UnitRequest", "Waiting", "against_kind", "check_new", "check_result", "check_targets",
-    "clean", "dead_letter_path", "decontaminate", "format_of", "is_address",
-    "number_of_processes", "total_bytes", "write_table", "written",
+    "dead_letter_path", "format_of", "is_address", "number_of_processes", "total_bytes",
+    "write_table", "written",
 ]  # fmt: skip
 
 _MODULES = {
-    "clean_files": "clean decontaminate",
     "cleaning.contained": "Evidence",
     "cleaning.inputs": "against_kind",
     "cleaning.requests": (

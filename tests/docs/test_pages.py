@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import esdedup
+import esdedup.files
 from tools.commands import COMMANDS
 from tools.docs import (
     REFERENCE,
@@ -125,7 +126,7 @@ def test_scripts_that_figures_come_from_exist() -> None:
 
 def test_every_public_name_is_in_the_reference() -> None:
     page = text(NAMES["docs/reference/python.md"])
-    for module in (esdedup, esdedup.results):
+    for module in (esdedup, esdedup.files, esdedup.results):
         shown = re.findall(rf"^::: {module.__name__}\.(\w+)$", page, re.MULTILINE)
         assert sorted(shown) == sorted(module.__all__)
 
