@@ -38,7 +38,7 @@ RECORDED = {
     "measure_branches": 0,
     "options_in_library": 0,
     "private_imports": 0,
-    "patches": 6,
+    "patches": 9,
     "modules_in_folder": 16,
     "public_names": 29,
 }
@@ -230,17 +230,15 @@ def private_imports(module: Module) -> Iterator[Place]:
 
 
 def patches(module: Module) -> Iterator[Place]:
-    """Yield the calls that replace an attribute of ours, in tests."""
+    """Yield the calls that replace an attribute of ours, in tests and their helpers."""
     for node in ast.walk(module.tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("setattr", "object")
-            and len(node.args) >= 2
-        ):
-            call = ast.unparse(node)
-            if node.func.attr == "setattr" or "patch.object" in call:
-                yield module.place(node, call[:90])
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        called, call = ast.unparse(node.func), ast.unparse(node)
+        # The attribute and its value may be one tuple: setattr(*page).
+        sets = len(node.args) >= 2 or isinstance(node.args[0], ast.Starred)
+        if sets and (called.split(".")[-1] == "setattr" or called.endswith("patch.object")):
+            yield module.place(node, call[:90])
 
 
 @dataclass(frozen=True)

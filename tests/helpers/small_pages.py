@@ -1,4 +1,8 @@
-"""Small batches and pages, so that few documents make many requests. Run it in place of cli.py."""
+"""Small batches and pages, so that few documents make many requests. Run it in place of cli.py.
+
+These sizes are set, not passed: a command has no option for them, and a whole run of it must end
+between two of its pages, also in a process that a test kills.
+"""
 
 from functools import partial
 from importlib import import_module
@@ -6,7 +10,6 @@ from importlib import import_module
 from esdedup.cli import main
 from esdedup.records.files import ReadSizes, chunks_of_files
 
-_small_chunks = partial(chunks_of_files, sizes=ReadSizes(documents=100))
 SMALL_PAGES = [
     (import_module(f"esdedup.{module}"), name, value)
     for module, name, value in (
