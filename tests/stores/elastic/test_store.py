@@ -22,6 +22,13 @@ def index(url: str, name: str) -> Iterator[esdedup.Index]:
         yield opened
 
 
+REFRESHED_WITHOUT_A_SHARD = Answer(
+    200,
+    [("Content-Type", "application/json"), ("X-Elastic-Product", "Elasticsearch")],
+    b'{"_shards":{"total":4,"successful":1,"failed":0}}',
+)
+
+
 def test_a_missing_shard_is_no_smaller_count(url: str, name: str, index: esdedup.Index) -> None:
     index.add([{"id": "1", "text": "one two three"}])
     assert index.statistics().documents == 1
@@ -31,12 +38,18 @@ def test_a_missing_shard_is_no_smaller_count(url: str, name: str, index: esdedup
     body = {"settings": settings, "mappings": mappings, "aliases": {alias: {}}}
     call(url, "PUT", f"/{nowhere}?wait_for_active_shards=0", body)
     call(url, "PUT", f"/{name}/_alias/{alias}")
-    with esdedup.open(url, alias, retry_for=0.4) as both:
+    with (
+        Proxy(url, product_of(url)) as proxy,
+        esdedup.open(proxy.url, alias, retry_for=0.4) as both,
+    ):
+        # What the servers answer after they have waited for the shard for a minute.
+        proxy.answer_next(1, REFRESHED_WITHOUT_A_SHARD, "/_refresh")
         start = time.monotonic()
         with pytest.raises(StoreUnavailable, match=r"\(503\)"):
             both.statistics()
         # It was asked again.
         assert time.monotonic() - start >= 0.4
+        assert proxy.failures_left == 0
 
 
 ROUTED = [f"d{number}" for number in range(40)]
