@@ -112,10 +112,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--all"):
         left_out = [item for item in items if _only_with_all(item)]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        are_left_out = set(left_out)
+        items[:] = [item for item in items if item not in are_left_out]
     for item in items:
-        for node in _killable_nodes(item):
-            item.add_marker(pytest.mark.xdist_group(node))
+        # A group that shares more than a node has a node of its own in its process.
+        if item.get_closest_marker("xdist_group") is None:
+            for node in _killable_nodes(item):
+                item.add_marker(pytest.mark.xdist_group(node))
     # First what needs no server, as the servers start; then the longest, so that no process works
     # alone in the end.
     items.sort(

@@ -178,4 +178,6 @@ def names_of(item: pytest.Item, pattern: str) -> set[str]:
     """The fixtures of a test, and those that its parameters name by a pattern."""
     chosen = getattr(item, "callspec", None)
     values = chosen.params.values() if chosen is not None else ()
-    return {*getattr(item, "fixturenames", ()), *(pattern.format(value) for value in values)}
+    # Others are no names, and some of them are long when they are written.
+    names = (value for value in values if isinstance(value, str))
+    return {*getattr(item, "fixturenames", ()), *(pattern.format(name) for name in names)}
