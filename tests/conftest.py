@@ -137,8 +137,7 @@ def _only_with_all(item: pytest.Item) -> bool:
     """
     if item.get_closest_marker("nightly") is not None:
         return True
-    chosen = getattr(item, "callspec", None)
-    servers = {str(value) for value in chosen.params.values()} if chosen is not None else set()
+    servers = names_of(item, "{}")
     return not servers.isdisjoint(ONLY_WITH_ALL) or (
         "opensearch" in servers
         and "stores" not in item.path.parts
