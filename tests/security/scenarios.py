@@ -13,6 +13,8 @@ from tests.security.users import Secured
 
 DOCUMENTS = [{"id": f"d{n}", "text": words(n // 2)} for n in range(8)]
 MORE = [*DOCUMENTS[:2], {"id": "e1", "text": f"{words(1)} more", "of": "a new field"}]
+ITEMS = [{"text": words(1)}]
+"""Items that documents hold."""
 
 Prepare = Callable[[Secured, str], object]
 """Makes, as the administrator, an index as the commands need it."""
@@ -53,8 +55,10 @@ class Scenario:
 def nothing(server: Secured, name: str) -> None:
     """No index, the files that commands take, and none that a command before it wrote."""
     Path("log.zst").unlink(missing_ok=True)
+    Path("out.jsonl").unlink(missing_ok=True)
     write_lines(Path("documents.jsonl"), DOCUMENTS)
     write_lines(Path("more.jsonl"), MORE)
+    write_lines(Path("items.jsonl"), ITEMS)
     Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
 
 
@@ -76,6 +80,12 @@ def filled(server: Secured, name: str) -> None:
     done(server.run("index", "documents.jsonl", "-i", name))
 
 
+def with_passages(server: Secured, name: str) -> None:
+    """An index with tokens of passages, by which items are found."""
+    nothing(server, name)
+    done(server.run("index", "documents.jsonl", "-i", name, "--passages"))
+
+
 def by_server(server: Secured, name: str) -> None:
     """An index that computes the tokens."""
     nothing(server, name)
@@ -85,6 +95,12 @@ def by_server(server: Secured, name: str) -> None:
 def attached_by_server(server: Secured, name: str) -> None:
     plain(server, name)
     done(server.run("attach", "-i", name, "--server", "--yes"))
+
+
+def with_passages_and_target(server: Secured, name: str) -> None:
+    """As `with_passages`, and an index without our fields to move documents to."""
+    with_passages(server, name)
+    server.ask("PUT", f"/{name}-to")
 
 
 def with_target(server: Secured, name: str) -> None:
@@ -115,6 +131,9 @@ def reading(role: str, *commands: str) -> Scenario:
 TEXT = DOCUMENTS[1]["text"].replace(" ", "_")
 ADD = "index more.jsonl -i INDEX --on-duplicate"
 APPLY = "dedup -i INDEX --apply --yes --log log.zst --action"
+CLEAN = "clean more.jsonl -o out.jsonl --against INDEX"
+DECONTAMINATE = "decontaminate -i INDEX --against items.jsonl"
+CUT = f"{DECONTAMINATE} --apply --yes --log log.zst --action"
 
 SCENARIOS = (
     Scenario("index", filled, [f"{ADD} {action}" for action in ("keep", "mark", "group")]),
@@ -134,6 +153,12 @@ SCENARIOS = (
     reading("scheme", "scheme --sample 5 -i INDEX -o tuned.json"),
     Scenario("group", filled, ["group -i INDEX"]),
     reading("dedup", "dedup -i INDEX"),
+    # The roles of `pairs` and `dedup` are for `clean` and `decontaminate`, too.
+    Scenario("pairs", filled, [CLEAN]),
+    Scenario("dedup", with_passages, [DECONTAMINATE]),
+    Scenario("dedup-delete", with_passages, [f"{CUT} delete"]),
+    Scenario("dedup-move", with_passages, [f"{CUT} move --to INDEX-to"]),
+    Scenario("dedup-move", with_passages_and_target, [f"{CUT} move --to INDEX-to"]),
     Scenario("dedup-mark", filled, [f"{APPLY} mark"]),
     Scenario("dedup-delete", filled, [f"{APPLY} delete"]),
     Scenario("dedup-move", filled, [f"{APPLY} move --to INDEX-to"]),

@@ -1,12 +1,24 @@
 """Each command as a user who has its role, over TLS, and nothing else."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from esdedup.admin.roles import RIGHTS, ROLES, ROLES_PATHS, Needs, role, role_of
-from tests.helpers.commands import run_command
-from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing, plain
+from tests.helpers.commands import run_command, words, write_lines
+from tests.security.scenarios import (
+    CLEAN,
+    DECONTAMINATE,
+    DOCUMENTS,
+    MORE,
+    SCENARIOS,
+    Scenario,
+    filled,
+    nothing,
+    plain,
+    with_passages,
+)
 from tests.security.users import Secured
 
 
@@ -177,6 +189,35 @@ def test_switch_asks_for_the_right_to_templates_before_any_change(
     secured.make_user(name, switch, template)
     ran = secured.run(*command.split(), user=name)
     assert ran.status == 0, ran.err
+
+
+def test_two_roles_suffice_to_clean_files_and_add_what_stays(secured: Secured, name: str) -> None:
+    filled(secured, name)
+    write_lines(Path("more.jsonl"), [*MORE, {"id": "e2", "text": words(99)}])
+    reading, writing = (role(each, secured.product, name) for each in ("pairs", "index"))
+    command = f"clean more.jsonl -o out.jsonl --against {name} --update"
+    secured.make_user(name, reading)
+    ran = secured.run(*command.split(), user=name)
+    assert ran.status == 1
+    assert "403" in ran.err
+    secured.make_user(name, reading, writing)
+    ran = secured.run(*command.split(), user=name)
+    assert ran.status == 0, ran.err
+    # The others duplicate documents of the index.
+    assert secured.ask("GET", f"/{name}/_count")["count"] == len(DOCUMENTS) + 1
+
+
+@pytest.mark.parametrize(
+    ("command", "known"), [(CLEAN, "pairs"), (DECONTAMINATE, "dedup, or dedup-mark")]
+)
+def test_a_message_of_a_command_without_roles_names_those_of_another(
+    secured: Secured, name: str, command: str, known: str
+) -> None:
+    with_passages(secured, name)
+    secured.make_user(name, role("query", secured.product, name))
+    ran = secured.run(*command.replace("INDEX", name).split(), user=name)
+    assert ran.status == 1
+    assert f"esdedup check --role {known}" in ran.err
 
 
 def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:
