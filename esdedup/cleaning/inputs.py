@@ -123,15 +123,20 @@ class FileInputs:
     def sketch(self, plan: Plan, task: Assignment, reporter: Reporter) -> None:
         """Write the sketches of the documents of a task, unless they are there."""
         reporter.begin("Sketching", total_bytes(self.files.inputs[task.inputs]))
-        names, before = self.names[task.inputs], StoredRecords()
+        names, before = self.names, StoredRecords()
         if self.former is not None:
-            names, before = self.names[len(self.former.names) :], self.former.records
+            names = names[len(self.former.names) :]
+            if task.is_first:
+                before = self.former.records
         documents = chain.from_iterable(self._chunks(plan, task, reporter))
         id_field = self.files.reading.id_field
         source = FileSource(
             plan, documents, self.dead_letter, id_field, self.workers, is_numbered=True
         )
-        sketch_into(Shares(task.run), source, names, reporter.show, before)
+        # With indices, one process reads all inputs.
+        sketch_into(Shares(task.run), source, names[task.inputs], reporter.show, before)
+        # Documents are sorted before they are compared.
+        reporter.end()
 
     def _chunks(self, plan: Plan, task: Assignment, reporter: Reporter) -> list[Iterator[Chunk]]:
         """Return the records of a task, after a check of the names of fields."""

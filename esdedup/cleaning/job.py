@@ -35,6 +35,12 @@ class Reporter(Protocol):
     def step(self, title: str, settled: int, total: int) -> None:
         """Show the documents that a step has processed, of how many."""
 
+    def compare(self, candidates: int) -> None:
+        """Count candidate pairs that are compared."""
+
+    def end(self) -> None:
+        """End a step, if no other one begins at once."""
+
     def say(self, text: str) -> None:
         """Show a sentence."""
 
@@ -67,6 +73,12 @@ class CallbackReporter:
         """Report the documents that a step has processed, of how many."""
         self.on_progress(title, settled, total)
 
+    def compare(self, candidates: int) -> None:
+        """Ignore candidate pairs, which are no steps."""
+
+    def end(self) -> None:
+        """Ignore the end of a step, which the next one shows."""
+
     def say(self, text: str) -> None:
         """Log a sentence."""
         log.info("%s", text)
@@ -78,10 +90,12 @@ class Assignment:
 
     run: the folder that it works in.
     inputs: range of the inputs that it reads, or writes again.
+    is_first: what precedes the inputs of all processes is stored by this one.
     """
 
     run: Run
     inputs: slice
+    is_first: bool = True
 
     @staticmethod
     def whole(run: Run) -> Assignment:

@@ -60,7 +60,8 @@ class NearDuplicates(DocumentSearch):
         columns = columns_by_number(corpus.shares, self.plan, corpus.first, memory)
         assert isinstance(columns.ids, Numbers)
         order = columns.ids.values
-        resources = Resources(corpus.shares.run.folder, self.reporter.step, memory)
+        folder, reporter = corpus.shares.run.folder, self.reporter
+        resources = Resources(folder, reporter.step, memory, on_candidates=reporter.compare)
         groups = groups_among(columns, self.plan, self.grouping, resources)
         removals = _duplicates(corpus, order, groups)
         return RemovedDocuments(removals, report_of(removals, columns, order, groups))

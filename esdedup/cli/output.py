@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from esdedup import EsdedupError, Index, Limits, UsageError, admin
 from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import check_limits
 from esdedup.cli.setting_names import with_options
+from esdedup.cli.steps import Step
 from esdedup.cli.surroundings import surroundings
 from esdedup.exceptions import InputError
 from esdedup.results import Groups
@@ -254,57 +254,71 @@ def totalling(
 
 
 class Progress:
-    """Shows on standard error how far a job is. total: its steps, such as bytes, if known."""
+    """Shows on standard error how far a job is. total: the bytes of its first step, if known.
+
+    A terminal shows the current step in place, and each step that is over on a line of its own.
+    Otherwise each line is written, at intervals (`Surroundings.seconds_a_line`).
+    """
 
     def __init__(self, title: str = "", total: int | None = None) -> None:
-        self._begun = self._shown = 0.0
         self._surroundings = surroundings()
-        self._every = self._surroundings.seconds_a_line
+        self._seconds_a_line = self._surroundings.seconds_a_line
         self._in_place = sys.stderr.isatty()
         if CONTEXT.get().params.get("quiet"):
-            self._every = math.inf
+            self._seconds_a_line = math.inf
         elif self._in_place:
-            self._every = _SECONDS_IN_PLACE
-        self.begin(title, total)
+            self._seconds_a_line = _SECONDS_IN_PLACE
+        self._step = self._begun(title)
+        self._step.total_bytes = total
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._in_place:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is None:
+            self.end()
+        elif self._in_place:
             sys.stderr.write(_CLEAR)
+
+    def begin(self, title: str, total: int | None) -> None:
+        """Begin a step of a job. total: its bytes, if known."""
+        self.end()
+        self._step = self._begun(title)
+        self._step.total_bytes = total
 
     def step(self, title: str, settled: int, total: int) -> None:
         """Show the documents that a step of a job has processed, of how many."""
-        if title != self._title:
-            self.begin(title, total)
-        self._steps = settled
+        is_repeated = self._step.is_over and settled < total
+        if title != self._step.title or is_repeated:
+            self.begin(title, None)
+        self._step.total_documents = total
         self.show(settled)
+        if 0 < total <= settled:
+            self.end()
 
     def advance(self, steps: int) -> None:
-        """Count steps that are done."""
-        self._steps += steps
+        """Count bytes that are read."""
+        self._step.bytes += steps
+
+    def compare(self, candidates: int) -> None:
+        """Count candidate pairs that are compared."""
+        self._step.candidates = (self._step.candidates or 0) + candidates
 
     def count(self, documents: int) -> None:
         """Count and show documents that are done."""
-        self._steps += documents
-        self.show(self._steps)
+        self.show(self._step.documents + documents)
 
     def show(self, documents: int) -> None:
         """Show the documents done, if it is time to."""
-        self._surroundings.on_step(self._title, documents, self._total or 0)
-        now = time.monotonic()
-        if now - self._shown < self._every:
+        step = self._step
+        step.documents = documents
+        total = step.total_bytes or step.total_documents or 0
+        self._surroundings.on_step(step.title, documents, total)
+        now = self._surroundings.clock()
+        if step.is_over or now - step.shown < self._seconds_a_line:
             return
-        self._shown, passed = now, now - self._begun
-        line = f"{self._title}: {documents:,}"
-        if self._total is not None and self._steps == documents:
-            line += f" of {self._total:,}"
-        line += f" documents, {documents / passed:,.0f}/s"
-        if self._total and self._steps:
-            left = passed * max(0, self._total / self._steps - 1)
-            time_left = f"{math.ceil(left / 60)} min" if left < 6000 else f"{left / 3600:.1f} h"
-            line += f", {min(1, self._steps / self._total):.0%}, about {time_left} left"
+        step.shown, step.is_shown = now, True
+        line = step.line(now)
         if self._in_place:
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(f"{_CLEAR}{visible(line)[:width]}\r")
@@ -312,11 +326,17 @@ class Progress:
         else:
             message(line)
 
-    def begin(self, title: str, total: int | None) -> None:
-        """Begin a step of a job. total: its steps, such as bytes, if known."""
-        self._title, self._total, self._steps = title, total, 0
-        self._begun = self._shown = time.monotonic()
+    def end(self) -> None:
+        """End the step, and show what it did if it took long enough to be shown before."""
+        if self._step.is_shown and not self._step.is_over:
+            message(self._step.end_line(self._surroundings.clock()))
+        self._step.is_over = True
 
     def say(self, text: str) -> None:
         """Print a sentence."""
         message(text)
+
+    def _begun(self, title: str) -> Step:
+        """Return a step that begins now."""
+        now = self._surroundings.clock()
+        return Step(title, now, shown=now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ class Surroundings:
 
     on_step: called with the title of each step that a job shows, the amount done, and the total.
     seconds_a_line: between lines of progress without a terminal.
+    clock: returns the time in seconds.
     sizes: of the shares of a run, or None for the usual.
     evidence: which shingles show that a document of a file contains an item, or None for the usual.
     waiting: how often a task looks for the others, or None for the usual.
@@ -25,6 +27,7 @@ class Surroundings:
 
     on_step: Callable[[str, int, int], None] = lambda *_: None
     seconds_a_line: float = 30.0
+    clock: Callable[[], float] = time.monotonic
     sizes: ShareSizes | None = None
     evidence: Evidence | None = None
     waiting: Waiting | None = None

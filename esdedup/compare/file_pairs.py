@@ -14,7 +14,7 @@ import numpy as np
 from esdedup.compare.columns import Columns
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
-from esdedup.compare.resources import Resources, no_step
+from esdedup.compare.resources import Resources, no_candidates, no_step
 from esdedup.compare.source import FileSource, ReadChunk, read_source
 from esdedup.models import natural
 from esdedup.records.dead_letters import DeadLetter
@@ -52,6 +52,7 @@ def pairs_in_files(
     source: FileSource,
     on_read: Callable[[int], None] = lambda _: None,
     on_step: OnStep = no_step,
+    on_candidates: Callable[[int], None] = no_candidates,
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Return the pairs that an index of the same files has, and the documents.
 
@@ -67,7 +68,7 @@ def pairs_in_files(
         on_read(read)
 
     columns = read_source(replace(source, on_chunk=on_chunk), run)
-    resources = Resources(run.folder, on_step, workers=source.workers)
+    resources = Resources(run.folder, on_step, workers=source.workers, on_candidates=on_candidates)
     pairs = pairs_among(columns, source.plan, resources)
     return pairs, FileDocuments(columns, read, failed, repeated)
 
@@ -95,13 +96,18 @@ class PairRequest:
 
     @contextmanager
     def run(
-        self, advance: Callable[[int], None], on_read: Callable[[int], None], on_step: OnStep
+        self,
+        advance: Callable[[int], None],
+        on_read: Callable[[int], None],
+        on_step: OnStep,
+        on_candidates: Callable[[int], None] = no_candidates,
     ) -> Iterator[tuple[SimilarPairs, FileDocuments]]:
         """Find the pairs, and hold them and the documents until the context ends.
 
         advance: called with the number of bytes that were read.
         on_read: called with the number of records so far.
         on_step: called with each step of the comparison.
+        on_candidates: called with the number of candidate pairs of each block.
         """
         limits, text_fields = self.limits, tuple(self.reading.text_fields)
         scheme = self.scheme or Scheme.of_texts(limits)
@@ -111,4 +117,4 @@ class PairRequest:
             chunks = reading.chunks(self.files, advance, columns=())
             plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
             source = FileSource(plan, chunks, self.dead_letter, reading.id_field, self.workers)
-            yield pairs_in_files(run, source, on_read, on_step)
+            yield pairs_in_files(run, source, on_read, on_step, on_candidates)

@@ -126,6 +126,7 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     """Return all similar pairs of documents."""
     on_step = resources.on_step
     classes = classes_of(columns.digests, columns.filled)
+    on_step("Comparing", 0, classes.filled)
     candidates = candidates_of(plan, columns, classes.compared, resources)
     verifier = verifier_of(plan, columns, classes.compared, resources.memory)
     sides = plan.comparison.sides
@@ -134,6 +135,7 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     for block in verifier.of_blocks(candidates.blocks, resources.workers):
         is_near = block.nearness.max(axis=0) >= plan.least
         similar.append((block.left[is_near], block.right[is_near], block.nearness[:, is_near]))
+        resources.on_candidates(block.left.size)
         on_step("Comparing", block.rows_done, classes.filled)
     on_step("Comparing", classes.filled, classes.filled)
     left, right, nearness = (np.concatenate(arrays, -1) for arrays in zip(*similar, strict=True))

@@ -331,13 +331,17 @@ def groups_among(
     classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
     classes = classes.in_files(resources.folder)
     candidates = CandidatePairs([])
+    resources.on_step("Comparing", 0, classes.filled)
     if not grouping.exact:
         candidates = candidates_of(plan, columns, classes.compared, resources)
     forming = _Forming(columns, plan, grouping, classes, constraints, resources.memory)
     for rows_done, left, right in candidates.blocks:
         forming.add(left, right)
+        resources.on_candidates(left.size)
         resources.on_step("Comparing", rows_done, classes.filled)
     formed = forming.groups()
+    # The last block has no rows after its last candidate.
+    resources.on_step("Comparing", classes.filled, classes.filled)
     return Groups(
         grouping,
         columns.ids,

@@ -98,7 +98,7 @@ def _in_files(
                 of_files.processes(files),
                 surroundings().sizes or ShareSizes(),
             )
-            running = request.run(progress.advance, progress.show, progress.step)
+            running = request.run(progress.advance, progress.show, progress.step, progress.compare)
             pairs, read = opened.enter_context(running)
         warn_of_records(read.repeated, int((~read.columns.filled).sum()))
         show(pairs, read.texts_of)
