@@ -75,9 +75,16 @@ class KeptSketches:
     @staticmethod
     @contextmanager
     def at(
-        name: str, made: Mapping[str, Any], job: Mapping[str, Any], create: bool
+        name: str,
+        made: Mapping[str, Any],
+        job: Mapping[str, Any],
+        create: bool,
+        is_shared: bool = False,
     ) -> Iterator[KeptSketches]:
         """Open a folder for one run at a time. made: how this run sketches. job: its parameters.
+
+        create: the folder, if it is missing. is_shared: all tasks of the run read it at the same
+        time, and none adds documents.
 
         Stores of objects have no locks: of two runs that overlap, one fails when it adds documents.
         Raises UsageError for another folder, and for one of other options; StoreUnavailable if
@@ -90,7 +97,7 @@ class KeptSketches:
                 local = stack.enter_context(Run.temporary())
             elif folder.folder.exists() and not folder.has_lock():
                 raise UsageError(f"`against` {name}: it is no folder of sketches")
-            elif folder.folder.exists() or create:
+            elif (folder.folder.exists() or create) and not is_shared:
                 stack.enter_context(folder.lock("wait for it"))
             earlier = _added_in(folder)
             if not earlier and not create:

@@ -133,7 +133,8 @@ class NearDuplicateRequest:
                 rule = {name: job.parameters[name] for name in ("scheme", "keep", "exact")}
                 rule["text field"] = [*request.reading.text_fields]
                 place = against.sketches[0]
-                former = KeptSketches.at(place, rule, job.parameters, self.update)
+                is_shared = request.task is not None
+                former = KeptSketches.at(place, rule, job.parameters, self.update, is_shared)
                 inputs = replace(inputs, former=opened.enter_context(former))
                 job = replace(job, algorithm=replace(search, inputs=inputs))
             if self.update:
@@ -146,8 +147,10 @@ class NearDuplicateRequest:
             raise UsageError("`update` requires one index, or one folder of sketches, in `against`")
         if len(against.sketches) > 1:
             raise UsageError(f"`against` {against.sketches[1]}: name one folder of sketches")
-        if self.files.task is not None and (against.indices or against.sketches):
-            raise UsageError("`against`: `task` compares with files only")
+        if self.files.task is not None and against.indices:
+            raise UsageError("`against`: `task` compares with files and kept sketches only")
+        if self.files.task is not None and self.update:
+            raise UsageError("`update` can't be combined with `task`")
 
 
 @dataclass(frozen=True)

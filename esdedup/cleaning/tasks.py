@@ -228,7 +228,7 @@ def _do_stages(job: CleanJob, task: Task, stage: Stage | None, sizes: ShareSizes
     say = job.reporter.say if stage is None else None
     if stage in (None, "sketch") and task.number in task.missing("sketch"):
         with task.reporting("sketch"), Run.temporary(sizes) as run:
-            job.sketch(Assignment(run, inputs))
+            job.sketch(Assignment(run, inputs, is_first=task.number == 1))
             files = [*Shares(run).files(), run.folder / RECORDS]
             task.put("sketch", files, run.value_of(SKETCHED))
     if stage == "group" or (stage is None and task.number == 1):

@@ -176,7 +176,7 @@ def test_other_sketches_are_refused() -> None:
         (["--exact", *update], "sketches of another exact (False, not True)"),
         (["--text-field", "id", *update], "sketches of another text field"),
         ([*update, "--against", "b.sketches"], "--update requires one index, or one folder"),
-        (["--task", "1/2", "--against", str(KEPT)], "--task compares with files only"),
+        (["--task", "1/2", *update], "--update can't be combined with --task"),
         (["--engine", "spark", "--against", str(KEPT)], "--engine spark compares with files only"),
         (["--against", "file.sketches", "--update"], "it is no folder of sketches"),
         (["--against", "full.sketches", "--update"], "it is no folder of sketches"),
@@ -193,6 +193,39 @@ def test_other_sketches_are_refused() -> None:
     assert (dry.status, Path("b.sketches").exists()) == (1, False)
     assert every(KEPT) == held
     assert not [*Path().glob("other*")]
+
+
+@pytest.mark.parametrize("tasks", [2, 5])
+def test_tasks_compare_with_the_sketches_of_earlier_runs(tasks: int) -> None:
+    months(3)
+    for month in range(2):
+        update = ["--against", str(KEPT), "--update"]
+        assert dedup(month, *update, surroundings=FEW_IN_A_SHARE).status == 1
+    before = every(KEPT)
+    whole = dedup(2, "--against", str(KEPT), out="whole")
+    # With more tasks than files, the first one may read none.
+    numbers = range(1, tasks + 1)
+    stages = [*(("sketch", n) for n in numbers), ("group", 1), *(("write", n) for n in numbers)]
+    for stage, number in stages:
+        task = ["--task", f"{number}/{tasks}", "--stage", stage]
+        ran = dedup(2, "--against", str(KEPT), *task, surroundings=FEW_IN_A_SHARE)
+    same = ("documents", "kept", "removed", "against", "groups", "samples")
+    assert [ran.json[0][key] for key in same] == [whole.json[0][key] for key in same]
+    assert ran.json[0]["against"] > 30
+    assert contents(Path("out2")) == contents(Path("whole2"))
+    assert every(KEPT) == before
+
+
+def test_a_task_is_refused_if_documents_were_added_since_the_others_began() -> None:
+    months(2)
+    assert dedup(0, "--against", str(KEPT), "--update").status == 1
+    write_lines(Path("new.jsonl"), [{"text": words(9_000)}])
+    command = ["clean", "1", "-o", "out1", "--against", str(KEPT), "--stage", "sketch", "--task"]
+    run_command(*command, "1/2")
+    update = ["clean", "new.jsonl", "-o", "new", "--against", str(KEPT), "--update"]
+    assert run_command(*update).status == 0
+    late = run_command(*command, "2/2")
+    assert (late.status, f"another state of {KEPT}" in late.err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["share-0001.npz", "texts-0001"])
