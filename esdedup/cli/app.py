@@ -33,9 +33,27 @@ COMMANDS = {
             other_names=("add", "import"),
         ),
         "similar": CommandEntry(
-            "similar", "Find the documents most similar to a text.", other_names=("find", "search")
+            "similar",
+            "Find the documents most similar to a text.",
+            other_names=("find", "search"),
+            other_meanings=("bits",),
         ),
-        "pairs": CommandEntry("pairs", "Find all pairs of similar documents, each once."),
+        "pairs": CommandEntry(
+            "pairs",
+            "Find all pairs of similar documents, each once.",
+            listed=(
+                "threshold",
+                "distance",
+                "recall",
+                "text_field",
+                "format",
+                "encoding",
+                "id_field",
+                "workers",
+                "output",
+                "k",
+            ),
+        ),
         "group": CommandEntry("group", "Group similar documents, and write the groups."),
         "explain": CommandEntry("explain", "Show why two documents are similar, or not."),
         "report": CommandEntry("report", "Write a page on the duplicates of an index."),
@@ -48,11 +66,44 @@ COMMANDS = {
             other_names=("delete", "remove"),
             moved_by_files=_MOVED,
         ),
-        "clean": CommandEntry("clean", "Write files again without duplicates.", rights_of="pairs"),
+        "clean": CommandEntry(
+            "clean",
+            "Write files again without duplicates.",
+            rights_of="pairs",
+            listed=(
+                "threshold",
+                "distance",
+                "keep",
+                "exact",
+                "split_templates",
+                "text_field",
+                "workers",
+                "output",
+                "against",
+                "update",
+                "unit",
+                "task",
+            ),
+        ),
         "decontaminate": CommandEntry(
             "clean",
             "Remove what holds an item, such as one of a benchmark.",
             rights_of="dedup",
+            listed=(
+                "text_field",
+                "workers",
+                "output",
+                "task",
+                "apply",
+                "action",
+                "to",
+                "yes",
+                "against",
+                "against_field",
+                "share",
+                "mask",
+            ),
+            refused=("bits", "passages"),
         ),
         "undo": CommandEntry(
             "dedup", "Restore what a run of esdedup dedup removed.", other_names=("restore",)
@@ -66,11 +117,14 @@ COMMANDS = {
             other_names=("delete", "remove"),
         ),
         "scheme": CommandEntry(
-            "scheme", "Choose the parameters of an index, and show their recall and cost."
+            "scheme",
+            "Choose the parameters of an index, and show their recall and cost.",
+            other_meanings=("scheme", "threshold", "distance", "recall"),
         ),
         "weights": CommandEntry(
             "scheme", "Weigh words by how many documents have them, for fingerprints."
         ),
+        "settings": CommandEntry("help", "Show what a file and variables set, as TOML."),
         "help": CommandEntry("help", "Show all options of a command, or those of connections."),
     },
     "For an index that other programs write to": {
@@ -83,11 +137,16 @@ COMMANDS = {
         "template": CommandEntry(
             "attach", "Show or install the template for the next indices of a name."
         ),
-        "query": CommandEntry("similar", "Print the search for a text's candidates as JSON."),
+        "query": CommandEntry(
+            "similar",
+            "Print the search for a text's candidates as JSON.",
+            other_meanings=("bits",),
+        ),
         "proxy": CommandEntry(
             "proxy",
             "Pass requests on, and add tokens to their documents.",
             variables="ESDEDUP_PROXY",
+            other_meanings=("timeout",),
         ),
     },
 }

@@ -9,12 +9,14 @@
         '''The help of the command.'''
 
 `command_of` declares all these settings to typer, which parses the command line. `Command.invoke`
-makes the dataclasses of the parsed values, and calls the function.
+makes the dataclasses of the parsed values, and calls the function. What a settings file sets counts
+as a default of the options (`settings_file.py`).
 """
 
 import difflib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -23,7 +25,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import EllipsisType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -44,15 +46,23 @@ from esdedup.arguments import of_file as of_file
 from esdedup.arguments import setting as setting
 from esdedup.exceptions import PermissionDenied
 
+if TYPE_CHECKING:
+    from esdedup.cli.settings_file import FileValue
+
 _Value = TypeVar("_Value")
 
 CONTEXT: ContextVar[typer.Context] = ContextVar("context")
 """The command that runs."""
 PANELS = "esdedup.panels"
 """The entry of a context that holds the panels of options to list."""
+FILE_VALUES = "esdedup.file_values"
+"""The entry of a context that holds the values of its settings file, by setting."""
 _WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connection"
-_QUIET = setting_of("quiet", bool, setting(False, "Show no progress.", rare=True))
-"""The option of each command that connects to an index."""
+_IN_FILE = "Settings in a file, esdedup.toml: see esdedup help settings"
+_SCHEME = {"scheme", "sketch", "bits", "passages"}
+"""The options of schemes, which the help of each command lists that has them."""
+_REFUSED = "refused"
+"""The panel of options that a command refuses, and never lists."""
 
 
 def argument(default: _Value | EllipsisType, help: str, metavar: str) -> _Value:
@@ -71,6 +81,19 @@ def connection_setting(
     """Return a setting of a connection, which an environment variable can set too."""
     display = Display(help, names, metavar, show_default, bounds)
     return declared(default, replace(display, variable=True, panel="connection"))
+
+
+_QUIET = setting_of("quiet", bool, declared(False, Display("Show no progress.", panel="settings")))
+"""The option of each command that connects to an index."""
+_READ = Display(
+    "Read the settings of this file, in place of esdedup.toml.", metavar="FILE", panel="settings"
+)
+_SHOW = Display("Print the settings that hold, as such a file.", panel="settings")
+_OF_SETTINGS = (
+    setting_of("settings", Path | None, declared(None, _READ)),
+    setting_of("show_settings", bool, declared(False, _SHOW)),
+)
+"""The options of each command that has settings."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +154,15 @@ class _LazyParsing:
 
 
 def _processed(option: Any, context: Any, value: Any) -> Any:
+    command = context.command
+    if option.name == "settings" and isinstance(command, Command) and command.settings:
+        # It comes before the options that the file sets.
+        path = None if value is None else Path(value)
+        command.read_settings(context, path)
+        return path
+    if context.params.get("show_settings") and value in (None, (), []):
+        # What is required may be missing.
+        return value
     kind = option.type_descriptor.annotation
     if (value is option.default and not option.required) or kind is type(value) is str:
         return value
@@ -152,15 +184,65 @@ class Command(_LazyParsing, TyperCommand):
     """The function to call."""
     parameters: Sequence[_Parameter]
     """The parameters of the function."""
+    settings: Mapping[str, Setting]
+    """The settings that a file can set, by name."""
+    other_meanings: Sequence[str] = ()
+    """Those that mean something else than in other commands."""
+
+    def read_settings(self, ctx: typer.Context, path: Path | None) -> None:
+        """Make what a settings file sets the defaults. path: of the file, or None to look for it.
+
+        Raises UsageError for a file that can't be read, and for what this command can't use.
+        """
+        if path is None and not any(map(os.path.isfile, ("esdedup.toml", "pyproject.toml"))):
+            return
+        # It imports the parser of TOML, which few runs need.
+        from esdedup.cli import settings_file
+
+        file = settings_file.find(path)
+        if file is None:
+            return
+        commands = ctx.find_root().command
+        assert isinstance(commands, Commands)
+        names = list(commands.entries)
+        values = file.values(
+            self.name or "",
+            self.settings,
+            self.other_meanings,
+            names,
+            lambda: {name: commands.get_command(ctx, name).settings for name in names},
+        )
+        ctx.meta[FILE_VALUES] = values
+        ctx.default_map = {name: file_value.value for name, file_value in values.items()}
 
     def invoke(self, ctx: Any) -> None:
         """Call the function with the values of the command line."""
         CONTEXT.set(ctx)
+        try:
+            self._call(ctx)
+        except UsageError as error:
+            if places := _places_of(str(error)):
+                raise UsageError(f"{error} ({places})") from error
+            raise
+
+    def _call(self, ctx: typer.Context) -> None:
         values = {option.name: _value(option, ctx.params[option.name]) for option in self.params}
         explicit = {name: value for name, value in values.items() if source_of(name) != "DEFAULT"}
         _check_values(explicit, self.params)
-        for parameter in self.parameters:
-            _check_combinations(explicit, parameter.settings.values())
+        outranked = {
+            name
+            for parameter in self.parameters
+            for name in _check_combinations(explicit, parameter.settings.values())
+        }
+        if values.get("show_settings"):
+            from esdedup.cli.shown_settings import settings_of_command
+
+            typer.echo(settings_of_command(self, ctx, outranked))
+            return
+        for option in self.params:
+            if option.name in outranked:
+                del explicit[option.name]
+                values[option.name] = _value(option, option.default)
         if values.get("as_json", False) is None:
             values["as_json"] = not sys.stdout.isatty()
         arguments = {
@@ -184,8 +266,12 @@ class Command(_LazyParsing, TyperCommand):
             with formatter.section("Arguments"):
                 formatter.write_dl([(argument.metavar, argument.help) for argument in arguments])
         with formatter.section("Options"):
-            formatter.write_dl(map(_record, shown))
-        notes = {"connection": _WHERE, "rare": f"More options: esdedup help {self.name}"}
+            formatter.write_dl(map(record_of, shown))
+        notes = {
+            "connection": _WHERE,
+            "rare": f"More options: esdedup help {self.name}",
+            "settings": _IN_FILE,
+        }
         hidden = {option.rich_help_panel for option in options} - {*panels}
         lines = [note for panel, note in notes.items() if panel in hidden and None in panels]
         if lines:
@@ -200,7 +286,7 @@ def _value(option: Any, value: Any) -> Any:
     return [*value] if value or option.default is not None else None
 
 
-def _record(option: TyperOption) -> tuple[str, str]:
+def record_of(option: TyperOption) -> tuple[str, str]:
     """Return the names and the help of an option."""
     names = ", ".join(sorted(option.opts, key=len))
     if choices := option.type_descriptor.choices:
@@ -230,6 +316,10 @@ class CommandEntry:
     variables: the prefix of environment variables that set its options, for services.
     moved_by_files: what to run in its place with files, which it does not accept; or None.
     rights_of: the command whose rights it needs on an index, if that is another one.
+    listed: the options that its help lists, besides those of connections and schemes; the others
+        are settings of a file, and accepted. None lists all.
+    refused: options that it has by its dataclasses, and refuses.
+    other_meanings: options that mean something else than in other commands.
     """
 
     module: str
@@ -238,6 +328,9 @@ class CommandEntry:
     variables: str | None = None
     moved_by_files: str | None = None
     rights_of: str | None = None
+    listed: tuple[str, ...] | None = None
+    refused: tuple[str, ...] = ()
+    other_meanings: tuple[str, ...] = ()
 
 
 class Commands(_LazyParsing, TyperGroup):
@@ -261,7 +354,7 @@ class Commands(_LazyParsing, TyperGroup):
         if entry is not None and cmd_name not in self.commands:
             module = import_module(f"esdedup.cli.commands.{entry.module}")
             function = getattr(module, f"{cmd_name}_command")
-            self.commands[cmd_name] = command_of(cmd_name, function, entry.variables)
+            self.commands[cmd_name] = command_of(cmd_name, function, entry)
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -312,29 +405,59 @@ def _names_files(arguments: Sequence[str]) -> bool:
     return has_output or (bool(arguments) and not arguments[0].startswith("-"))
 
 
-def command_of(name: str, function: Callable[..., None], variables: str | None = None) -> Command:
+def command_of(
+    name: str, function: Callable[..., None], entry: CommandEntry | None = None
+) -> Command:
     """Return the command that calls a function, with its docstring as help.
 
-    variables: the prefix of environment variables that set its options.
+    entry: in the list of commands.
     """
+    entry = entry or CommandEntry("", "")
     signature = inspect.signature(function, eval_str=True)
     parameters = [_Parameter.of(parameter) for parameter in signature.parameters.values()]
-    settings = [setting for parameter in parameters for setting in parameter.settings.values()]
-    if any(setting.display.panel == "connection" for setting in settings):
-        settings.append(_QUIET)
+    options = {
+        setting.name: _placed(setting, entry)
+        for parameter in parameters
+        for setting in parameter.settings.values()
+    }
+    if any(setting.display.panel == "connection" for setting in options.values()):
+        options[_QUIET.name] = _QUIET
+    settings = {
+        name: setting
+        for name, setting in options.items()
+        if not setting.display.argument and setting.display.panel != _REFUSED
+    }
+    if "settings" in options:
+        # The command that shows settings has none.
+        settings = {}
+    elif settings:
+        options |= {setting.name: setting for setting in _OF_SETTINGS}
 
     def declaration() -> None:
         """Has the parameters that typer reads, and is never called."""
 
-    show_parameters(declaration, [_typer_parameter(setting) for setting in settings])
+    show_parameters(declaration, [_typer_parameter(setting) for setting in options.values()])
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    context_settings = {} if variables is None else {"auto_envvar_prefix": variables}
+    has_variables = entry.variables is not None
+    context_settings = {"auto_envvar_prefix": entry.variables} if has_variables else {}
     help = inspect.cleandoc(function.__doc__ or "")
     app.command(name, cls=Command, help=help, context_settings=context_settings)(declaration)
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
     command.function, command.parameters = function, parameters
+    command.settings, command.other_meanings = settings, entry.other_meanings
     return command
+
+
+def _placed(setting: Setting, entry: CommandEntry) -> Setting:
+    """Return a setting with the panel of the help that lists it in a command."""
+    display = setting.display
+    if setting.name in entry.refused:
+        return replace(setting, display=replace(display, panel=_REFUSED))
+    is_own = not display.argument and display.panel is None and setting.name not in _SCHEME
+    if entry.listed is None or not is_own or setting.name in (*entry.listed, "as_json"):
+        return setting
+    return replace(setting, display=replace(display, panel="file"))
 
 
 def _typer_parameter(setting: Setting) -> inspect.Parameter:
@@ -356,6 +479,8 @@ def _typer_parameter(setting: Setting) -> inspect.Parameter:
         dir_okay=display.folder,
         envvar=variable_of(setting.name) if display.variable else None,
         rich_help_panel=display.panel or ("rare" if display.rare else None),
+        # What a file sets is read before the other options.
+        is_eager=display.panel == "settings",
     )
     names = () if display.argument else _names(setting)
     keyword_only = inspect.Parameter.KEYWORD_ONLY
@@ -371,9 +496,12 @@ def _names(setting: Setting) -> Sequence[str]:
     return (*names, f"{long}/--no{long[1:]}" if setting.default is True else long)
 
 
-def source_of(name: str) -> str:
-    """Return where the value of an argument is from: COMMANDLINE, ENVIRONMENT or DEFAULT."""
-    source = CONTEXT.get().get_parameter_source(name)
+def source_of(name: str, context: typer.Context | None = None) -> str:
+    """Return where the value of an argument is from. context: that of the command that runs.
+
+    COMMANDLINE, ENVIRONMENT, DEFAULT_MAP for a settings file, or DEFAULT.
+    """
+    source = (context or CONTEXT.get()).get_parameter_source(name)
     return "DEFAULT" if source is None else source.name
 
 
@@ -385,6 +513,14 @@ def option_of(name: str) -> str:
 def variable_of(name: str) -> str:
     """Return the environment variable that an argument comes from."""
     return f"ESDEDUP_{name.upper()}"
+
+
+def named_by_source(name: str) -> str:
+    """Return the name of an argument where it is set: an option, a variable, or a file's."""
+    source = source_of(name)
+    if source == "DEFAULT_MAP":
+        return f"{name} in {file_values()[name].place}"
+    return option_of(name) if source == "COMMANDLINE" else variable_of(name)
 
 
 def _check_values(explicit: Mapping[str, Any], options: Iterable[Any]) -> None:
@@ -403,13 +539,50 @@ def _check_values(explicit: Mapping[str, Any], options: Iterable[Any]) -> None:
             raise UsageError(f"{option_of(option.name)} is empty: leave it out, or name it")
 
 
-def _check_combinations(explicit: Mapping[str, Any], settings: Iterable[Setting]) -> None:
-    """Raise UsageError for a setting that is set beside one which excludes it.
+def _check_combinations(explicit: Mapping[str, Any], settings: Iterable[Setting]) -> set[str]:
+    """Return the settings of a file that an option, or a variable, beside them excludes.
 
-    explicit: as of `_check_values`.
+    explicit: as of `_check_values`. Raises UsageError for two settings of one rank.
     """
+    outranked = set()
     for excluding in settings:
         excluded = explicit.keys() & excluding.display.excludes
-        if excluded and explicit.get(excluding.name):
-            option, other = option_of(excluding.name), option_of(min(excluded))
-            raise UsageError(f"{option} can't be combined with {other}")
+        if not explicit.get(excluding.name):
+            continue
+        for name in sorted(excluded):
+            lower, higher = sorted([excluding.name, name], key=rank_of)
+            if rank_of(lower) == rank_of(higher) or rank_of(lower) >= _OF_VARIABLES:
+                options = option_of(excluding.name), option_of(name)
+                raise UsageError(" can't be combined with ".join(options))
+            outranked.add(lower)
+    return outranked
+
+
+_OF_VARIABLES = 3
+"""The rank of what an environment variable sets."""
+
+
+def rank_of(name: str) -> int:
+    """Return the rank of where a value is from: the highest counts."""
+    source = source_of(name)
+    if source == "DEFAULT_MAP":
+        return 1 if file_values()[name].shared else 2
+    return {"COMMANDLINE": 4, "ENVIRONMENT": _OF_VARIABLES}.get(source, 0)
+
+
+def file_values() -> "Mapping[str, FileValue]":
+    """Return what the settings file sets for the command that runs, by setting."""
+    values: Mapping[str, FileValue] = CONTEXT.get().meta.get(FILE_VALUES, {})
+    return values
+
+
+def _places_of(message: str) -> str:
+    """Return where the settings file sets what a message names, or nothing."""
+    named = set(re.findall(r"^\w+|`\w+`|--[\w-]+", message))
+    return "; ".join(
+        f"{name} is set in {file_value.place}"
+        for name, file_value in file_values().items()
+        if source_of(name) == "DEFAULT_MAP"
+        and named & {name, f"`{name}`", option_of(name)}
+        and file_value.place not in message
+    )

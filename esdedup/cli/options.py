@@ -23,11 +23,13 @@ from esdedup.cli.command import (
     Display,
     connection_setting,
     declared,
+    file_values,
+    named_by_source,
     of_file,
     option_of,
+    rank_of,
     setting,
     source_of,
-    variable_of,
 )
 from esdedup.exceptions import json_fault
 
@@ -127,7 +129,7 @@ class Target(_Cluster):
 
     @property
     def where(self) -> Connection | Path:
-        """The cluster or the file that holds the index; an option counts before a variable."""
+        """The cluster or the file that holds the index, by what counts most: see `rank_of`."""
         if not (address := self.url or self.cloud_id):
             refuse([option.name for option in fields(_Cluster)], "requires a cluster (--url)")
             if self.db is None and self.index.endswith(".db"):
@@ -135,11 +137,11 @@ class Target(_Cluster):
             return self.db or Path(Index.DEFAULT_FILE)
         if self.db is not None:
             both = ("db", "url" if address == self.url else "cloud_id")
-            by_option = [typed(name) for name in both]
-            if by_option[0] == by_option[1]:
-                names = map(option_of if by_option[0] else variable_of, both)
-                raise UsageError(f"{' and '.join(names)} name two places: leave one out")
-            if by_option[0]:
+            rank_of_db, rank_of_address = map(rank_of, both)
+            if rank_of_db == rank_of_address:
+                names = " and ".join(map(named_by_source, both))
+                raise UsageError(f"{names} name two places: leave one out")
+            if rank_of_db > rank_of_address:
                 return self.db
         return self.connection()
 
@@ -215,11 +217,17 @@ def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
     return field, sketch
 
 
-def refuse(names: Iterable[str], reason: str) -> None:
-    """Raise UsageError if one of some arguments is given on the command line."""
+def refuse(names: Iterable[str], reason: str, in_files: bool = False) -> None:
+    """Raise UsageError if one of some arguments is given on the command line.
+
+    in_files: also if the settings file sets it.
+    """
     for name in names:
         if typed(name):
             raise UsageError(f"{option_of(name)} {reason}")
+        file_value = file_values().get(name) if in_files else None
+        if file_value is not None and file_value.value and source_of(name) == "DEFAULT_MAP":
+            raise UsageError(f"{file_value.place}: {name} {reason}")
 
 
 def typed(name: str) -> bool:

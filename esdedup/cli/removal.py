@@ -39,7 +39,7 @@ class RemovalOptions:
         """Raise UsageError for options that can't be combined, and if no answer is possible."""
         if self.apply and self.action is None:
             raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
-        if not self.apply and (self.to or self.log):
+        if not self.apply and (options.typed("to") or options.typed("log")):
             raise UsageError("--to and --log require --apply")
         output.require_answer(
             self.yes or not self.apply, "--apply asks before it changes anything."
@@ -49,6 +49,11 @@ class RemovalOptions:
     def intended(self) -> admin.Action:
         """The action to apply, or to plan."""
         return self.action if self.apply and self.action is not None else "delete"
+
+    @property
+    def destination(self) -> str | None:
+        """The index to move to; None without --apply, also if a settings file names one."""
+        return self.to if self.apply else None
 
 
 def conclude(

@@ -82,7 +82,7 @@ def clean_command(
         place = [option.name for option in fields(Target)]
         options.refuse(place, "requires --against")
     if outputs.task is not None:
-        options.refuse(["update", "unit", "engine"], "can't be combined with --task")
+        options.refuse(["update", "unit", "engine"], "can't be combined with --task", in_files=True)
     outputs.check()
     scheme, text_field = of_files.scheme_and_fields(grouping.limits.distance)
     paths = of_files.named(files)
@@ -217,7 +217,7 @@ def _from_index(
         with output.Progress() as progress:
             plan = index.dedup(
                 removal.intended,
-                to=removal.to,
+                to=removal.destination,
                 log=removal.log,
                 groups=groups,
                 on_step=progress.step,

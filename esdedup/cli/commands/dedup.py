@@ -38,7 +38,7 @@ def dedup_command(
         with output.Progress() as progress:
             plan = index.dedup(
                 removal.intended,
-                to=removal.to,
+                to=removal.destination,
                 log=removal.log,
                 on_step=progress.step,
                 grouping=grouping,

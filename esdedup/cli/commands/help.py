@@ -1,11 +1,14 @@
-"""esdedup help: all options of a command, or those of connections."""
+"""esdedup help, settings: all options of a command, and what holds for all."""
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from esdedup import UsageError
-from esdedup.cli.command import CONTEXT, PANELS, argument
+from esdedup.cli.command import CONTEXT, PANELS, Commands, argument, record_of, setting
+from esdedup.cli.shown_settings import settings_of_all
 
 _CONNECTION = (
     "Every command reads these options. An option counts before an environment variable, such as"
@@ -14,24 +17,47 @@ _CONNECTION = (
 
 
 def help_command(
-    topic: str | None = argument(None, "A command, or connection.", metavar="[TOPIC]"),
+    topic: str | None = argument(None, "A command, connection, or settings.", metavar="[TOPIC]"),
 ) -> None:
     """Show all options of a command, or those of connections.
 
     Example: esdedup help connection
 
-    The help of a command (--help) lists its usual options. This lists all of them.
+    The help of a command (--help) lists its usual options. This lists all of them, but for those
+    that are mostly set in a file: see esdedup help settings.
     """
     root = CONTEXT.get().find_root()
     typer.echo(root.get_help() if topic is None else help_of(root, topic))
+
+
+def settings_command(
+    settings: Path | None = setting(
+        None,
+        "The settings file.",
+        metavar="FILE",
+        show_default="esdedup.toml, or pyproject.toml",
+    ),
+) -> None:
+    """Show what a file and variables set, as TOML.
+
+    Example: esdedup settings
+
+    A file sets options by their names with _ for -, for all commands that have them or in the table
+    of one. It is esdedup.toml in the current folder, [tool.esdedup] in pyproject.toml, or that of
+    --settings. An option counts before an environment variable, and both before the file. Every
+    command shows what holds for it with --show-settings.
+    """
+    typer.echo(settings_of_all(CONTEXT.get(), settings))
 
 
 def help_of(root: Any, topic: str) -> str:
     """Return all help on a command, or on connections. Raise UsageError for another topic."""
     command = root.command.get_command(root, "stats" if topic == "connection" else topic)
     if command is None:
-        raise UsageError(f"there is no topic {topic!r}: use connection, or a command")
+        raise UsageError(f"there is no topic {topic!r}: use connection, settings, or a command")
     with typer.Context(command, root, topic) as shown:
+        if topic == "settings":
+            return "\n\n".join([str(command.get_help(shown)), *_settings_of_files(root.command)])
         if topic != "connection":
             shown.meta[PANELS] = (None, "rare")
             return str(command.get_help(shown))
@@ -40,3 +66,28 @@ def help_of(root: Any, topic: str) -> str:
         formatter.write_text(_CONNECTION)
         command.format_options(shown, formatter)
         return formatter.getvalue().rstrip()
+
+
+def _settings_of_files(commands: Commands) -> Iterator[str]:
+    """Return sections of the options for settings, and of those that no other help lists."""
+    context = typer.Context(commands)
+    stats = commands.get_command(context, "stats")
+    options = [record_of(option) for option in stats.params if option.rich_help_panel == "settings"]
+    yield _section(context, "Options of other commands", options)
+    names_of: dict[tuple[str, str], list[str]] = {}
+    for name in commands.entries:
+        for option in commands.get_command(context, name).params:
+            if option.rich_help_panel == "file":
+                names_of.setdefault((option.name, record_of(option)[1]), []).append(name)
+    records: dict[str, list[tuple[str, str]]] = {}
+    for record, names in names_of.items():
+        records.setdefault(", ".join(names), []).append(record)
+    for title, settings in sorted(records.items()):
+        yield _section(context, f"Settings of {title}", sorted(settings))
+
+
+def _section(context: typer.Context, title: str, records: Sequence[tuple[str, str]]) -> str:
+    formatter = context.make_formatter()
+    with formatter.section(title):
+        formatter.write_dl(records)
+    return str(formatter.getvalue()).strip()

@@ -1,0 +1,250 @@
+"""Settings files, what shows the settings that hold, and the options that help lists."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import Ran, run_command, write_lines
+
+RECORDS = [
+    {"id": "a", "text": "The council met on Monday and voted for the new bridge over the river."},
+    {"id": "b", "text": "The council met on Monday and voted for the new bridge over the canal."},
+]
+"""Two documents whose similarity is 11/13."""
+DRY = ["clean", "articles.jsonl"]
+
+
+@pytest.fixture(autouse=True)
+def articles(folder: Path) -> None:
+    write_lines(folder / "articles.jsonl", RECORDS)
+
+
+def run(*arguments: str, status: int = 0, environment: dict[str, str] | None = None) -> Ran:
+    ran = run_command(*arguments, environment=environment)
+    assert ran.status == status, ran
+    return ran
+
+
+def write(text: str, path: str = "esdedup.toml") -> None:
+    Path(path).write_text(text, "utf-8")
+
+
+def removed(*options: str) -> int:
+    (report,) = run(*DRY, *options).json
+    number: int = report["removed"]
+    return number
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("esdedup.toml", "threshold = 0.9\n"),
+        ("esdedup.toml", "[clean]\nthreshold = 0.9\n"),
+        ("esdedup.toml", "threshold = 0.5\nclean.threshold = 0.9\n"),
+        ("pyproject.toml", "[project]\nname = 'x'\n[tool.esdedup]\nthreshold = 0.9\n"),
+        ("pyproject.toml", "[tool.esdedup.clean]\nthreshold = 0.9\n"),
+    ],
+)
+def test_a_file_in_the_folder_sets_what_options_set(path: str, text: str) -> None:
+    assert removed() == 1
+    write(text, path)
+    assert removed() == 0
+    assert removed("--threshold", "0.8") == 1
+
+
+def test_a_named_file_replaces_that_of_the_folder() -> None:
+    write("threshold = 0.9\n")
+    write("[clean]\nkeep = 'last'\n", "other.toml")
+    (report,) = run(*DRY, "--settings", "other.toml").json
+    assert report["largest"][0]["id"] == "b"
+    write("[project]\nname = 'esdedup'\n", "pyproject.toml")
+    refused = run(*DRY, "--settings", "pyproject.toml", status=2)
+    assert refused.err == "Error: settings file pyproject.toml: there is no [tool.esdedup]\n"
+
+
+def test_esdedup_toml_counts_before_pyproject_toml() -> None:
+    write("[tool.esdedup]\nthreshold = 0.9\n", "pyproject.toml")
+    write("threshold = 0.8\n")
+    assert removed() == 1
+
+
+def test_a_variable_counts_before_the_file_and_an_option_before_both() -> None:
+    write("index = 'of-file'\ndb = 'of-file.db'\n")
+    variables = {"ESDEDUP_INDEX": "of-variable"}
+    assert "'of-file' in of-file.db" in run("stats", status=1).err
+    assert "'of-variable' in of-file.db" in run("stats", status=1, environment=variables).err
+    ran = run("stats", "-i", "of-option", status=1, environment=variables)
+    assert "'of-option' in of-file.db" in ran.err
+
+
+def test_a_place_of_the_command_line_counts_before_that_of_the_file() -> None:
+    write("url = 'http://127.0.0.1:9'\nretry_for = '0'\n")
+    assert "in my.db" in run("stats", "--db", "my.db", status=1).err
+    variables = {"ESDEDUP_DB": "my.db"}
+    assert "in my.db" in run("stats", status=1, environment=variables).err
+    write("url = 'http://127.0.0.1:9'\ndb = 'my.db'\n")
+    assert run("stats", status=2).err == (
+        "Error: db in esdedup.toml, line 2 and url in esdedup.toml, line 1 name two places:"
+        " leave one out\n"
+    )
+
+
+def test_an_option_counts_before_what_it_excludes_in_the_file() -> None:
+    write("threshold = 0.9\n")
+    assert removed("--exact") == 0
+    write("[clean]\nexact = true\n")
+    assert removed() == 0
+    assert removed("--threshold", "0.8") == 1
+    write("[clean]\nexact = true\nthreshold = 0.8\n")
+    refused = run(*DRY, status=2).err
+    assert "--exact can't be combined with --threshold (" in refused
+    assert "exact is set in esdedup.toml, line 2" in refused
+
+
+def test_settings_for_all_do_not_reach_what_they_do_not_mean() -> None:
+    """A fingerprint to look for is no field of fingerprints."""
+    run("index", "articles.jsonl")
+    write("bits = 'phash:64'\nthreshold = 0.8\n")
+    (result,) = run("similar", "--id", "a").json
+    assert [match["id"] for match in result["matches"]] == ["b"]
+
+
+FAULTS = [
+    (
+        "threshhold = 0.9",
+        "line 1: no command has the setting 'threshhold': did you mean threshold?",
+    ),
+    (
+        "[clean]\n\ntext-field = ['x']",
+        "line 3: clean has no setting 'text-field': did you mean text_field?",
+    ),
+    ("[claen]\nkeep = 'last'", "line 1: there is no command 'claen': did you mean clean?"),
+    ("[clean]\nthreshold = 'x'", "line 2: threshold: use a number, not text"),
+    ("threshold = true", "line 1: threshold: use a number, not true or false"),
+    ("[clean]\nexact = 1", "line 2: exact: use true or false, not a whole number"),
+    ("[clean]\ntext_field = 'x'", "line 2: text_field: use a list of texts, not text"),
+    ("[clean]\nengine = 'dask'", "line 2: engine: use 'local', 'spark'"),
+    ("[clean]\nmax_memory = 'much'", "line 2: max_memory: 'much' is not a size"),
+    ("[clean]\nworkers = 0", "line 2: workers 0: use 1 or more"),
+    (
+        "[clean]\nthreshold = 1.5",
+        "up to 1 (threshold is set in esdedup.toml, line 2)",
+    ),
+    ("[clean]\noutput = ''", "line 2: output is empty"),
+    (
+        "output = 'x'",
+        "line 1: output differs by command: set it in the table of a command, such as [clean]",
+    ),
+    ("yes = true", "line 1: yes can't be set in a file"),
+    ("[clean]\nx.y = 1", "clean has no setting 'x'"),
+    ("threshold = ", "settings file esdedup.toml: Invalid value (at"),
+    ("index = 'a'\n[index]\nthreshold = 0.9", "a name is either set for all commands"),
+    ("[clean]\nupdate = true\ntask = '1/2'", "line 2: update can't be combined with --task"),
+]
+
+
+@pytest.mark.parametrize(("text", "fault"), FAULTS)
+def test_a_fault_of_a_file_is_named_with_its_line(text: str, fault: str) -> None:
+    write(text)
+    assert fault in run(*DRY, status=2).err
+
+
+def test_no_file_confirms_a_removal() -> None:
+    run("index", "articles.jsonl")
+    write("[dedup]\napply = true\naction = 'delete'\n")
+    assert "apply can't be set in a file: it is an option of each run" in run("dedup", status=2).err
+
+
+def test_what_is_only_for_changes_does_not_hinder_a_look() -> None:
+    run("index", "articles.jsonl")
+    write("[dedup]\naction = 'move'\nto = 'duplicates'\n")
+    assert run("dedup").json == [
+        {"keep": "a", "duplicates": [{"id": "b", "similarity": pytest.approx(11 / 13)}]}
+    ]
+
+
+def test_shown_settings_are_a_file_that_sets_the_same() -> None:
+    write("threshold = 0.9\n[clean]\nkeep = 'last'\n")
+    options = ["--text-field", "title", "--text-field", "text", "--max-memory", "1GB"]
+    # What a command requires may be missing.
+    shown = run("clean", *options, "--show-settings", environment={"ESDEDUP_INDEX": "n"}).out
+    assert "threshold = 0.9  # esdedup.toml, line 1\n" in shown
+    assert 'keep = "last"  # esdedup.toml, line 3\n' in shown
+    assert 'index = "n"  # environment: ESDEDUP_INDEX\n' in shown
+    assert 'text_field = ["title", "text"]  # option --text-field\n' in shown
+    assert "# min_words = 1  # default\n" in shown
+    assert "# workers  # default: one a core for large files, at most 4\n" in shown
+    values = {
+        "threshold": 0.9,
+        "keep": "last",
+        "index": "n",
+        "text_field": ["title", "text"],
+        "max_memory": 1 << 30,
+    }
+    assert tomllib.loads(shown) == {"clean": values}
+    write(shown, "saved.toml")
+    again = run("clean", "--settings", "saved.toml", "--show-settings").out
+    assert tomllib.loads(again) == {"clean": values}
+
+
+def test_shown_settings_have_no_secrets() -> None:
+    write("password = 'hidden'\nurl = 'http://user:hidden@host'\n")
+    shown = run("pairs", "--show-settings", environment={"ESDEDUP_API_KEY": "hidden"}).out
+    assert "hidden" not in shown
+    assert "# api_key is set, and not shown  # environment: ESDEDUP_API_KEY\n" in shown
+    assert tomllib.loads(shown) == {"pairs": {}}
+
+
+def test_the_command_settings_shows_what_is_set_for_all_commands() -> None:
+    nothing = "# All other settings are defaults: esdedup COMMAND --show-settings\n"
+    assert run("settings").out == nothing
+    write("threshold = 0.9\n[pairs]\noutput = 'pairs.parquet'\nk = 5\n")
+    shown = run("settings", environment={"ESDEDUP_INDEX": "news"}).out
+    assert tomllib.loads(shown) == {
+        "index": "news",
+        "threshold": 0.9,
+        "pairs": {"output": "pairs.parquet", "k": 5},
+    }
+    write("[pairs]\nkk = 1\n", "other.toml")
+    assert "pairs has no setting 'kk'" in run("settings", "--settings", "other.toml", status=2).err
+
+
+def listed(*arguments: str) -> set[str]:
+    """The options of a help, other than those of schemes."""
+    shown = run(*arguments).out
+    options = re.findall(r"^  (?:-\w, )?(--?[a-z-]+)", shown[shown.index("Options:") :], re.M)
+    return set(options) - {"--json", "--help", "-h", "--scheme", "--sketch", "--bits", "--passages"}
+
+
+@pytest.mark.parametrize("command", ["clean", "decontaminate", "pairs"])
+def test_full_help_lists_at_most_twelve_options(command: str) -> None:
+    assert len(listed("help", command)) <= 12
+    assert listed(command, "--help") <= listed("help", command)
+
+
+def test_options_that_no_help_lists_are_settings_of_files_and_work() -> None:
+    shown = run("help", "settings").out
+    for setting in ("max_memory", "engine", "dead_letter", "dry_run", "max_per_bucket"):
+        assert re.search(rf"^  {setting} ", shown, re.M), setting
+    for option in ("--settings", "--show-settings", "--quiet"):
+        assert option in shown
+    assert "--max-memory" not in run("help", "clean").out
+    (report,) = run(*DRY, "--max-memory", "1GB", "--format", "jsonl", "--recall", "0.9").json
+    assert report["removed"] == 1
+
+
+def test_help_lists_no_option_that_a_command_refuses() -> None:
+    for shown in (run("help", "decontaminate").out, run("help", "settings").out):
+        assert "--bits" not in shown
+        assert "--passages" not in shown
+    write_lines(Path("items.jsonl"), RECORDS[:1])
+    files = ["decontaminate", "articles.jsonl", "--against", "items.jsonl"]
+    refused = run(*files, "--bits", "phash:64", status=2).err
+    assert refused == "Error: --bits can't be combined with decontaminate\n"
+    write("bits = 'phash:64'\n")
+    assert json.loads(run(*files).out)["removed"] == 2
+    write("[decontaminate]\nbits = 'phash:64'\n")
+    assert "decontaminate has no setting 'bits'" in run(*files, status=2).err
