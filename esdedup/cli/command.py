@@ -194,6 +194,10 @@ class Command(_LazyParsing, TyperCommand):
 
         Raises UsageError for a file that can't be read, and for what this command can't use.
         """
+        commands = ctx.find_root().command
+        if not isinstance(commands, Commands):
+            # It is parsed alone, as to check an example, and not run.
+            return
         if path is None and not any(map(os.path.isfile, ("esdedup.toml", "pyproject.toml"))):
             return
         # It imports the parser of TOML, which few runs need.
@@ -202,8 +206,6 @@ class Command(_LazyParsing, TyperCommand):
         file = settings_file.find(path)
         if file is None:
             return
-        commands = ctx.find_root().command
-        assert isinstance(commands, Commands)
         names = list(commands.entries)
         values = file.values(
             self.name or "",
