@@ -291,8 +291,9 @@ class Index:
             return Query(text_in(text or "", names), filters=filters)
         try:
             source = self.get(id).source
-            text, text_parts = text_of(source, names), parts_of(source, names)
-            return Query(text, checked_id(id), filters, parts=text_parts)
+            return Query(
+                text_of(source, names), checked_id(id), filters, parts=parts_of(source, names)
+            )
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 

@@ -51,8 +51,7 @@ def similar(
     """
 
     def search(start: int) -> list[Result]:
-        block = queries[start : start + QUERIES_AT_ONCE]
-        return _Search(store, meta, block, limits).results()
+        return _Search(store, meta, queries[start : start + QUERIES_AT_ONCE], limits).results()
 
     starts = range(0, len(queries), QUERIES_AT_ONCE)
     if len(starts) == 1:
