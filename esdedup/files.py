@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from esdedup.lazy import import_name
 
+<<<<<<< HEAD
 if TYPE_CHECKING:
     from esdedup.cleaning.contained import Evidence
     from esdedup.cleaning.inputs import against_kind
@@ -38,6 +39,42 @@ if TYPE_CHECKING:
     from esdedup.records.text_files import STDIN
     from esdedup.runs.run import ShareSizes
     from esdedup.tabular import Tabular
+=======
+from esdedup.arguments import size
+from esdedup.cleaning.contained import Evidence
+from esdedup.cleaning.items_in_index import Items, find_in_index
+from esdedup.cleaning.job import CallbackReporter, Reporter
+from esdedup.cleaning.kept_sketches import SKETCHES
+from esdedup.cleaning.report import CleanReport
+from esdedup.cleaning.requests import (
+    ContainmentRequest,
+    FileRequest,
+    NearDuplicateRequest,
+    UnitRequest,
+)
+from esdedup.cleaning.tasks import Stage, Waiting
+from esdedup.cleaning.units import Unit
+from esdedup.compare.file_pairs import PairRequest
+from esdedup.compare.keep_rule import KeepRule
+from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping, Groups, Method
+from esdedup.index import Index
+from esdedup.ingest.parallel import MOST_PROCESSES, number_of_processes
+from esdedup.records.dead_letters import DeadLetter, DeadLetterFile, dead_letter_path
+from esdedup.records.documents import PATH, RepeatedIds
+from esdedup.records.files import BadRecord, Chunk, Format, Record, format_of
+from esdedup.records.inputs import Reading, total_bytes
+from esdedup.records.locations import is_address, written
+from esdedup.records.table_files import check_result, write_table
+from esdedup.records.targets import check_new, check_targets
+from esdedup.records.text_files import STDIN, name_of
+from esdedup.runs.progress import Progress, shown
+from esdedup.runs.run import Run, ShareSizes
+from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores.mapping import TextFields, names_of
+from esdedup.tabular import Tabular
+>>>>>>> 944b671d (esdedup.dedup compares with other records, removes or masks contained items, and reports progress; what is not in memory is one clear error)
 
 __all__ = [
     "MOST_PROCESSES", "PATH", "STDIN", "BadRecord", "Chunk", "ContainmentRequest",
@@ -71,6 +108,7 @@ _MODULES = {
 }
 
 
+<<<<<<< HEAD
 if not TYPE_CHECKING:  # Type checkers would take any name.
 
     def __getattr__(name: str) -> object:
@@ -80,3 +118,236 @@ if not TYPE_CHECKING:  # Type checkers would take any name.
 
 def __dir__() -> list[str]:
     return [*__all__]
+=======
+def clean(
+    files: Paths,
+    output: Path | None,
+    *,
+    against: Path | Index | Iterable[Path | Index] = (),
+    update: bool = False,
+    text_field: TextFields = "text",
+    id_field: str | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    scheme: Scheme | None = None,
+    sketch: str | None = None,
+    threshold: float | None = ACTING,
+    distance: int | None = None,
+    cover: float | None = None,
+    words: int | None = None,
+    recall: float | None = None,
+    max_per_bucket: int = MAX_PER_BUCKET,
+    method: Method = "leader",
+    keep: str = "auto",
+    exact: bool = False,
+    split_templates: bool = False,
+    unit: Unit | None = None,
+    min_words: int = 1,
+    removed: Path | None = None,
+    work: Path | None = None,
+    workers: int = 1,
+    max_memory: int | str | None = None,
+    dead_letter: DeadLetter | None = None,
+    progress: Progress = None,
+) -> CleanReport:
+    """Write files again without the documents that duplicate others.
+
+    Each file is written as a whole or not at all, under its name. The same call again resumes a
+    call that was killed. `CleanReport.open(output)` returns the report later.
+
+    files: paths, folders, patterns such as "crawl/*.jsonl.gz", or addresses such as "s3://...".
+    output: a new folder, or a file for all records; None to write nothing.
+    against: files, a local index (.db), an open index, or kept sketches (.sketches): what is near
+    one of their documents is removed, too.
+    update: add what stays to the index or the sketches of `against`, which is created if missing.
+    text_field: the field or fields of the text.
+    id_field: the field of the id; None for `id`, or the path and the line.
+    format: of all files, such as "jsonl"; None for that of the file's ending.
+    encoding: of all files, such as "gb18030"; None for UTF-8.
+    scheme: of the tokens; None for one whose bands reach the recall at the threshold.
+    sketch: name of the sketch to compare by; None for the scheme's first.
+    threshold: minimum Jaccard similarity, 0 to 1.
+    distance: maximum Hamming distance in bits, for a sketch of fingerprints.
+    cover: minimum share in passages, 0 to 1, for a sketch of these.
+    words: minimum number of words of a passage.
+    recall: fraction of similar pairs to find; None for 0.999, or that of the scheme.
+    max_per_bucket: maximum number of comparisons of a document in a bucket.
+    method: "leader", or "components" to join all documents of a chain of similar ones.
+    keep: the document of a group that stays, such as "longest" or "newest:published".
+    exact: remove only equal texts, after normalisation.
+    split_templates: keep documents that fill one template differently.
+    unit: remove repeated paragraphs or lines inside documents, in place of documents.
+    min_words: of a unit; shorter ones stay.
+    removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
+    work: folder to resume from; None for one beside the output.
+    workers: number of processes. More than one import the main module again.
+    max_memory: in bytes, or such as "8GB"; None for 2 GB, and 60 bytes a document.
+    dead_letter: called with each record that can't be read, and is left out.
+    progress: a function that is called with the name of a step, the amount done, and the total (0
+    if unknown), or True for lines on standard error.
+
+    Raises UsageError for wrong arguments, and for an output that exists; InputError for a file that
+    can't be read, or that changes meanwhile.
+    """
+    limits = Limits(
+        sketch,
+        threshold,
+        distance,
+        recall=recall,
+        max_per_bucket=max_per_bucket,
+        cover=cover,
+        words=words,
+    )
+    grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates)
+    if unit is not None:
+        _check_alone(grouping, against, update)
+    request = _request(
+        files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
+    )
+    request = replace(
+        request,
+        against=_entries(against),
+        removed=_path(removed),
+        work=_path(work),
+        workers=workers,
+    )
+    memory = None if max_memory is None else size(max_memory)
+    job: UnitRequest | NearDuplicateRequest
+    job = NearDuplicateRequest(request, grouping, scheme, update, memory)
+    if unit is not None:
+        job = UnitRequest(request, unit, min_words)
+    with shown(progress) as on_step:
+        return _whole(job.run(CallbackReporter(on_step)))
+
+
+def decontaminate(
+    files: Paths,
+    against: Path | Index | Iterable[Path | Index],
+    output: Path | None,
+    *,
+    share: float = 0.8,
+    mask: bool = False,
+    text_field: TextFields = "text",
+    id_field: str | None = None,
+    format: Format | None = None,
+    encoding: str | None = None,
+    scheme: Scheme | None = None,
+    removed: Path | None = None,
+    work: Path | None = None,
+    workers: int = 1,
+    dead_letter: DeadLetter | None = None,
+    progress: Progress = None,
+) -> CleanReport:
+    """Write files again without the documents that hold an item, such as one of a benchmark.
+
+    Each file is written as a whole or not at all, under its name. The same call again resumes a
+    call that was killed. `CleanReport.open(output)` returns the report later.
+
+    files: paths, folders, patterns such as "crawl/*.jsonl.gz", or addresses such as "s3://...".
+    against: files of the items, a local index (.db), or an open index.
+    output: a new folder, or a file for all records; None to write nothing.
+    share: minimum share of an item's words that a document holds, in a stretch of its text.
+    mask: cut the items from the texts, and remove only documents with nothing else.
+    text_field: the field or fields of the text.
+    id_field: the field of the id; None for `id`, or the path and the line.
+    format: of all files, such as "jsonl"; None for that of the file's ending.
+    encoding: of all files, such as "gb18030"; None for UTF-8.
+    scheme: how texts become words; None for the default one.
+    removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
+    work: folder to resume from; None for one beside the output.
+    workers: number of processes. More than one import the main module again.
+    dead_letter: called with each record that can't be read, and is left out.
+    progress: a function that is called with the name of a step, the amount done, and the total (0
+    if unknown), or True for lines on standard error.
+
+    Raises the errors of `clean`.
+    """
+    if not 0.0 < share <= 1.0:
+        raise UsageError(f"share {share}: use a share above 0, up to 1")
+    request = _request(
+        files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
+    )
+    request = replace(
+        request,
+        against=_entries(against),
+        removed=_path(removed),
+        work=_path(work),
+        workers=workers,
+    )
+    with shown(progress) as on_step:
+        reporter = CallbackReporter(on_step)
+        return _whole(ContainmentRequest(request, share, mask, scheme).run(reporter))
+
+
+@dataclass(frozen=True)
+class ItemRequest:
+    """A request for the documents of an index that contain an item of files.
+
+    files: paths or addresses of the items.
+    reading: how these are read.
+    share: minimum share of an item's words that a document holds.
+    dead_letter: called with each record that is no item.
+    removed: file for the list of the documents; None to write none.
+    """
+
+    files: Sequence[str]
+    reading: Reading
+    share: float
+    dead_letter: DeadLetter
+    removed: str | None = None
+
+    def run(self, index: Index, reporter: Reporter) -> tuple[CleanReport, Groups]:
+        """Return the counts, and groups in which each document follows its item.
+
+        Raises UsageError for an index without passages.
+        """
+        reading = self.reading
+        chunks = reading.chunks(self.files, columns=[])
+        names = [*map(name_of, self.files)]
+        items = Items(names, chunks, reading.text_fields, reading.id_field, self.dead_letter)
+        with Run.temporary() as run:
+            removals, report, groups = find_in_index(run, index, self.share, items, reporter)
+            if self.removed is not None:
+                write_table(self.removed, removals.table())
+        return report, groups
+
+
+def _request(
+    files: Paths, output: Path | None, reading: Reading, dead_letter: DeadLetter | None
+) -> FileRequest:
+    """Return the files to clean."""
+    arguments = [str(entry) for entry in _entries(files)]
+    paths = reading.files(arguments)
+    return FileRequest(arguments, paths, _path(output), reading, dead_letter=dead_letter or _ignore)
+
+
+def _entries(entries: Path | Index | Iterable[Path | Index]) -> list[str | Index]:
+    """Return one entry, or several, with paths as text."""
+    if isinstance(entries, str | os.PathLike | Index):
+        entries = [entries]
+    return [entry if isinstance(entry, Index) else os.fspath(entry) for entry in entries]
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path)
+
+
+def _ignore(*_: object) -> None:
+    """Ignore progress, or a record that can't be read: the report counts these."""
+
+
+def _check_alone(
+    grouping: Grouping, against: Path | Index | Iterable[Path | Index], update: bool
+) -> None:
+    """Raise UsageError for settings that can't be combined with `unit`."""
+    if _entries(against) or update:
+        raise UsageError("`against` and `update` can't be combined with `unit`")
+    if grouping != Grouping():
+        raise UsageError("settings of near-duplicates can't be combined with `unit`")
+
+
+def _whole(report: CleanReport | None) -> CleanReport:
+    """Return the report of a whole job, which always has one."""
+    assert report is not None
+    return report
+>>>>>>> 944b671d (esdedup.dedup compares with other records, removes or masks contained items, and reports progress; what is not in memory is one clear error)

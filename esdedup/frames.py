@@ -2,156 +2,48 @@
 
 from __future__ import annotations
 
-import html
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack, overload
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from esdedup.arguments import accepts, check_list, check_type, from_settings
-from esdedup.compare.columns import Columns
+from esdedup.arguments import accepts, check_type, from_settings
+from esdedup.cleaning.contained import (
+    Containment,
+    Spans,
+    containing,
+    containment_plan,
+    groups_by_item,
+)
+from esdedup.cleaning.removals import Corpus
+from esdedup.compare.columns import Columns, columns_by_number
+from esdedup.compare.keep_rule import Unordered
 from esdedup.compare.pairs import SimilarPairs, pairs_among
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import Resources
 from esdedup.compare.source import Records, RecordSource, columns_of_records, read_source
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.deduplicated import Compared, Deduplicated, Positions
+from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, groups_among
-from esdedup.models import Document
-from esdedup.records.documents import id_at
-from esdedup.runs.run import Run
+from esdedup.records_in_memory import AnyRecords, Argument, InMemory, batches, is_stream, read
+from esdedup.runs.progress import Progress, shown
+from esdedup.runs.run import OnStep, Run
+from esdedup.runs.shares import Shares
 from esdedup.sketch.limits import Limits, PairSettings
-from esdedup.sketch.measures import Measure
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.stores.mapping import TextFields, names_of
-from esdedup.tabular import ArrowStream, Frame, require_pyarrow
-from esdedup.text.arrays import I64
+from esdedup.tabular import ArrowStream, Frame
+from esdedup.text.strings import Numbers, Strings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BINS = 10
-_ATTRIBUTES_IN_MEMORY = "iloc", "lazy", "take", "to_list", "tolist"
-"""Attributes of frames and columns, which are in memory; other objects with Arrow's C stream are
-read once, batch by batch."""
+_AGAINST = Argument("against", with_keep_field=False)
 
-
-_Table = TypeVar("_Table")
 _Frame = TypeVar("_Frame", bound=Frame)
 _Record = TypeVar("_Record", bound=str | Mapping[str, object])
-AnyRecords = Iterable[str | Mapping[str, object]] | Frame | ArrowStream
-"""Texts, mappings, a frame, a table, or a stream of Arrow's."""
-
-
-class Duplicate(NamedTuple):
-    """A record that duplicates another.
-
-    row: its position, from 0.
-    original: the position of the other.
-    value: exact Jaccard similarity, Hamming distance, or by passages the fraction of its words that
-    the original holds.
-    measure: of the value.
-    """
-
-    row: int
-    original: int
-    value: float
-    measure: Measure
-
-    @property
-    def similarity(self) -> float | None:
-        """The similarity, or the share by passages; None by Hamming distance."""
-        return self.measure.similarity(self.value)
-
-    @property
-    def distance(self) -> int | None:
-        """The Hamming distance; None for another measure."""
-        return self.measure.distance(self.value)
-
-
-@dataclass(frozen=True, repr=False)
-class Deduplicated(Generic[_Table]):
-    """Records without and with those that duplicate others.
-
-    records: as a list, a frame or a table.
-    groups: of similar records; their ids are the positions of the records, from "0".
-    """
-
-    records: _Table
-    groups: Groups
-    _columns: Columns = field(repr=False)
-    _plan: Plan = field(repr=False)
-    _least: float | None = None
-
-    @cached_property
-    def _rows(self) -> I64:
-        """The positions of the removed records, ascending."""
-        duplicates = self.groups.duplicate_rows.tolist()
-        return np.sort(np.array([int(self.groups.ids[row]) for row in duplicates], np.int64))
-
-    @cached_property
-    def kept(self) -> _Table:
-        """Return the records that stay, in their order, as a list, a frame or a table, as given."""
-        rows = np.delete(np.arange(len(self.groups.ids)), self._rows)
-        table: _Table = _picked(self.records, rows)
-        return table
-
-    @cached_property
-    def removed(self) -> _Table:
-        """Return the other records, likewise."""
-        table: _Table = _picked(self.records, self._rows)
-        return table
-
-    @cached_property
-    def duplicates(self) -> list[Duplicate]:
-        """Return the removed records with their originals, in the order of the records."""
-        groups, rows = self.groups, self.groups.duplicate_rows
-        originals = [int(groups.ids[row]) for row in groups.representative[rows].tolist()]
-        return sorted(
-            Duplicate(int(member.id), original, member.value, member.measure)
-            for member, original in zip(map(groups.member, rows.tolist()), originals, strict=True)
-        )
-
-    def rethreshold(self, threshold: float) -> Deduplicated[_Table]:
-        """Return the result of a higher threshold, without sketching the texts again.
-
-        Raises UsageError for a lower one: its pairs were not looked for.
-        """
-        check_type("threshold", threshold, "float")
-        grouping = self.groups.grouping
-        if grouping.exact or not self.groups.measure.by_threshold:
-            raise UsageError("rethreshold requires a threshold of similarity")
-        least = self._least or grouping.limits.least_similarity
-        if threshold < least:
-            compared = f"use at least {least}, at which the records were compared"
-            raise UsageError(
-                f"threshold {threshold}: {compared}; for a lower one, call dedup again"
-            )
-        higher = replace(grouping, limits=grouping.limits.at(threshold))
-        groups = _groups(self._columns, self._plan.at(threshold), higher)
-        return replace(self, groups=groups, _least=least)
-
-    def __repr__(self) -> str:
-        removed, records = self.groups.duplicates, len(self.groups.ids)
-        return f"<Deduplicated: {records - removed:,} kept, {removed:,} removed of {records:,}>"
-
-    def _repr_html_(self) -> str:
-        """Return a table and a histogram of the similarities, for a notebook."""
-        measure = self.groups.measure
-        values = self.groups.value[self.groups.duplicate_rows]
-        counts, edges = np.histogram(values, _BINS, measure.bounds(values))
-        width = 12 / max(1, counts.max())
-        rows = "".join(
-            f"<tr><td>{low:.2f} to {high:.2f}</td><td style='text-align:right'>{count:,}</td><td>"
-            f"<div style='background:#4878a8;height:0.8em;width:{width * count:.1f}em'></div></td>"
-            for count, low, high in zip(counts, edges, edges[1:], strict=False)
-        )
-        head = f"<tr><th>{measure.column} to the original</th><th>removed</th><th></th></tr>"
-        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
 
 
 @overload
@@ -159,8 +51,12 @@ def dedup(
     records: _Frame,
     text: TextFields = "text",
     *,
+    against: AnyRecords | None = None,
+    contained: float | None = None,
+    mask: bool = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
+    progress: Progress = None,
     **settings: Unpack[GroupingSettings],
 ) -> Deduplicated[_Frame]: ...
 @overload
@@ -168,8 +64,12 @@ def dedup(
     records: Iterable[_Record],
     text: TextFields = "text",
     *,
+    against: AnyRecords | None = None,
+    contained: float | None = None,
+    mask: bool = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
+    progress: Progress = None,
     **settings: Unpack[GroupingSettings],
 ) -> Deduplicated[list[_Record]]: ...
 @overload
@@ -177,8 +77,12 @@ def dedup(
     records: ArrowStream,
     text: TextFields = "text",
     *,
+    against: AnyRecords | None = None,
+    contained: float | None = None,
+    mask: bool = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
+    progress: Progress = None,
     **settings: Unpack[GroupingSettings],
 ) -> Deduplicated[pa.Table]: ...
 @accepts(Grouping)
@@ -186,15 +90,26 @@ def dedup(
     records: AnyRecords,
     text: TextFields = "text",
     *,
+    against: AnyRecords | None = None,
+    contained: float | None = None,
+    mask: bool = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
+    progress: Progress = None,
     **settings: Unpack[GroupingSettings],
 ) -> Deduplicated[Any]:
     """Remove the texts or records that duplicate others, without an index.
 
     records: texts, mappings, a frame of pandas or Polars, a Dataset of `datasets`, or anything else
-    with Arrow's C stream, such as a relation of DuckDB, which becomes a table.
+    with Arrow's C stream, such as a relation of DuckDB, which becomes a table. An IterableDataset
+    becomes a list.
     text: the field or fields of the text. A record without a text duplicates no other.
+    against: other records, of any kind with the same field of the text, or texts: what is near one
+    of them is removed, too.
+    contained: remove only records that contain an item of `against`, such as one of a benchmark:
+    this share of its words or more, in a stretch of their text; above 0, up to 1. Settings of
+    near-duplicates can't be combined with it.
+    mask: cut the items from the texts, and remove only records with nothing else.
     scheme: by default one whose bands reach the recall at the threshold.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
@@ -209,18 +124,32 @@ def dedup(
     of the records.
     exact: group only equal texts, after normalisation.
     split_templates: separate documents that fill one template differently.
+    progress: a function that is called with the name of a step, the amount done, and the total (0
+    if unknown), or True for lines on standard error.
 
     Raises UsageError for wrong arguments, and if no record has the field; RecordError for a text
     of another type.
     """
     grouping = from_settings(Grouping, settings, grouping)
-    plan = Plan.of_texts(
-        scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact
-    )
-    grouping = grouping.by(plan)
-    table, parsed = _parsed(records, None, plan)
-    columns = columns_of_records(parsed, plan)
-    return Deduplicated(table, _groups(columns, plan, grouping), columns, plan)
+    names = names_of(text)
+    if contained is not None:
+        if against is None:
+            raise UsageError("`contained` requires `against`: the records of the items")
+        if grouping != Grouping():
+            raise UsageError("settings of near-duplicates can't be combined with `contained`")
+        _check_fraction(contained)
+        if mask and len(names) > 1:
+            raise UsageError("`mask` requires one field of the text")
+    elif mask:
+        raise UsageError("`mask` requires `contained`")
+    with shown(progress) as on_step:
+        if against is not None and contained is not None:
+            plan = containment_plan(scheme, names)
+            sides = _Sides.of(records, against, plan)
+            return _without_items(sides, plan, contained, mask, on_step)
+        plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, names, exact=grouping.exact)
+        sides = _Sides.of(records, [] if against is None else against, plan)
+        return _without_duplicates(sides, plan, grouping.by(plan), on_step)
 
 
 @accepts(Limits, "pairs")
@@ -231,6 +160,7 @@ def pairs(
     id: str | None = None,
     scheme: Scheme | None = None,
     limits: Limits | None = None,
+    progress: Progress = None,
     **settings: Unpack[PairSettings],
 ) -> SimilarPairs:
     """Return all pairs of similar texts or records, the most similar first.
@@ -246,12 +176,13 @@ def pairs(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    progress: as of `dedup`.
 
     Raises the errors of `dedup`, and RecordError for an id that an index rejects.
     """
     limits = from_settings(Limits, settings, limits, "pairs")
     plan = Plan.of_texts(scheme, limits, text_fields=names_of(text))
-    with _read(records, id, plan) as (columns, resources):
+    with shown(progress) as on_step, _read(records, id, plan, on_step) as (columns, resources):
         return pairs_among(columns, plan, resources)
 
 
@@ -263,6 +194,7 @@ def group(
     id: str | None = None,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
+    progress: Progress = None,
     **settings: Unpack[GroupingSettings],
 ) -> Groups:
     """Return the groups of similar texts or records, the largest first.
@@ -281,131 +213,119 @@ def group(
     of the records.
     exact: group only equal texts, after normalisation.
     split_templates: separate documents that fill one template differently.
+    progress: as of `dedup`.
     """
     grouping = from_settings(Grouping, settings, grouping)
     plan = Plan.of_texts(
         scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact
     )
     grouping = grouping.by(plan)
-    with _read(records, id, plan) as (columns, resources):
+    with shown(progress) as on_step, _read(records, id, plan, on_step) as (columns, resources):
         return groups_among(columns, plan, grouping, resources)
 
 
 @contextmanager
-def _read(records: Any, id: str | None, plan: Plan) -> Iterator[tuple[Columns, Resources]]:
+def _read(
+    records: AnyRecords, id: str | None, plan: Plan, on_step: OnStep
+) -> Iterator[tuple[Columns, Resources]]:
     """Read the texts and tokens of records. Those of a stream are in files until the end."""
+    argument = Argument(id=id)
     with Run.temporary() as run:
-        if _is_stream(records):
-            source = RecordSource(plan, _batches(records, id, plan))
+        if is_stream(records):
+            source = RecordSource(plan, batches(records, argument, plan), on_step=on_step)
             columns = read_source(source, run, is_numbered=id is None)
         else:
-            _, parsed = _parsed(records, id, plan)
-            columns = columns_of_records(parsed, plan)
-        yield columns, Resources(run.folder)
+            _, parsed = read(records, argument, plan)
+            columns = columns_of_records(parsed, plan, on_step=on_step)
+        yield columns, Resources(run.folder, on_step)
 
 
-def _batches(records: Any, id: str | None, plan: Plan) -> Iterator[Records]:
-    """Yield the records of a stream, at least one batch."""
-    reader = require_pyarrow().RecordBatchReader.from_stream(records)
-    start = 0
-    for batch in itertools.chain([reader.schema.empty_table()], reader):
-        _, parsed = _parsed(batch, id, plan, start)
-        yield parsed
-        start += len(parsed.texts)
+@dataclass(frozen=True)
+class _Sides:
+    """Records, and what they are compared with.
 
-
-def _is_stream(records: Any) -> bool:
-    is_in_memory = any(hasattr(type(records), name) for name in _ATTRIBUTES_IN_MEMORY)
-    return hasattr(records, "__arrow_c_stream__") and not is_in_memory
-
-
-def _parsed(records: Any, id: str | None, plan: Plan, start: int = 0) -> tuple[Any, Records]:
-    """Return the records as something that `_picked` accepts, and their texts, ids and keys.
-
-    start: the position of the first one.
+    table: the records.
+    records: their texts.
+    earlier: the texts of `against`.
     """
-    text_fields, id_fields = plan.meta.text_fields, [] if id is None else [id]
-    names = [*text_fields, *id_fields, *plan.keep.paths([])]
-    records, sources = _sources(records, names, text_fields[0])
-    rows = [*enumerate(sources, start)]
-    texts = [_text(source, text_fields, row) for row, source in rows]
-    if sources and not any(has_field(source, name) for source in sources for name in text_fields):
-        listed = quoted(text_fields)
-        raise UsageError(f"no record has {listed}: name the field of the text by text=")
-    documents = (Document(str(row), source) for row, source in rows)
-    ids = None if id is None else [_id(source, id, row) for row, source in rows]
-    return records, Records(texts, ids, plan.keep.keys(documents, text_fields))
+
+    table: InMemory
+    records: Records
+    earlier: Records
+
+    @staticmethod
+    def of(records: AnyRecords, against: AnyRecords, plan: Plan) -> _Sides:
+        """Read both."""
+        table, parsed = read(records, Argument(), plan)
+        _, earlier = read(against, _AGAINST, plan)
+        return _Sides(table, parsed, earlier)
+
+    @property
+    def first(self) -> int:
+        """The number of the first record after those of `against`."""
+        return len(self.earlier.texts)
+
+    def positions(self, columns: Columns) -> Positions:
+        """Return the ids of the documents of columns that are numbered."""
+        assert isinstance(columns.ids, Numbers)
+        return Positions(columns.ids.values, self.first)
+
+    def named(self, unordered: Unordered) -> Unordered:
+        """Return documents that are numbered, by their positions."""
+        numbers = np.array([int(id) for id, _ in unordered.examples], np.int64)
+        values = [value for _, value in unordered.examples]
+        ids = Positions(numbers, self.first)
+        return Unordered(unordered.count, tuple(zip(ids, values, strict=True)))
 
 
-def _sources(
-    records: Any, names: Sequence[str], text_field: str
-) -> tuple[Any, Sequence[Mapping[str, Any]]]:
-    """Return the records as something that `_picked` accepts, and some fields of each."""
-    if hasattr(records, "__arrow_c_array__") and not hasattr(records, "__getitem__"):
-        records = require_pyarrow().record_batch(records)
-    elif _is_stream(records):
-        records = require_pyarrow().table(records)
-    of_frame = hasattr(records, "iloc") or not hasattr(records, "column_names")
-    column_names = getattr(records, "columns" if of_frame else "column_names", None)
-    if column_names is None:
-        check_list("records", records)
-        # A column of texts alone is a list of them.
-        records = _values(records)
-        sources = (
-            {text_field: record} if isinstance(record, str) else record for record in records
-        )
-        return records, [*sources]
-    existing, columns = {str(name): name for name in column_names}, {}
-    for name in names:
-        column = name if name in existing else name.partition(".")[0]
-        if column not in existing:
-            raise UsageError(f"there is no column {name!r}. There are: {', '.join(existing)}")
-        columns[column] = _values(records[existing[column]])
-    rows = zip(*columns.values(), strict=True)
-    return records, [dict(zip(columns, row, strict=True)) for row in rows]
-
-
-def _values(column: Any) -> list[Any]:
-    """Return the values of a column, None for missing ones."""
-    if hasattr(column, "notna"):
-        column = column.astype(object).where(column.notna(), None)
-    call = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), "__iter__")
-    return [*getattr(column, call)()]
-
-
-def _picked(records: Any, rows: I64) -> Any:
-    """Return some records as a list, a frame or a table, as given."""
-    if isinstance(records, list):
-        return [records[row] for row in rows.tolist()]
-    if hasattr(records, "iloc"):
-        return records.iloc[rows]
-    if hasattr(records, "features"):
-        return records.select(rows)
-    return records.take(rows) if hasattr(records, "take") else records[rows.tolist()]
-
-
-def _text(source: Any, names: Sequence[str], row: int) -> str:
-    """Return the text of a record, an empty one if it is missing."""
-    if not isinstance(source, Mapping):
-        raise RecordError(f"record {row}: use a mapping or text, not {type(source).__name__}")
-    if all(value_at(source, name) is None for name in names):
-        return ""
-    try:
-        return text_of(source, names)
-    except RecordError as error:
-        raise RecordError(f"record {row}: {error}") from error
-
-
-def _id(source: Mapping[str, object], field: str, row: int) -> str:
-    """Return the id of a record, one of its position if it has none."""
-    if value_at(source, field) in (None, ""):
-        return f"row:{row}"
-    try:
-        return id_at(source, field)
-    except RecordError as error:
-        raise RecordError(f"record {row}: {error}") from error
-
-
-def _groups(columns: Columns, plan: Plan, grouping: Grouping) -> Groups:
+def _without_duplicates(
+    sides: _Sides, plan: Plan, grouping: Grouping, on_step: OnStep
+) -> Deduplicated[object]:
+    """Return the records without those that duplicate others."""
+    records, earlier = sides.records, sides.earlier
+    joined = records
+    if sides.first:
+        keys = Strings.joined([earlier.keys, records.keys])
+        joined = Records([*earlier.texts, *records.texts], None, keys)
+    columns = columns_of_records(joined, plan, sides.first, on_step)
+    positions = sides.positions(columns)
+    columns = replace(columns, ids=positions, unordered=sides.named(columns.unordered))
     with Run.temporary() as run:
-        return groups_among(columns, plan, grouping, Resources(run.folder))
+        groups = groups_among(columns, plan, grouping, Resources(run.folder, on_step))
+    return Deduplicated(sides.table.records, groups, positions, Compared(plan, columns))
+
+
+def _without_items(
+    sides: _Sides, plan: Plan, fraction: float, mask: bool, on_step: OnStep
+) -> Deduplicated[object]:
+    """Return the records without those that contain items."""
+    counts = np.array([sides.first, len(sides.records.texts)])
+    with Run.temporary() as run:
+        shares = Shares(run)
+        batches = [sides.earlier, sides.records]
+        shares.write_all(RecordSource(plan, batches, int(counts.sum()), on_step).parts())
+        corpus = Corpus(shares, ["against", "records"], 1, counts, np.arange(1, counts.sum() + 1))
+        columns = columns_by_number(shares, plan, sides.first)
+        positions = sides.positions(columns)
+        removals, _ = containing(
+            corpus,
+            columns,
+            Containment(plan.scheme, fraction),
+            mask=mask,
+            workers=1,
+            step=on_step,
+        )
+        grouping = Grouping(Limits(threshold=None, cover=fraction), keep=plan.keep)
+        groups = groups_by_item(removals, replace(columns, ids=positions), grouping, plan)
+    spans = Spans(
+        removals.document, removals.original, removals.value, removals.start, removals.end
+    )
+    compared = Compared(plan, None, spans, removals.masked)
+    return Deduplicated(sides.table.records, groups, positions, compared)
+
+
+def _check_fraction(contained: float) -> None:
+    """Raise UsageError for what is no share of an item."""
+    check_type("contained", contained, "float")
+    if not 0.0 < contained <= 1.0:
+        raise UsageError(f"contained {contained}: use a share above 0, up to 1")

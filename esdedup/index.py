@@ -20,7 +20,7 @@ from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weig
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
 from esdedup.compare.source import texts_in
-from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
+from esdedup.exceptions import EsdedupError, IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, GroupingSettings, Groups, find_groups, regroup
 from esdedup.groups.marks import GroupReport, mark_groups, require_settled
 from esdedup.ingest.ingest import DEFAULT_SETTINGS, IngestReport, IngestSettings, ingest
@@ -55,10 +55,13 @@ from esdedup.stores.location import IndexLocation
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import StopList
+from esdedup.text.characters import count
 from esdedup.text.weights import Weights
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
+_SECONDS_TO_SHOW = 2.0
+"""Timeout of the requests that count the documents for `repr`."""
 
 
 class Index:
@@ -81,6 +84,7 @@ class Index:
         self._text_fields = None if text_field is None else names_of(text_field)
         self._meta: IndexMeta | None = None
         self._read_at = 0.0
+        self._is_closed = False
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
@@ -91,9 +95,30 @@ class Index:
 
     def close(self) -> None:
         """Close the file, or the connections to the cluster."""
+        self._is_closed = True
         self.store.close()
         if self._folder is not None:
             self._folder.cleanup()
+
+    def __repr__(self) -> str:
+        """Return the place of the index, and its number of documents now."""
+        place = self.store.where.removeprefix("index ")
+        return f"<Index {place}: {'closed' if self._is_closed else self._size()}>"
+
+    def _size(self) -> str:
+        """Return the number of documents in words, without retrying requests."""
+        location = self.location
+        if isinstance(location.target, Connection):
+            # Logs and debuggers show objects also while a cluster does not answer.
+            once = replace(location.target, retry_for=0.0, timeout=_SECONDS_TO_SHOW)
+            location = replace(location, target=once)
+        try:
+            with Index(location) as index:
+                return count(index.statistics().documents, "document")
+        except IndexNotFound:
+            return "no documents yet"
+        except EsdedupError:
+            return "it can't be read now"
 
     @property
     def meta(self) -> IndexMeta:

@@ -1,9 +1,12 @@
 """The values that calls return. Programs name them in annotations, and construct none of them.
 
+ContainedItem: a record of `against` that a record of `esdedup.dedup` contains.
+ContainedItems: all of them; a list and a table.
 Dedup: the duplicates that `Index.dedup` removes, or would remove.
 DedupReport: counts of the documents of that removal.
 Deduplicated: the records that `esdedup.dedup` keeps and removes.
 Duplicate: a removed record, and the one that it duplicates.
+Duplicates: all of these; a list and a table.
 Explanation: why two documents are similar or not, from `Index.explain`.
 Failure: a document that was not stored as it was sent, and why.
 Group: a representative and its duplicates.
@@ -29,7 +32,13 @@ if TYPE_CHECKING:
     from esdedup.analysis.explain import Explanation
     from esdedup.analysis.report import Report
     from esdedup.compare.pairs import SimilarPairs
-    from esdedup.frames import Deduplicated, Duplicate
+    from esdedup.deduplicated import (
+        ContainedItem,
+        ContainedItems,
+        Deduplicated,
+        Duplicate,
+        Duplicates,
+    )
     from esdedup.groups.groups import Group, Groups, Member
     from esdedup.groups.marks import GroupReport
     from esdedup.ingest.ingest import IngestReport
@@ -39,7 +48,8 @@ if TYPE_CHECKING:
     from esdedup.search.hot_buckets import HotBuckets
 
 __all__ = [
-    "Dedup", "DedupReport", "Deduplicated", "Duplicate", "Explanation", "Failure", "Group",
+    "ContainedItem", "ContainedItems", "Dedup", "DedupReport", "Deduplicated", "Duplicate",
+    "Duplicates", "Explanation", "Failure", "Group",
     "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair", "Report",
     "Result", "SimilarPairs", "Statistics", "UndoReport",
 ]  # fmt: skip
@@ -48,7 +58,7 @@ _MODULES = {
     "analysis.explain": "Explanation",
     "analysis.report": "Report",
     "compare.pairs": "SimilarPairs",
-    "frames": "Deduplicated Duplicate",
+    "deduplicated": "ContainedItem ContainedItems Deduplicated Duplicate Duplicates",
     "groups.groups": "Group Groups Member",
     "groups.marks": "GroupReport",
     "ingest.ingest": "IngestReport",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, overload
 
 from esdedup.exceptions import MissingExtra
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 TableFormat = Literal["parquet", "arrow"]
 _ROWS_AT_ONCE = 1 << 16
+_ROWS_IN_NOTEBOOK = 10
+_Row = TypeVar("_Row")
 
 
 class PandasFrame(Protocol):
@@ -27,10 +30,12 @@ class PandasFrame(Protocol):
 
 
 class PolarsFrame(Protocol):
-    """A frame of Polars that is in memory."""
+    """A frame of Polars that is in memory, as a LazyFrame is not."""
 
     @property
     def columns(self) -> list[str]: ...
+    @property
+    def height(self) -> int: ...
     def lazy(self) -> object: ...
 
 
@@ -39,6 +44,8 @@ class ArrowTable(Protocol):
 
     @property
     def column_names(self) -> list[str]: ...
+    @property
+    def num_rows(self) -> int: ...
     def take(self, indices: Any, /) -> Any: ...
 
 
@@ -102,3 +109,71 @@ class Tabular:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows, for a notebook, without columns that are empty in all of them."""
+        rows = [*itertools.islice(self.table_rows(), _ROWS_IN_NOTEBOOK + 1)]
+        shown = rows[:_ROWS_IN_NOTEBOOK]
+        filled = [
+            column
+            for column in range(len(self.columns))
+            if not shown or any(row[column] is not None for row in shown)
+        ]
+        names = [*self.columns]
+        head = _html_row("th", [names[column] for column in filled])
+        body = "".join(_html_row("td", [row[column] for column in filled]) for row in shown)
+        note = ""
+        if len(rows) > len(shown):
+            note = f"<p>The first {len(shown)} rows are shown. to_arrow() returns all.</p>"
+        caption = html.escape(self._caption())
+        return f"<p>{caption}</p><table>{head}{body}</table>{note}"
+
+    def _caption(self) -> str:
+        """Return the line over the table in a notebook."""
+        return repr(self)
+
+
+def _html_row(tag: str, values: Sequence[object]) -> str:
+    """Return a row of a table. tag: of its cells."""
+    cells = "".join(f"<{tag}>{html.escape(_written(value))}</{tag}>" for value in values)
+    return f"<tr>{cells}</tr>"
+
+
+def _written(value: object) -> str:
+    """Return a value as a notebook shows it."""
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+class Listing(Tabular, Generic[_Row]):
+    """Values in a list that is a table too, and is equal to a list of the same values."""
+
+    def __init__(self, values: Iterable[_Row]) -> None:
+        self._values = [*values]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[_Row]:
+        return iter(self._values)
+
+    @overload
+    def __getitem__(self, row: int) -> _Row: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[_Row]: ...
+    def __getitem__(self, row: int | slice) -> _Row | list[_Row]:
+        return self._values[row]
+
+    def __eq__(self, values: object) -> bool:
+        if isinstance(values, Listing):
+            return bool(self._values == values._values)
+        return bool(self._values == values)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def _caption(self) -> str:
+        return f"<{type(self).__name__}: {len(self):,}>"

@@ -7,7 +7,7 @@ et al., "Language models are few-shot learners", NeurIPS 2020, appendix C).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -18,10 +18,13 @@ import numpy as np
 from esdedup.cleaning.document_search import DocumentSearch, RemovedDocuments
 from esdedup.cleaning.removals import Corpus, MaskedTexts, Removals
 from esdedup.cleaning.report import report_of
-from esdedup.compare.columns import columns_by_number
+from esdedup.compare.columns import Columns, columns_by_number
+from esdedup.compare.plan import Plan
+from esdedup.groups.groups import Grouping, Groups
 from esdedup.ingest.parallel import in_order
 from esdedup.runs.run import Arrays, OnStep
 from esdedup.runs.shares import StoredTexts
+from esdedup.search.buckets import Capped
 from esdedup.sketch.measures import COVER
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
@@ -377,16 +380,15 @@ class ContainedItems(DocumentSearch):
     def find(self, corpus: Corpus) -> RemovedDocuments:
         """Find the documents to remove, or to mask."""
         columns = columns_by_number(corpus.shares, self.plan, corpus.first)
-        texts = columns.texts_of
         assert isinstance(columns.ids, Numbers)
-        assert isinstance(texts, StoredTexts)
-        step = self.reporter.step
-        spans, counts = find_contained(texts, corpus.first, self.containment, self.workers, step)
-        masked = MaskedTexts()
-        if self.mask:
-            masked = MaskedTexts(*without_contained(texts, spans, self.containment.evidence.bytes))
-            counts["masked"] = masked.documents.size
-        removals = _containing(corpus, spans, masked)
+        removals, counts = containing(
+            corpus,
+            columns,
+            self.containment,
+            mask=self.mask,
+            workers=self.workers,
+            step=self.reporter.step,
+        )
         report = report_of(removals, columns, columns.ids.values, None)
         return RemovedDocuments(removals, replace(report, contained=counts))
 
@@ -396,6 +398,61 @@ class ContainedItems(DocumentSearch):
         spans = Spans(*(arrays[name] for name in columns))
         texts = Strings(arrays["masked_texts"], arrays["masked_offsets"])
         return _containing(corpus, spans, MaskedTexts(arrays["masked"], texts))
+
+
+def containment_plan(scheme: Scheme | None, text_fields: Sequence[str]) -> Plan:
+    """Return the plan to read texts by. scheme: how they become words; None for the default."""
+    scheme = scheme or Scheme()
+    # Only words are needed.
+    scheme = scheme.only(scheme.banded.wide(1))
+    return Plan.of_texts(scheme, Grouping().limits, text_fields=text_fields)
+
+
+def containing(
+    corpus: Corpus,
+    columns: Columns,
+    containment: Containment,
+    *,
+    mask: bool,
+    workers: int,
+    step: OnStep,
+) -> tuple[Removals, dict[str, int]]:
+    """Return the documents that contain one of the earlier ones, and counts.
+
+    columns: of the corpus, by number. mask, workers: as of `ContainedItems`.
+    """
+    texts = columns.texts_of
+    assert isinstance(texts, StoredTexts)
+    spans, counts = find_contained(texts, corpus.first, containment, workers, step)
+    masked = MaskedTexts()
+    if mask:
+        masked = MaskedTexts(*without_contained(texts, spans, containment.evidence.bytes))
+        counts["masked"] = masked.documents.size
+    return _containing(corpus, spans, masked), counts
+
+
+def groups_by_item(removals: Removals, columns: Columns, grouping: Grouping, plan: Plan) -> Groups:
+    """Return groups in which each document follows the item that it contains most of.
+
+    columns: of the corpus, by number, as `Groups.ids` and digests are.
+    """
+    closest = removals.closest
+    numbers = np.arange(removals.corpus.rows.size)
+    originals = numbers.copy()
+    originals[closest.document] = closest.original
+    values = np.full(numbers.size, np.nan)
+    values[closest.document] = closest.value
+    return Groups(
+        grouping,
+        columns.ids,
+        columns.digests,
+        originals,
+        values,
+        removals.measure,
+        Capped(),
+        None,
+        plan.basis,
+    )
 
 
 def _containing(corpus: Corpus, spans: Spans, masked: MaskedTexts) -> Removals:

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from esdedup.cleaning.contained import ContainedItems, Containment
+from esdedup.cleaning.contained import ContainedItems, Containment, groups_by_item
 from esdedup.cleaning.job import Assignment, Reporter
 from esdedup.cleaning.removals import Removals
 from esdedup.cleaning.report import CleanReport
@@ -26,7 +26,6 @@ from esdedup.records.documents import documents_of
 from esdedup.records.files import Chunk, Record
 from esdedup.runs.run import Run
 from esdedup.runs.shares import Shares, StoredShare
-from esdedup.search.buckets import Capped
 from esdedup.search.similar import sharing
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
@@ -162,24 +161,8 @@ class _Candidates:
 
 def _groups_of(removals: Removals, index: Index, grouping: Grouping, plan: Plan) -> Groups:
     """Return groups in which each document follows the item that it contains most of."""
-    shares, closest = removals.corpus.shares, removals.closest
-    numbers = np.arange(removals.corpus.rows.size)
-    originals = numbers.copy()
-    originals[closest.document] = closest.original
-    values = np.full(numbers.size, np.nan)
-    values[closest.document] = closest.value
-    digests = columns_by_number(shares, plan).digests
+    shares = removals.corpus.shares
+    groups = groups_by_item(removals, columns_by_number(shares, plan), grouping, plan)
+    ids = shares.ids_of(np.arange(removals.corpus.rows.size))
     judgements = read_judgements(index.store, index.meta_of(grouping.limits))
-    return Groups(
-        grouping,
-        shares.ids_of(numbers),
-        digests,
-        originals,
-        values,
-        plan.measure,
-        Capped(),
-        None,
-        plan.basis,
-        judgements=judgements,
-        outside=True,
-    )
+    return replace(groups, ids=ids, judgements=judgements, outside=True)

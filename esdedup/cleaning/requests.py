@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from esdedup.cleaning.contained import ContainedItems, Containment, Evidence
+from esdedup.cleaning.contained import ContainedItems, Containment, Evidence, containment_plan
 from esdedup.cleaning.document_search import RemovedDocuments
 from esdedup.cleaning.inputs import Against, FileInputs
 from esdedup.cleaning.items_in_index import Items, find_in_index
@@ -213,11 +213,7 @@ class ContainmentRequest:
                 )
             if not against.files and not against.indices:
                 raise UsageError("name the files of the items (`against`)")
-            # Only words are needed.
-            scheme = self.scheme or Scheme()
-            scheme = scheme.only(scheme.banded.wide(1))
-            limits = Grouping().limits
-            plan = Plan.of_texts(scheme, limits, text_fields=request.reading.text_fields)
+            plan = containment_plan(self.scheme, request.reading.text_fields)
             files = request.files(against.files)
             files.check_targets(request.dead_letter_file)
             if self.mask:

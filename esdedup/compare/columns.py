@@ -60,11 +60,19 @@ def last_of_each_id(ids: Strings) -> I64:
     return rows
 
 
-def columns_of_part(part: Part, texts: Sequence[str], plan: Plan, *, is_numbered: bool) -> Columns:
+def columns_of_part(
+    part: Part,
+    texts: Sequence[str],
+    plan: Plan,
+    *,
+    is_numbered: bool = False,
+    earlier: int = 0,
+) -> Columns:
     """Return the documents of one part by precedence; of several of one id the last one stays.
 
     texts: of all of them. is_numbered: their ids are their numbers, from 0, and all of them stay.
-    Raises UsageError as `columns_by_id` does.
+    earlier: as of `columns_by_number`, for documents that are numbered. Raises UsageError as
+    `columns_by_id` does.
     """
 
     def ids_of(rows: I64) -> Sequence[str]:
@@ -76,9 +84,16 @@ def columns_of_part(part: Part, texts: Sequence[str], plan: Plan, *, is_numbered
     unordered = plan.keep.unordered(part.keys, ids_of)
     rows = np.arange(part.filled.size) if is_numbered else last_of_each_id(part.ids)
     order = plan.keep.order(rows, part.keys)
-    values = part.values[order].T
+    is_earlier = order < earlier
+    order = np.concatenate([order[is_earlier], order[~is_earlier]])
     return Columns(
-        ids_of(order), part.digests[order], part.filled[order], values, texts_of, unordered
+        ids_of(order),
+        part.digests[order],
+        part.filled[order],
+        part.values[order].T,
+        texts_of,
+        unordered,
+        earlier=earlier,
     )
 
 

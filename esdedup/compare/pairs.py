@@ -5,7 +5,8 @@ The cost grows with documents plus candidate pairs.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -84,17 +85,38 @@ class SimilarPairs(Tabular):
             )
 
     def __iter__(self) -> Iterator[Pair]:
-        lower, upper = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
-        order = np.lexsort((upper, lower, -self.measure.nearnesses(self.value)))
-        equal = self.first[self.left] == self.first[self.right]
-        shares = np.where(self.left <= self.right, self.shares, self.shares[::-1])
         # In parts, since Python's own numbers take much more memory.
-        for start in range(0, order.size, _AT_ONCE):
-            rows = order[start : start + _AT_ONCE]
-            columns = [column[rows].tolist() for column in (lower, upper, self.value, equal)]
-            of_both = shares[:, rows].tolist() or [[None] * rows.size] * 2
-            for left, right, value, is_equal, *both in zip(*columns, *of_both, strict=True):
-                yield Pair(self.ids[left], self.ids[right], value, self.measure, is_equal, *both)
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self._pairs(self._order[start : start + _AT_ONCE])
+
+    @overload
+    def __getitem__(self, row: int) -> Pair: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Pair]: ...
+    def __getitem__(self, row: int | slice) -> Pair | list[Pair]:
+        if isinstance(row, slice):
+            return [*self._pairs(self._order[row])]
+        position = range(len(self))[row]
+        return next(self._pairs(self._order[position : position + 1]))
+
+    @cached_property
+    def _order(self) -> I64:
+        """The rows of the pairs as they are listed, shape (pairs,)."""
+        lower, upper = np.minimum(self.left, self.right), np.maximum(self.left, self.right)
+        return np.lexsort((upper, lower, -self.measure.nearnesses(self.value)))
+
+    def _pairs(self, rows: I64) -> Iterator[Pair]:
+        """Yield the pairs of rows."""
+        left, right = self.left[rows], self.right[rows]
+        equal = self.first[left] == self.first[right]
+        lower, upper = np.minimum(left, right), np.maximum(left, right)
+        columns = [column.tolist() for column in (lower, upper, self.value[rows], equal)]
+        shares = self.shares[:, rows]
+        shares = np.where(left <= right, shares, shares[::-1])
+        of_both = shares.tolist() or [[None] * rows.size] * 2
+        for lower_row, upper_row, value, is_equal, *both in zip(*columns, *of_both, strict=True):
+            lower_id, upper_id = self.ids[lower_row], self.ids[upper_row]
+            yield Pair(lower_id, upper_id, value, self.measure, is_equal, *both)
 
     @property
     def copies(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from esdedup.compare.columns import Columns, columns_by_id, columns_by_number, columns_of_part
 from esdedup.compare.plan import Plan
+from esdedup.compare.resources import no_step
 from esdedup.ingest.parallel import in_order
 from esdedup.models import WHOLE, Document, Share, value_in
 from esdedup.records.dead_letters import DeadLetter
@@ -66,10 +67,14 @@ def part_of_texts(
     texts: Sequence[str],
     plan: Plan,
     keys: Strings = Strings.of_bytes(()),  # noqa: B008
+    on_sketched: Callable[[int], object] | None = None,
 ) -> Part:
-    """Return documents with the tokens of their texts. keys: of the keep rule, unless by words."""
+    """Return documents with the tokens of their texts.
+
+    keys: of the keep rule, unless by words. on_sketched: called with the number of texts so far.
+    """
     by_words = plan.keep.by == "words"
-    sketches = sketch(texts, plan.scheme, with_vocabulary=by_words)
+    sketches = sketch(texts, plan.scheme, with_vocabulary=by_words, on_sketched=on_sketched)
     if sketches.vocabulary is not None and sketches.words is not None:
         keys = plan.keep.keys_by_words(sketches.vocabulary, sketches.words)
     values = np.zeros((len(texts), 0), np.uint64)
@@ -178,25 +183,41 @@ class RecordSource:
 
     plan: what is read of them.
     batches: their records, at least one batch.
+    total: number of all records; 0 if it is unknown.
+    on_step: called while they are sketched.
     """
 
     plan: Plan
     batches: Iterable[Records]
+    total: int = 0
+    on_step: OnStep = no_step
 
     def parts(self) -> Iterator[Part]:
         """Yield the documents."""
+        sketched = 0
+
+        def on_sketched(texts: int) -> None:
+            self.on_step("Sketching", sketched + texts, self.total)
+
         for records in self.batches:
             ids = Strings.of(records.ids or [])
-            yield part_of_texts(ids, records.texts, self.plan, records.keys)
+            yield part_of_texts(ids, records.texts, self.plan, records.keys, on_sketched)
+            sketched += len(records.texts)
 
 
-def columns_of_records(records: Records, plan: Plan) -> Columns:
+def columns_of_records(
+    records: Records, plan: Plan, earlier: int = 0, on_step: OnStep = no_step
+) -> Columns:
     """Return the columns of records that are all in memory.
 
-    Raises UsageError if the keep rule names a field that no record has.
+    earlier: as of `columns_of_part`. Raises UsageError if the keep rule names a field that no
+    record has.
     """
-    (part,) = RecordSource(plan, [records]).parts()
-    return columns_of_part(part, records.texts, plan, is_numbered=records.ids is None)
+    source = RecordSource(plan, [records], len(records.texts), on_step)
+    (part,) = source.parts()
+    if records.ids is not None:
+        return columns_of_part(part, records.texts, plan)
+    return columns_of_part(part, records.texts, plan, is_numbered=True, earlier=earlier)
 
 
 @dataclass(frozen=True)

@@ -92,17 +92,20 @@ def sketch(
     comparison: AnyComparison | None = None,
     with_vocabulary: bool = False,
     limits: Limits | None = None,
+    on_sketched: Callable[[int], object] | None = None,
 ) -> Sketches:
     """Return the sketches of texts.
 
     comparison: return its operands too, if it is one of texts.
     with_vocabulary: return the numbers of different words too.
     limits: of queries, if the texts are queries.
+    on_sketched: called with the number of texts so far.
     """
-    sketched = [
-        _sketch_block(texts[block], scheme, comparison, with_vocabulary, limits)
-        for block in _blocks(texts)
-    ]
+    sketched = []
+    for block in _blocks(texts):
+        sketched.append(_sketch_block(texts[block], scheme, comparison, with_vocabulary, limits))
+        if on_sketched is not None:
+            on_sketched(block.stop)
     return sketched[0] if len(sketched) == 1 else _joined(sketched)
 
 

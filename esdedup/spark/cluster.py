@@ -23,6 +23,7 @@ from esdedup.arguments import check_list
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.marks import DOCUMENTS_AT_ONCE, NO_MARKS, Wanted, require_settled, write_marks
 from esdedup.models import MOST_SLICES, Document, Failure, Share
+from esdedup.spark.documents import require_of_spark
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, is_remote, mapped
 from esdedup.stores import Cluster, stored_meta
@@ -132,6 +133,7 @@ def write_groups(
     Raises UsageError if a column is missing and for judged documents, StoreError while the index
     is changing its scheme, and the errors of the store; Spark raises its own for those of tasks.
     """
+    require_of_spark(df)
     if missing := [name for name in _GROUPED if name not in df.columns]:
         raise UsageError(f"there is no column {missing[0]!r}: pass the table of groups")
     connection = _connection(target, credentials)

@@ -153,6 +153,16 @@ def numbered(
     return in_precedence(rows, keep, tables)
 
 
+def require_of_spark(df: object) -> None:
+    """Raise UsageError for a frame of another library."""
+    if not hasattr(type(df), "sparkSession"):
+        kind = type(df)
+        raise UsageError(
+            f"df: use a DataFrame of Spark, not {kind.__module__.partition('.')[0]}."
+            f"{kind.__name__}: records in memory are for `esdedup.dedup`, `pairs` and `group`"
+        )
+
+
 def field_of(df: DataFrame, name: str) -> T.StructField:
     """Return the field of a column, also a nested one. Raises UsageError if there is none."""
     try:

@@ -18,7 +18,7 @@ from esdedup.groups.groups import Grouping, GroupingSettings
 from esdedup.search.buckets import Capped
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, verified
-from esdedup.spark.documents import SparkDocuments, chosen, numbered
+from esdedup.spark.documents import SparkDocuments, chosen, numbered, require_of_spark
 from esdedup.spark.pairs import (
     SparkReport,
     SparkResult,
@@ -72,6 +72,7 @@ def groups(
 
     Raises UsageError for wrong arguments.
     """
+    require_of_spark(df)
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "groups") as tables:
@@ -113,6 +114,7 @@ def dedup(
 
     The table has the rows that stay, in any order, with the columns of `df`.
     """
+    require_of_spark(df)
     grouping, names = from_settings(Grouping, settings, grouping), names_of(text)
     plan, grouping = _planned(df, names, scheme, grouping)
     with JobTables.of(df.sparkSession, work, "kept") as tables:

@@ -25,7 +25,7 @@ from esdedup.spark.candidates import (
     sharing,
     verified,
 )
-from esdedup.spark.documents import SparkDocuments, field_of, numbered
+from esdedup.spark.documents import SparkDocuments, field_of, numbered, require_of_spark
 from esdedup.spark.tables import JobTables, remove_folder
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stopped_tokens
@@ -120,6 +120,7 @@ def similar_pairs(
 
     Raises UsageError for wrong arguments.
     """
+    require_of_spark(df)
     limits = from_settings(Limits, settings, limits, "pairs")
     names = names_of(text)
     plan = plan_of(scheme or index_of(df, names), limits)

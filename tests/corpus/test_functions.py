@@ -28,7 +28,7 @@ def test_files_are_those_of_the_command() -> None:
         Path("out"),
         threshold=0.7,
         keep="longest",
-        on_progress=lambda *step: steps.append(step),
+        progress=lambda *step: steps.append(step),
     )
     assert contents(Path("out")) == contents(Path("whole"))
     assert (report.documents, report.kept + report.removed) == (180, 180)
@@ -93,7 +93,7 @@ def test_a_call_that_is_killed_resumes() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        esdedup.clean("in", "out", on_progress=kill)
+        esdedup.clean("in", "out", progress=kill)
     with pytest.raises(esdedup.UsageError, match="unfinished run with another threshold"):
         esdedup.clean("in", "out", threshold=0.9)
     assert esdedup.clean("in", "out") == whole

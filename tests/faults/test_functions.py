@@ -26,7 +26,7 @@ def kill(title: str, done: int, total: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-getattr(esdedup, name)(*arguments, **settings, on_progress=kill)
+getattr(esdedup, name)(*arguments, **settings, progress=kill)
 """
 """A program that kills itself at a step of a call."""
 
@@ -111,7 +111,7 @@ def test_a_call_with_other_items_does_not_resume() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        esdedup.decontaminate("in", "items.jsonl", "out", on_progress=interrupt)
+        esdedup.decontaminate("in", "items.jsonl", "out", progress=interrupt)
     with pytest.raises(esdedup.UsageError, match="unfinished run with another share"):
         esdedup.decontaminate("in", "items.jsonl", "out", share=0.5)
     write_lines(Path("items.jsonl"), [{"text": words(2_000, 20)}])

@@ -119,3 +119,11 @@ def test_python_m_esdedup() -> None:
         [sys.executable, "-m", "esdedup", "similar", "--help"], text=True
     )
     assert "Usage: esdedup similar" in shown
+
+
+def test_an_index_shows_its_place_and_size() -> None:
+    with esdedup.open("news.db", "news") as index:
+        assert repr(index) == "<Index 'news' in news.db: no documents yet>"
+        index.add(DOCUMENTS)
+        assert repr(index) == "<Index 'news' in news.db: 5 documents>"
+    assert repr(index) == "<Index 'news' in news.db: closed>"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +23,7 @@ from esdedup.compare.source import FileSource
 from esdedup.records.files import chunks_of_file
 from esdedup.results import Groups, Pair, SimilarPairs
 from esdedup.runs.run import Run
-from esdedup.spark import SparkResult, dedup, groups, similar_pairs
+from esdedup.spark import SparkResult, dedup, groups, similar_pairs, write_groups
 from esdedup.spark.documents import numbered as numbered_documents
 from esdedup.spark.pairs import compare, plan_of
 from esdedup.spark.tables import JobTables
@@ -271,6 +272,24 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
     for call, said in wrong:
         with pytest.raises(UsageError, match=said):
             call()
+
+
+def test_frames_of_other_libraries_are_rejected(spark: SparkSession) -> None:
+    frame = polars.DataFrame({"id": ["a"], "text": ["b"]})
+    calls: list[Callable[[Any], Any]] = [similar_pairs, groups, dedup]
+    for call in calls:
+        with pytest.raises(UsageError, match=r"df: use a .* of Spark, not polars\.DataFrame"):
+            call(frame)
+        with pytest.raises(UsageError, match=r"not pandas\.DataFrame"):
+            call(frame.to_pandas())
+    with pytest.raises(UsageError, match="use a DataFrame of Spark"):
+        write_groups(frame, "", "news")  # type: ignore[arg-type]
+    df = spark.createDataFrame(frame.to_arrow())
+    for of_records in (esdedup.dedup, esdedup.pairs, esdedup.group):
+        with pytest.raises(UsageError, match=r"records: .* `esdedup.spark` .* `\.toPandas\(\)`"):
+            of_records(df)
+    with pytest.raises(UsageError, match=r"against: .* `esdedup.spark`"):
+        esdedup.dedup(["a text"], against=df)
 
 
 def test_the_newest_row_stays_however_its_time_is_written(spark: SparkSession) -> None:

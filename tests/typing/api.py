@@ -99,7 +99,16 @@ def records(rows: list[dict[str, str]], frame: polars.DataFrame) -> None:
     removed: list[dict[str, str]] = esdedup.dedup(rows).rethreshold(0.9).removed
     table: polars.DataFrame = esdedup.dedup(frame, threshold=0.9).kept
     column: list[Any] = esdedup.dedup(frame["text"]).kept
+    near: list[str] = esdedup.dedup(["a text"], against=frame["text"], exact=True).kept
+    masked = esdedup.dedup(frame, against=rows, contained=0.8, mask=True, progress=True)
+    clean: polars.DataFrame = masked.kept
+    items: list[int] = [item.item for item in masked.contained]
+    listed: esdedup.results.Duplicates = esdedup.dedup(rows, progress=on_step).duplicates
+    duplicate: esdedup.results.Duplicate = listed[0]
+    print(near, clean, items, duplicate.in_against, polars.DataFrame(listed))
     similar: esdedup.results.SimilarPairs = esdedup.pairs(frame, threshold=0.7, max_per_bucket=10)
+    pair: esdedup.results.Pair = esdedup.pairs(frame, progress=on_step)[0]
+    print(pair.left, [pair.right for pair in similar[:10]])
     exact: esdedup.results.Groups = esdedup.group(rows, exact=True)
     table_of_pairs: polars.DataFrame = polars.DataFrame(similar)
     print(texts, retained, removed, table, column, exact, table_of_pairs)

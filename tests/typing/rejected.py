@@ -3,6 +3,7 @@
 Each line has the error that it must have: `warn_unused_ignores` fails for one that is accepted.
 """
 
+import polars
 from pyspark.sql import DataFrame
 
 import esdedup
@@ -30,7 +31,7 @@ def settings_of_other_work(index: esdedup.Index, texts: list[str]) -> None:
     esdedup.group(texts, k=5)  # type: ignore[call-arg]
 
 
-def values_of_other_types(index: esdedup.Index, texts: list[str]) -> None:
+def values_of_other_types(index: esdedup.Index, texts: list[str], lazy: polars.LazyFrame) -> None:
     index.similar("a text", threshold="0.5")  # type: ignore[arg-type]
     index.similar("a text", k=None)  # type: ignore[arg-type]
     index.groups(method="chain")  # type: ignore[arg-type]
@@ -40,6 +41,11 @@ def values_of_other_types(index: esdedup.Index, texts: list[str]) -> None:
     esdedup.group(texts, exact="no")  # type: ignore[arg-type]
     esdedup.pairs([1, 2])  # type: ignore[list-item]
     esdedup.dedup([1, 2])  # type: ignore[type-var]
+    esdedup.dedup(texts, against=5)  # type: ignore[call-overload]
+    esdedup.dedup(texts, against=texts, contained="0.8")  # type: ignore[call-overload]
+    esdedup.pairs(texts, progress="yes")  # type: ignore[arg-type]
+    esdedup.dedup(lazy)  # type: ignore[call-overload]
+    esdedup.pairs(lazy)  # type: ignore[arg-type]
 
 
 def connections() -> None:
