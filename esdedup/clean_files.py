@@ -24,7 +24,7 @@ from esdedup.index import Index
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.files import Format
 from esdedup.records.inputs import Reading
-from esdedup.runs.run import OnStep
+from esdedup.runs.progress import Progress, shown
 from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import TextFields, names_of
@@ -62,7 +62,7 @@ def clean(
     workers: int = 1,
     max_memory: int | str | None = None,
     dead_letter: DeadLetter | None = None,
-    on_progress: OnStep | None = None,
+    progress: Progress = None,
 ) -> CleanReport:
     """Write files again without the documents that duplicate others.
 
@@ -97,7 +97,8 @@ def clean(
     workers: number of processes. More than one import the main module again.
     max_memory: in bytes, or such as "8GB"; None for 2 GB, and 60 bytes a document.
     dead_letter: called with each record that can't be read, and is left out.
-    on_progress: called with the name of a step, the amount done, and the total (0 if unknown).
+    progress: a function that is called with the name of a step, the amount done, and the total (0
+    if unknown), or True for lines on standard error.
 
     Raises UsageError for wrong arguments, and for an output that exists; InputError for a file that
     can't be read, or that changes meanwhile.
@@ -124,11 +125,13 @@ def clean(
         work=_path(work),
         workers=workers,
     )
-    reporter = CallbackReporter(on_progress or _ignore)
-    if unit is not None:
-        return _whole(UnitRequest(request, unit, min_words).run(reporter))
     memory = None if max_memory is None else size(max_memory)
-    return _whole(NearDuplicateRequest(request, grouping, scheme, update, memory).run(reporter))
+    job: UnitRequest | NearDuplicateRequest
+    job = NearDuplicateRequest(request, grouping, scheme, update, memory)
+    if unit is not None:
+        job = UnitRequest(request, unit, min_words)
+    with shown(progress) as on_step:
+        return _whole(job.run(CallbackReporter(on_step)))
 
 
 def decontaminate(
@@ -147,7 +150,7 @@ def decontaminate(
     work: Path | None = None,
     workers: int = 1,
     dead_letter: DeadLetter | None = None,
-    on_progress: OnStep | None = None,
+    progress: Progress = None,
 ) -> CleanReport:
     """Write files again without the documents that hold an item, such as one of a benchmark.
 
@@ -168,7 +171,8 @@ def decontaminate(
     work: folder to resume from; None for one beside the output.
     workers: number of processes. More than one import the main module again.
     dead_letter: called with each record that can't be read, and is left out.
-    on_progress: called with the name of a step, the amount done, and the total (0 if unknown).
+    progress: a function that is called with the name of a step, the amount done, and the total (0
+    if unknown), or True for lines on standard error.
 
     Raises the errors of `clean`.
     """
@@ -184,8 +188,9 @@ def decontaminate(
         work=_path(work),
         workers=workers,
     )
-    reporter = CallbackReporter(on_progress or _ignore)
-    return _whole(ContainmentRequest(request, share, mask, scheme).run(reporter))
+    with shown(progress) as on_step:
+        reporter = CallbackReporter(on_step)
+        return _whole(ContainmentRequest(request, share, mask, scheme).run(reporter))
 
 
 def _request(
@@ -209,7 +214,7 @@ def _path(path: Path | None) -> str | None:
 
 
 def _ignore(*_: object) -> None:
-    """Ignore progress, or a record that can't be read: the report counts these."""
+    """Ignore a record that can't be read: the report counts these."""
 
 
 def _check_alone(

@@ -21,7 +21,7 @@ from esdedup.groups.groups import Groups, groups_among
 from esdedup.records_in_memory import InMemory
 from esdedup.runs.run import Run
 from esdedup.sketch.measures import Measure
-from esdedup.tabular import Listing
+from esdedup.tabular import TabularList
 from esdedup.text.arrays import I64
 
 _BINS = 10
@@ -56,7 +56,7 @@ class Duplicate(NamedTuple):
         return self.measure.distance(self.value)
 
 
-class Duplicates(Listing[Duplicate]):
+class Duplicates(TabularList[Duplicate]):
     """The records that duplicate others, in their order."""
 
     columns: ClassVar[dict[str, str]] = {
@@ -92,7 +92,7 @@ class ContainedItem(NamedTuple):
     end: int
 
 
-class ContainedItems(Listing[ContainedItem]):
+class Containments(TabularList[ContainedItem]):
     """The records of `against` that records contain, by record. One may contain several."""
 
     columns: ClassVar[dict[str, str]] = {
@@ -219,12 +219,12 @@ class Deduplicated(Generic[_Table]):
         )
 
     @cached_property
-    def contained(self) -> ContainedItems:
+    def contained(self) -> Containments:
         """Return the items that records contain, removed ones and masked ones; a table too."""
         spans, earlier = self._compared.spans, self._positions.earlier
         columns = spans.document - earlier, spans.item, spans.fraction, spans.start, spans.end
         listed = zip(*(column.tolist() for column in columns), strict=True)
-        return ContainedItems(ContainedItem(*values) for values in listed)
+        return Containments(ContainedItem(*values) for values in listed)
 
     def rethreshold(self, threshold: float) -> Deduplicated[_Table]:
         """Return the result of a higher threshold, without sketching the texts again.

@@ -1,7 +1,7 @@
 """The values that calls return. Programs name them in annotations, and construct none of them.
 
 ContainedItem: a record of `against` that a record of `esdedup.dedup` contains.
-ContainedItems: all of them; a list and a table.
+Containments: all of them; a list and a table.
 Dedup: the duplicates that `Index.dedup` removes, or would remove.
 DedupReport: counts of the documents of that removal.
 Deduplicated: the records that `esdedup.dedup` keeps and removes.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from esdedup.compare.pairs import SimilarPairs
     from esdedup.deduplicated import (
         ContainedItem,
-        ContainedItems,
+        Containments,
         Deduplicated,
         Duplicate,
         Duplicates,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from esdedup.search.hot_buckets import HotBuckets
 
 __all__ = [
-    "ContainedItem", "ContainedItems", "Dedup", "DedupReport", "Deduplicated", "Duplicate",
+    "ContainedItem", "Containments", "Dedup", "DedupReport", "Deduplicated", "Duplicate",
     "Duplicates", "Explanation", "Failure", "Group",
     "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair", "Report",
     "Result", "SimilarPairs", "Statistics", "UndoReport",
@@ -58,7 +58,7 @@ _MODULES = {
     "analysis.explain": "Explanation",
     "analysis.report": "Report",
     "compare.pairs": "SimilarPairs",
-    "deduplicated": "ContainedItem ContainedItems Deduplicated Duplicate Duplicates",
+    "deduplicated": "ContainedItem Containments Deduplicated Duplicate Duplicates",
     "groups.groups": "Group Groups Member",
     "groups.marks": "GroupReport",
     "ingest.ingest": "IngestReport",

@@ -146,7 +146,7 @@ def _written(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-class Listing(Tabular, Generic[_Row]):
+class TabularList(Tabular, Generic[_Row]):
     """Values in a list that is a table too, and is equal to a list of the same values."""
 
     def __init__(self, values: Iterable[_Row]) -> None:
@@ -166,7 +166,7 @@ class Listing(Tabular, Generic[_Row]):
         return self._values[row]
 
     def __eq__(self, values: object) -> bool:
-        if isinstance(values, Listing):
+        if isinstance(values, TabularList):
             return bool(self._values == values._values)
         return bool(self._values == values)
 
