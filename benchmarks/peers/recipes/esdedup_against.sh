@@ -1,0 +1,1 @@
+esdedup clean new -o out --against old

@@ -1,0 +1,1 @@
+esdedup decontaminate documents.jsonl --against items.jsonl -o out.jsonl

@@ -1,0 +1,1 @@
+esdedup clean documents.jsonl -o out.jsonl

@@ -1,0 +1,1 @@
+esdedup clean parquet -o out
