@@ -261,11 +261,10 @@ def test_steps_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
         names = list(dict.fromkeys(name for name, *_ in steps))
         assert names[0] == "Sketching"
         assert len(names) > 1
-        assert all(0 < amount <= total for _, amount, total in steps)
+        assert all(amount <= total for _, amount, total in steps if total)
         call(True)
         shown = capsys.readouterr().err.splitlines()
         assert [line.split(":")[0] for line in shown] == names
-        assert all(line.endswith("%)") for line in shown)
         call(None)
         call(False)
         assert capsys.readouterr().err == ""
