@@ -38,6 +38,7 @@ def clean(
     output: Path | None,
     *,
     against: Path | Index | Iterable[Path | Index] = (),
+    against_field: TextFields | None = None,
     update: bool = False,
     text_field: TextFields = "text",
     id_field: str | None = None,
@@ -73,6 +74,7 @@ def clean(
     output: a new folder, or a file for all records; None to write nothing.
     against: files, a local index (.db), an open index, or kept sketches (.sketches): what is near
     one of their documents is removed, too.
+    against_field: the field or fields of the text in the files of `against`; None for `text_field`.
     update: add what stays to the index or the sketches of `against`, which is created if missing.
     text_field: the field or fields of the text.
     id_field: the field of the id; None for `id`, or the path and the line.
@@ -121,6 +123,7 @@ def clean(
     request = replace(
         request,
         against=_entries(against),
+        against_fields=None if against_field is None else names_of(against_field),
         removed=_path(removed),
         work=_path(work),
         workers=workers,
@@ -139,6 +142,7 @@ def decontaminate(
     against: Path | Index | Iterable[Path | Index],
     output: Path | None,
     *,
+    against_field: TextFields | None = None,
     share: float = 0.8,
     mask: bool = False,
     text_field: TextFields = "text",
@@ -160,6 +164,7 @@ def decontaminate(
     files: paths, folders, patterns such as "crawl/*.jsonl.gz", or addresses such as "s3://...".
     against: files of the items, a local index (.db), or an open index.
     output: a new folder, or a file for all records; None to write nothing.
+    against_field: the field or fields of the text of the items; None for `text_field`.
     share: minimum share of an item's words that a document holds, in a stretch of its text.
     mask: cut the items from the texts, and remove only documents with nothing else.
     text_field: the field or fields of the text.
@@ -184,6 +189,7 @@ def decontaminate(
     request = replace(
         request,
         against=_entries(against),
+        against_fields=None if against_field is None else names_of(against_field),
         removed=_path(removed),
         work=_path(work),
         workers=workers,

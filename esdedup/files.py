@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from esdedup.records.files import BadRecord, Chunk, Format, Record, format_of
     from esdedup.records.inputs import Reading, total_bytes
     from esdedup.records.locations import is_address, written
-    from esdedup.records.table_files import check_result, write_table
+    from esdedup.records.table_files import check_result, objects_of, write_table
     from esdedup.records.targets import check_new, check_targets
     from esdedup.records.text_files import STDIN
     from esdedup.runs.run import ShareSizes
@@ -44,8 +44,8 @@ __all__ = [
     "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "NearDuplicateRequest",
     "PairRequest", "Reading", "Record", "RepeatedIds", "ShareSizes", "Stage", "Tabular", "Unit",
     "UnitRequest", "Waiting", "against_kind", "check_new", "check_result", "check_targets",
-    "dead_letter_path", "format_of", "is_address", "number_of_processes", "total_bytes",
-    "write_table", "written",
+    "dead_letter_path", "format_of", "is_address", "number_of_processes", "objects_of",
+    "total_bytes", "write_table", "written",
 ]  # fmt: skip
 
 _MODULES = {
@@ -63,7 +63,7 @@ _MODULES = {
     "records.files": "BadRecord Chunk Format Record format_of",
     "records.inputs": "Reading total_bytes",
     "records.locations": "is_address written",
-    "records.table_files": "check_result write_table",
+    "records.table_files": "check_result objects_of write_table",
     "records.targets": "check_new check_targets",
     "records.text_files": "STDIN",
     "runs.run": "ShareSizes",

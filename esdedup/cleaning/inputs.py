@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -19,10 +19,11 @@ from esdedup.compare.source import FileSource
 from esdedup.exceptions import UsageError
 from esdedup.index import Index, open
 from esdedup.records.dead_letters import DeadLetter
-from esdedup.records.files import Chunk
-from esdedup.records.inputs import total_bytes
+from esdedup.records.files import BadRecord, Chunk, Record
+from esdedup.records.inputs import Reading, total_bytes
 from esdedup.records.text_files import name_of
 from esdedup.runs.shares import Shares, StoredShare
+from esdedup.stores.fields import text_at
 
 
 def against_kind(name: str) -> Literal["sketches", "index", "files"]:
@@ -86,6 +87,7 @@ class FileInputs:
     workers: number of processes.
     against: the names of what the files are compared with.
     indices: whose documents precede those of the files.
+    against_fields: of the text in the files that are compared with, or None for the same.
     former: the sketches of former runs, whose documents precede all others.
     """
 
@@ -94,6 +96,7 @@ class FileInputs:
     workers: int
     against: Sequence[str] = ()
     indices: Sequence[Index] = ()
+    against_fields: Sequence[str] | None = None
     former: KeptSketches | None = None
 
     @cached_property
@@ -112,6 +115,8 @@ class FileInputs:
     def parameters(self) -> Mapping[str, object]:
         """The parameters that a run resumes by."""
         parameters: dict[str, object] = {"against": [*self.against] or None}
+        if self.against_fields is not None:
+            parameters["against field"] = [*self.against_fields]
         if self.former is not None:
             parameters[f"state of {self.former.place}"] = self.former.state
         return parameters
@@ -146,5 +151,41 @@ class FileInputs:
         for group in filter(None, (self.files.against, self.files.files)):
             paths = [path for path in group if path in inputs]
             keys = plan.keep.paths([])
-            chunks.append(reading.chunks(paths, reporter.advance, keys, group))
+            is_compared = group is self.files.against
+            reads = self._reading_of_compared if is_compared else reading
+            records = reads.chunks(paths, reporter.advance, keys, group)
+            is_renamed = is_compared and self.against_fields is not None
+            chunks.append(self._with_one_field(records) if is_renamed else records)
         return chunks
+
+    @property
+    def _reading_of_compared(self) -> Reading:
+        """How files are read that are only compared with."""
+        reading = self.files.reading
+        fields = self.against_fields or reading.text_fields
+        return replace(
+            reading, text_fields=fields, advice="name the field of its text (`against_field`)"
+        )
+
+    def _with_one_field(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Yield the records of files to compare with, with their text in the others' field."""
+        names = tuple(self.against_fields or ()), tuple(self.files.reading.text_fields)
+        for chunk in chunks:
+            records = partial(_with_text_moved, chunk.records, *names)
+            yield replace(chunk, records=records)
+
+
+def _with_text_moved(
+    records: Callable[[], Iterable[Record | BadRecord]],
+    text_fields: Sequence[str],
+    new_fields: Sequence[str],
+) -> Iterator[Record | BadRecord]:
+    """Yield records with the text of some fields in other ones."""
+    for record in records():
+        if isinstance(record, BadRecord):
+            yield record
+            continue
+        # What other fields of these names hold is no text of these records.
+        text = text_at(record.source, text_fields)
+        source = {**record.source, **dict.fromkeys(new_fields), new_fields[0]: text}
+        yield record._replace(source=source, json=None)

@@ -189,8 +189,8 @@ class CleanJob:
         self.files.copy_about()
         table = decisions.table()
         if table is not None and self.files.listed is not None:
-            write_table(self.files.listed, table)
+            write_table(self.files.listed, table, self.files.most_private)
         if self.files.report is not None:
-            decisions.report.save(self.files.report)
+            decisions.report.save(self.files.report, self.files.most_private)
         if self.add is not None:
             self.add(decisions)

@@ -7,6 +7,7 @@ that is missing.
 import itertools
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -20,6 +21,7 @@ from esdedup.exceptions import InputError, UsageError
 from esdedup.records.files import Format, format_of
 from esdedup.records.inputs import Reading
 from esdedup.records.locations import (
+    SpooledPipe,
     content_of,
     folder_of,
     identity,
@@ -29,6 +31,7 @@ from esdedup.records.locations import (
     written,
 )
 from esdedup.records.paths import ABOUT
+from esdedup.records.pipes import is_pipe
 from esdedup.records.rewrite import RetainedFile, rewrite
 from esdedup.records.table_files import check_result
 from esdedup.records.targets import check_outside, check_table, check_targets
@@ -61,6 +64,7 @@ class CleanFiles:
     output: a folder, a file, "-" for standard output, or None to write nothing.
     reading: how their records are read.
     removed: file for the list of what is removed, or None for one in the output.
+    is_private: the files are compared with an index, or with kept sketches, too.
 
     Raises UsageError for a file that is one of both, and for an output that is one file which can't
     hold the records of all.
@@ -72,10 +76,12 @@ class CleanFiles:
     output: str | None
     reading: Reading
     removed: str | None = None
+    is_private: bool = False
 
     def __post_init__(self) -> None:
-        if STDIN in [*self.files, *self.against]:
-            raise UsageError("standard input can't be read twice: name a file")
+        if pipe := next(filter(is_pipe, self.inputs), None):
+            name = "standard input" if pipe == STDIN else pipe
+            raise UsageError(f"{name} can't be read twice: name a file")
         if self.against:
             identities = {identity(path) for path in self.against}
             in_both = sorted(path for path in self.files if identity(path) in identities)
@@ -88,15 +94,26 @@ class CleanFiles:
     @property
     def listed(self) -> str | None:
         """The file for the list of what is removed; None without an output."""
-        output = self.output
-        if self.removed is not None or output is None or output == STDIN:
-            return self.removed
-        return f"{_beside(output)}.jsonl.zst"
+        return list_file(self.output, self.removed)
 
     @property
     def report(self) -> str | None:
         """The file for the report; None without an output."""
         return None if self.output in (None, STDIN) else report_file(str(self.output))
+
+    @cached_property
+    def most_private(self) -> str | None:
+        """The input whose permissions the files have that describe all inputs: the fewest.
+
+        None if these files are for their owner alone, as after a comparison with an index.
+        """
+        if self.is_private or any(map(is_address, self.inputs)):
+            return None
+        try:
+            modes = {path: stat.S_IMODE(Path(path).stat().st_mode) for path in self.inputs}
+        except OSError:
+            return None
+        return min(modes, key=lambda path: modes[path].bit_count(), default=None)
 
     @property
     def format(self) -> Format | None:
@@ -127,11 +144,22 @@ class CleanFiles:
                 names = " and ".join(sorted(formats))
                 raise UsageError(f"`output` {output}: name a folder; one file can't hold {names}")
             return [output] * len(self.files)
-        names_of_files = [name_of(path) if is_address(path) else path for path in self.files]
-        folder = self._common_folder(names_of_files)
+        on_disk = [path for path in self.files if not isinstance(path, SpooledPipe)]
+        folder = self._common_folder([*map(_place, on_disk)]) if on_disk else ""
         output = output.rstrip("/") or output
-        relative = (PurePath(os.path.relpath(name, folder)) for name in names_of_files)
-        return [f"{output}/{path.as_posix()}" for path in relative]
+        targets = [f"{output}/{self._relative(path, folder)}" for path in self.files]
+        if len(on_disk) < len(targets) and len({*targets}) < len(targets):
+            raise UsageError(f"`output` {output}: a file and a pipe have one name there")
+        return targets
+
+    def _relative(self, path: str, folder: str) -> str:
+        """Return the path of a file in the output. folder: the one that all files are in."""
+        if not isinstance(path, SpooledPipe):
+            return PurePath(os.path.relpath(_place(path), folder)).as_posix()
+        name = PurePath(path.name).name
+        has_ending = self.format == "file" or PurePath(name).suffix != ""
+        ending = "txt" if self.format == "text" else self.format or "jsonl"
+        return name if has_ending else f"{name}.{ending}"
 
     def _common_folder(self, names: Sequence[str]) -> str:
         """Return the folder that all files are in: the only argument, or the deepest one."""
@@ -148,8 +176,8 @@ class CleanFiles:
             "text fields": [*self.reading.text_fields],
             "id field": self.reading.id_field,
             "output": self.output,
-            **{f"state of {path}": stamp for path, stamp in self.stamps.items()},
-            LISTED_FILES: digest_of(self.files),
+            **{f"state of {_described(path)}": stamp for path, stamp in self.stamps.items()},
+            LISTED_FILES: digest_of([*map(_described, self.files)]),
         }
 
     def check_absent(self) -> None:
@@ -285,6 +313,13 @@ def load_retained(file: Path) -> list[RetainedRecords]:
     ]
 
 
+def list_file(output: str | None, removed: str | None) -> str | None:
+    """Return the file for the list of what is removed, or None. removed: as it is named."""
+    if output is None or removed is not None or output == STDIN:
+        return None if output is None else removed
+    return f"{_beside(output)}.jsonl.zst"
+
+
 def report_file(output: str) -> str:
     """Return the file for the report on an output."""
     return f"{_beside(output)}.report.json"
@@ -309,6 +344,16 @@ def is_one_file(output: str) -> bool:
 def _is_folder(path: str) -> bool:
     located = look_up(path)
     return located is not None and located.is_folder
+
+
+def _place(path: str) -> str:
+    """Return a path, or an address without its query."""
+    return name_of(path) if is_address(path) else path
+
+
+def _described(path: str) -> str:
+    """Return a path as runs resume by it: of a pipe its name, and not that of its file."""
+    return name_of(path) if isinstance(path, SpooledPipe) else path
 
 
 def digest_of(value: object) -> str:

@@ -134,9 +134,9 @@ class CleanReport:
             raise UsageError(f"{file}: there is no such file: name the `output` of a complete run")
         return report_from_json(json.loads(content_of(file)))
 
-    def save(self, file: str) -> None:
-        """Save the report in a file of JSON."""
-        with written(file) as out:
+    def save(self, file: str, like: str | None = None) -> None:
+        """Save the report in a file of JSON. like: a path whose permissions it gets."""
+        with written(file, like) as out:
             out.write(json.dumps(report_to_json(self), indent=2).encode() + b"\n")
 
     def warnings(self, limits: Limits) -> list[str]:

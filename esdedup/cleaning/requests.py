@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from esdedup.cleaning.contained import ContainedItems, Containment, Evidence, containment_plan
 from esdedup.cleaning.document_search import RemovedDocuments
@@ -14,7 +16,7 @@ from esdedup.cleaning.job import CleanJob, FileDecisions, Reporter
 from esdedup.cleaning.kept_sketches import KeptSketches
 from esdedup.cleaning.near_duplicates import NearDuplicates
 from esdedup.cleaning.one_process import run_alone
-from esdedup.cleaning.outputs import CleanFiles
+from esdedup.cleaning.outputs import CleanFiles, list_file
 from esdedup.cleaning.report import CleanReport
 from esdedup.cleaning.tasks import Stage, Task, Waiting, run_task
 from esdedup.cleaning.units import RepeatedUnits, Unit
@@ -27,8 +29,9 @@ from esdedup.ingest.parallel import number_of_processes
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.inputs import Reading, total_bytes
 from esdedup.records.locations import look_up
+from esdedup.records.pipes import is_pipe, with_spooled_pipes
 from esdedup.records.table_files import write_table
-from esdedup.records.text_files import name_of
+from esdedup.records.text_files import STDIN, name_of
 from esdedup.runs.run import Run, ShareSizes
 from esdedup.sketch.scheme import Scheme
 from esdedup.text.characters import count
@@ -43,6 +46,7 @@ class FileRequest:
     output: a folder, a file, "-" for standard output, or None to write nothing.
     reading: how records are read.
     against: files, indices (.db, or open ones) and kept sketches (.sketches) to compare with.
+    against_fields: of the text in the files that are compared with, or None for the same.
     removed: file for the list of what is removed, or None for one in the output.
     dead_letter: called with each record that is no document.
     dead_letter_file: the file that it writes, or None.
@@ -59,6 +63,7 @@ class FileRequest:
     output: str | None
     reading: Reading
     against: Sequence[str | Index] = ()
+    against_fields: Sequence[str] | None = None
     removed: str | None = None
     dead_letter: DeadLetter = lambda _: None
     dead_letter_file: str | None = None
@@ -69,15 +74,33 @@ class FileRequest:
     sizes: ShareSizes = ShareSizes()  # noqa: RUF009
     waiting: Waiting = Waiting()  # noqa: RUF009
 
-    def files(self, against: Sequence[str] = ()) -> CleanFiles:
-        """Return the files to clean, after all checks of what is written."""
+    @property
+    def listed(self) -> str | None:
+        """The file for the list of what is removed; None without an output."""
+        return list_file(self.output, self.removed)
+
+    def files(self, opened: ExitStack, against: Against | None = None) -> CleanFiles:
+        """Return the files to clean, after all checks of what is written.
+
+        opened: removes the files that pipes are copied to, which all stages read. against: what the
+        files are compared with.
+        """
+        against = against or Against()
+        if self.against_fields is not None and not against.files:
+            raise UsageError("`against_field` requires files in `against`")
+        compared = self.reading.files(against.files) if against.files else []
+        inputs = [*compared, *self.paths]
+        if self.task is None and any(map(is_pipe, inputs)):
+            folder = opened.enter_context(TemporaryDirectory(prefix="esdedup-"))
+            inputs = with_spooled_pipes(inputs, Path(folder))
         return CleanFiles(
             self.arguments,
-            self.paths,
-            self.reading.files(against) if against else [],
+            inputs[len(compared) :],
+            inputs[: len(compared)],
             self.output,
             self.reading,
             self.removed,
+            bool(against.indices or against.sketches),
         )
 
     def run(self, job: CleanJob) -> CleanReport | None:
@@ -119,14 +142,21 @@ class NearDuplicateRequest:
             plan = Plan.of_texts(self.scheme, limits, keep, text_fields, exact=self.grouping.exact)
             # By their names, kept sketches and unfinished runs are those of this rule.
             grouping = self.grouping.by(plan)
-            files = request.files(against.files)
+            files = request.files(opened, against)
             files.check_targets(request.dead_letter_file)
             self._check(against)
             workers = request.workers or 1
             # Other tasks may be on this machine.
             if request.workers is None and request.task is None:
                 workers = number_of_processes(total_bytes(files.inputs) or 0)
-            inputs = FileInputs(files, request.dead_letter, workers, against.names, against.indices)
+            inputs = FileInputs(
+                files,
+                request.dead_letter,
+                workers,
+                against.names,
+                against.indices,
+                request.against_fields,
+            )
             search = NearDuplicates(inputs, plan, reporter, grouping, self.max_memory)
             job = CleanJob(files, search, reporter)
             if against.sketches:
@@ -145,6 +175,8 @@ class NearDuplicateRequest:
         """Raise UsageError for what can't be compared with."""
         if self.update and len(against.indices) + len(against.sketches) != 1:
             raise UsageError("`update` requires one index, or one folder of sketches, in `against`")
+        if self.update and against.indices and self.files.output == STDIN:
+            raise UsageError("`update` of an index requires an `output` that is a file or a folder")
         if len(against.sketches) > 1:
             raise UsageError(f"`against` {against.sketches[1]}: name one folder of sketches")
         if self.files.task is not None and against.indices:
@@ -214,7 +246,7 @@ class ContainmentRequest:
             if not against.files and not against.indices:
                 raise UsageError("name the files of the items (`against`)")
             plan = containment_plan(self.scheme, request.reading.text_fields)
-            files = request.files(against.files)
+            files = request.files(opened, against)
             files.check_targets(request.dead_letter_file)
             if self.mask:
                 files.check_changeable("mask")
@@ -222,7 +254,14 @@ class ContainmentRequest:
                 raise UsageError("`against`: `task` compares with files only")
             # Each process holds all items.
             workers = request.workers or 1
-            inputs = FileInputs(files, request.dead_letter, workers, against.names, against.indices)
+            inputs = FileInputs(
+                files,
+                request.dead_letter,
+                workers,
+                against.names,
+                against.indices,
+                request.against_fields,
+            )
             containment = Containment(plan.meta.scheme, self.fraction, evidence=self.evidence)
             search = ContainedItems(inputs, plan, reporter, containment, self.mask, workers)
             return request.run(CleanJob(files, search, reporter))
@@ -244,13 +283,14 @@ class UnitRequest:
     def run(self, reporter: Reporter) -> CleanReport | None:
         """Run the job, as `FileRequest.run`."""
         request = self.files
-        files = request.files()
-        files.check_targets(request.dead_letter_file)
-        files.check_changeable("unit")
-        # Checks the name of the field.
-        request.reading.chunks(files.files)
-        units = RepeatedUnits(files, request.dead_letter, reporter, self.unit, self.min_words)
-        return request.run(CleanJob(files, units, reporter))
+        with ExitStack() as opened:
+            files = request.files(opened)
+            files.check_targets(request.dead_letter_file)
+            files.check_changeable("unit")
+            # Checks the name of the field.
+            request.reading.chunks(files.files)
+            units = RepeatedUnits(files, request.dead_letter, reporter, self.unit, self.min_words)
+            return request.run(CleanJob(files, units, reporter))
 
 
 @dataclass(frozen=True)

@@ -271,9 +271,9 @@ def _complete(job: CleanJob, task: Task) -> CleanReport | None:
         with Run.temporary() as run:
             task.fetch(name, run.folder / name)
             job.files.copy_about()
-            copy(str(run.folder / name), str(job.files.listed))
+            copy(str(run.folder / name), str(job.files.listed), job.files.most_private)
             report = report_from_json(task.state_of_groups())
-            report.save(str(job.files.report))
+            report.save(str(job.files.report), job.files.most_private)
     except EsdedupError:
         # At an address, two tasks may be the last one.
         if not task.is_done():

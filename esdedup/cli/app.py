@@ -240,8 +240,9 @@ def main(
         # The rest of the output can't be flushed either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno == errno.EPIPE:
-            # The reader of the output has gone, as `head` does.
-            sys.exit(1)
+            # The reader of the output has gone, as `head` does: a shell shows programs that the
+            # signal SIGPIPE ended by this status.
+            sys.exit(128 + 13)
         _fail(f"standard output: {error.strerror}", 1)
 
 

@@ -47,6 +47,14 @@ server = partial(setting, False, "Let the index compute the tokens, whoever writ
 distance = partial(
     setting, None, "With --bits: distance up to which queries are complete.", "-d", bounds=(0, None)
 )
+against_field = partial(
+    setting,
+    None,
+    "Field of the text in --against; may be repeated.",
+    metavar="FIELD",
+    rare=True,
+    show_default="--text-field",
+)
 yes = partial(setting, False, "Confirm without asking.", "-y")
 dry_run = partial(setting, False, "Show the changes without making them.")
 workers = partial(setting, 1, "Processes on this machine.", bounds=(1, None))

@@ -1,7 +1,7 @@
 """Files that a command writes again: the options, what they are compared with, and the report."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from glob import glob
 from pathlib import Path
@@ -11,6 +11,7 @@ from typer import Exit
 from esdedup import CleanReport, Index, UsageError, open
 from esdedup.cli import files, options, output
 from esdedup.cli.command import setting
+from esdedup.cli.differences import with_differences
 from esdedup.cli.files import FileOptions
 from esdedup.cli.options import Target
 from esdedup.cli.output import count, message
@@ -25,6 +26,18 @@ from esdedup.files import (
     against_kind,
     is_address,
 )
+
+
+@dataclass(frozen=True)
+class RemovalRule:
+    """What a command removes from files.
+
+    rule: in words.
+    listed: the file for the list of what is removed, or None.
+    """
+
+    rule: str
+    listed: str | None
 
 
 @dataclass(frozen=True)
@@ -96,9 +109,26 @@ class OutputOptions:
             waiting=surroundings().waiting or Waiting(),
         )
 
-    def conclude(self, report: CleanReport, letters: DeadLetterFile, as_json: bool) -> None:
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Report how to resume after Ctrl-C."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            is_kept = self.work is not None or self.written not in (None, STDIN)
+            if is_kept:
+                message("Interrupted. Run the same command again to resume")
+            raise
+
+    def conclude(
+        self, report: CleanReport, letters: DeadLetterFile, as_json: bool, removal: RemovalRule
+    ) -> None:
         """Show a report. The exit status is 1 if records were skipped."""
-        show_report(report, as_json, {"output": self.written})
+        written = self.written or "nothing: -o without --dry-run names a place"
+        facts = [("removed", removal.rule), ("written to", written)]
+        if removal.listed is not None and report.units is None:
+            facts.append(("list of removed", removal.listed))
+        show_report(report, as_json, {"output": self.written}, facts)
         if report.failed:
             where = letters.path if self.task is None else "the dead-letter files of the tasks"
             message(f"{count(report.failed, 'record')} skipped: see {where}")
@@ -132,21 +162,27 @@ def _is_in_cluster(name: str, target: Target) -> bool:
     return has_cluster and not is_address(name) and not glob(name)  # noqa: PTH207
 
 
-def show_report(report: CleanReport, as_json: bool, place: dict[str, str | None]) -> None:
+def show_report(
+    report: CleanReport,
+    as_json: bool,
+    place: dict[str, str | None],
+    facts: Sequence[tuple[str, str]] = (),
+) -> None:
     """Print a report: its counts, and of documents the largest groups and some removed ones.
 
-    place: what was written, as `output`; empty for an index.
+    place: what was written, as `output`; empty for an index. facts: what a table shows too.
     """
     units = report.units
-    removed = report.removed if units is None else units.removed
-    title = f"{count(removed, 'duplicate')} of {count(report.documents, 'document')}"
+    title = _title(report)
     if place.get("output") == STDIN:
         # Standard output has the records.
-        message(title)
+        message(title, *(f"{name}: {fact}" for name, fact in facts if fact != STDIN))
         return
     if units is not None:
         details = {**place, "memory": units.memory}
         output.print_counts(asdict(units), as_json, details=details)
+        if facts and not as_json:
+            output.print_facts(facts)
         return
     values = asdict(report)
     del values["units"]
@@ -156,6 +192,8 @@ def show_report(report: CleanReport, as_json: bool, place: dict[str, str | None]
         output.print_counts(counts, as_json, details={**place, **details})
         return
     output.print_counts({**counts, **(report.contained or {})}, as_json, title=title)
+    if facts:
+        output.print_facts(facts)
     rows = [
         (f"{group['documents']:,}", f"{group['file']}:{group['line']}", group["id"])
         for group in report.largest
@@ -169,8 +207,19 @@ def show_report(report: CleanReport, as_json: bool, place: dict[str, str | None]
         samples = [
             (
                 str(sample[measure]) if measure == "distance" else f"{sample[measure]:.3f}",
-                f"{output.snippet(sample['text'])}\n{output.snippet(sample['original_text'])}",
+                "\n".join(with_differences(sample["text"], sample["original_text"])),
             )
             for sample in report.samples
         ]
         output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)
+
+
+def _title(report: CleanReport) -> str:
+    """Return how many documents or units are removed, or contain an item."""
+    of_all = f"of {count(report.documents, 'document')}"
+    if report.contained is not None:
+        containing = report.removed + report.contained.get("masked", 0)
+        verb = "contains" if containing == 1 else "contain"
+        return f"{containing:,} {of_all} {verb} an item"
+    removed = report.removed if report.units is None else report.units.removed
+    return f"{count(removed, 'duplicate')} {of_all}"

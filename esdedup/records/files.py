@@ -22,7 +22,8 @@ import orjson
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError, json_fault
 from esdedup.models import Fields, grouped
 from esdedup.records.columnar import BadRow, check_columns, rows_in
-from esdedup.records.locations import look_up
+from esdedup.records.locations import SpooledPipe, look_up
+from esdedup.records.pipes import is_pipe
 from esdedup.records.text_files import (
     COMPRESSED,
     LONGEST,
@@ -127,11 +128,16 @@ class Chunk:
 
 
 def format_of(path: str) -> Format:
-    """Return the format by a file's ending. Raises UsageError for an unknown one."""
+    """Return the format by a file's ending. Raises UsageError for an unknown one.
+
+    A pipe without a known ending has JSON lines.
+    """
     if path == STDIN:
         return "jsonl"
     name = PurePath(name_of(path).lower())
     suffix = PurePath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
+    if suffix not in _FORMATS and (isinstance(path, SpooledPipe) or is_pipe(path)):
+        return "jsonl"
     if suffix not in _FORMATS:
         raise UsageError(
             f"{path}: unknown ending {suffix!r}; name the format: `format` jsonl, csv, tsv, text,"
@@ -156,8 +162,9 @@ def check_file(
         if columns:
             raise UsageError(f"{path}: `column` requires Parquet or Arrow files")
         return ()
-    if path == STDIN:
-        raise UsageError("standard input can't be Parquet or Arrow: name a file")
+    if is_pipe(path):
+        pipe = "standard input" if path == STDIN else path
+        raise UsageError(f"{pipe} can't be Parquet or Arrow: name a file")
     if PurePath(name_of(path).lower()).suffix in COMPRESSED:
         raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:

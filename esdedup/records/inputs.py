@@ -57,12 +57,14 @@ class Reading:
     encoding: of all files, or None to detect it.
     text_fields: of the records.
     id_field: of the records, or None.
+    advice: what to do if no record has a text.
     """
 
     format: Format | None = None
     encoding: str | None = None
     text_fields: Sequence[str] = ("text",)
     id_field: str | None = None
+    advice: str = "name the field of the text (`text_field`), or of fingerprints (`bits`)"
 
     def files(self, arguments: Sequence[str], columns: Sequence[str] = ()) -> list[str]:
         """Return the files that arguments name, as `files_to_read`."""
@@ -85,7 +87,7 @@ class Reading:
             columns = [*self.text_fields, self.id_field or "id", *columns]
         chunks = chunks_of_files([*files], self.format, advance, self.encoding, columns)
         if all_files is None or [*all_files] == [*files]:
-            return with_checked_fields(chunks, self.text_fields, self.id_field)
+            return with_checked_fields(chunks, self.text_fields, self.id_field, self.advice)
         self.chunks(all_files, columns=columns)
         return chunks
 
@@ -104,14 +106,17 @@ class Reading:
 
 
 def with_checked_fields(
-    chunks: Iterator[Chunk], text_fields: Sequence[str], id_field: str | None
+    chunks: Iterator[Chunk], text_fields: Sequence[str], id_field: str | None, advice: str
 ) -> Iterator[Chunk]:
-    """Return the same chunks after a check of the names of fields by the first records."""
+    """Return the same chunks after a check of the names of fields by the first records.
+
+    advice: how to name the field of the text.
+    """
     begun: list[Chunk] = []
     names: dict[str, None] = {}
     # Without a field of this name, the id is the path and the line.
     missing = {*text_fields, *([id_field] if id_field and id_field != PATH else [])}
-    read = 0
+    read, files = 0, dict[str, None]()
 
     def records() -> Iterator[Record]:
         for chunk in chunks:
@@ -121,6 +126,7 @@ def with_checked_fields(
 
     for record in itertools.islice(records(), _ENOUGH):
         read += 1
+        files[record.file] = None
         missing = {name for name in missing if value_at(record.source, name) is None}
         if not missing:
             break
@@ -128,14 +134,15 @@ def with_checked_fields(
     if read and missing:
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
         present = f"There are: {listed or 'none'}"
+        first, *others = files
+        among = first if not others else f"{first} and {count(len(others), 'more file')}"
         lacking = f"one of the first {count(read, 'record')} has"
         texts = [name for name in text_fields if name in missing]
         if len(texts) == len(text_fields):
-            advice = "name the field of the text (`text_field`), or of fingerprints (`bits`)"
-            raise UsageError(f"n{lacking} {quoted(texts)}; {advice}. {present}")
+            raise UsageError(f"{among}: n{lacking} {quoted(texts)}; {advice}. {present}")
         if id_field in missing:
             raise UsageError(
-                f"n{lacking} the id field {id_field!r}; name it by `id_field`. {present}"
+                f"{among}: n{lacking} the id field {id_field!r}; name it by `id_field`. {present}"
             )
-        log.warning("N%s %s. %s", lacking, quoted(texts), present)
+        log.warning("%s: n%s %s. %s", among, lacking, quoted(texts), present)
     return itertools.chain(begun, chunks)

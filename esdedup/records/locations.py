@@ -41,6 +41,24 @@ class Located(NamedTuple):
     is_folder: bool
 
 
+class SpooledPipe(str):
+    """The path of a file that holds what a pipe has sent.
+
+    name: of the pipe, as records have it.
+    stamp: text that changes with the content.
+    """
+
+    name: str
+    stamp: str
+
+    @staticmethod
+    def of(file: Path, name: str, stamp: str) -> "SpooledPipe":
+        """Return the path of a file."""
+        path = SpooledPipe(file)
+        path.name, path.stamp = name, stamp
+        return path
+
+
 def is_address(path: str) -> bool:
     """Return whether a path is an address."""
     return "://" in path
@@ -112,6 +130,8 @@ def look_up(path: str, refresh: bool = False) -> Located | None:
 
 def stamp(path: str) -> str:
     """Return text that changes with a file: its size, and its ETag or time of change."""
+    if isinstance(path, SpooledPipe):
+        return path.stamp
     located = look_up(path, refresh=True)
     if located is None:
         raise InputError(f"{path}: the file is gone")
@@ -209,9 +229,12 @@ def content_of(path: str) -> bytes:
         return file.read()
 
 
-def copy(path: str, to: str) -> None:
-    """Copy a file, which is there when it is whole. Raises UsageError or StoreError."""
-    with open_file(path) as content, written(to) as out, _reported(path, StoreError):
+def copy(path: str, to: str, like: str | None = None) -> None:
+    """Copy a file, which is there when it is whole. Raises UsageError or StoreError.
+
+    like: a path whose permissions the copy gets.
+    """
+    with open_file(path) as content, written(to, like) as out, _reported(path, StoreError):
         shutil.copyfileobj(content, out)
 
 

@@ -1,5 +1,6 @@
 """Files of tables of results: Parquet, Arrow or JSON lines."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from esdedup.records.locations import is_address, written
@@ -17,13 +18,22 @@ def check_result(setting: str, path: str) -> None:
     check_new(setting, path)
 
 
-def write_table(path: str, table: Tabular) -> None:
-    """Write a table to a file as a whole, or not at all. path: ends in one of `TABLES`."""
-    with written(path if is_address(path) else str(Path(path).resolve())) as file:
+def objects_of(table: Tabular) -> Iterator[dict[str, object]]:
+    """Yield the rows of a table as objects of JSON, without empty cells."""
+    for row in table.table_rows():
+        cells = zip(table.columns, row, strict=True)
+        yield {column: cell for column, cell in cells if cell is not None}
+
+
+def write_table(path: str, table: Tabular, like: str | None = None) -> None:
+    """Write a table to a file as a whole, or not at all.
+
+    path: ends in one of `TABLES`. like: a path whose permissions it gets.
+    """
+    with written(path if is_address(path) else str(Path(path).resolve()), like) as file:
         if path.endswith((".jsonl", ".zst", ".gz")):
             with packed(file, path) as out:
-                for row in table.table_rows():
-                    line = {k: v for k, v in zip(table.columns, row, strict=True) if v is not None}
+                for line in objects_of(table):
                     out.write(json_line(line).encode())
             return
         pa = require_pyarrow()

@@ -4,6 +4,7 @@ A file that ends too soon is an error, and so is one that can't be unpacked.
 """
 
 import codecs
+import errno
 import gzip
 import io
 import os
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from esdedup.exceptions import InputError, UsageError
-from esdedup.records.locations import is_address, open_file
+from esdedup.records.locations import SpooledPipe, is_address, open_file
 
 STDIN = "-"
 COMPRESSED = (".gz", ".zst")
@@ -30,6 +31,8 @@ _HEAD = 1_000
 _PACKED_BYTES = 2 << 10
 """Bytes of a .zst that are unpacked at a time. They may become 64 MB."""
 _INVALID = "esdedup.invalid"
+_OF_OUTPUT = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of writing, of a caller that copies what it reads to standard output."""
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
@@ -47,6 +50,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     """
     check_encoding(encoding)
     file: Any = standard_input() if path == STDIN else open_file(path)
+    shown = name_of(path) if isinstance(path, SpooledPipe) else path
     suffix = PurePath(name_of(path)).suffix.lower()
     stream, text = file, None
     try:
@@ -59,7 +63,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
         elif not hasattr(file, "peek"):
             stream = io.BufferedReader(file)
         if encoding is None and (detected := _other_encoding(stream.peek(_HEAD))):
-            raise UsageError(f"{path}: it is {detected.upper()}, not UTF-8: `encoding` {detected}")
+            raise UsageError(f"{shown}: it is {detected.upper()}, not UTF-8: `encoding` {detected}")
         errors = "surrogateescape" if encoding is None else _INVALID
         # A file that is only a part of the byte order mark would be read as empty.
         part = encoding is None and stream.peek(1) in (b"\xef", b"\xef\xbb")
@@ -67,7 +71,9 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
         text = io.TextIOWrapper(stream, name, errors, newline="\n")
         yield file, text
     except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
-        raise InputError(f"{path} can't be read to its end: {error}") from error
+        if isinstance(error, OSError) and error.errno in _OF_OUTPUT:
+            raise
+        raise InputError(f"{shown} can't be read to its end: {error}") from error
     finally:
         if text is not None:
             text.detach()  # It would close standard input.
@@ -85,10 +91,13 @@ def standard_input() -> BinaryIO:
 def name_of(path: str) -> str:
     """Return a path as records have it: with forward slashes, and valid Unicode.
 
-    An address is without its query, which may be a signature.
+    An address is without its query, which may be a signature. A file that holds what a pipe has
+    sent has the name of the pipe.
     """
     if path == STDIN:
         return "stdin"
+    if isinstance(path, SpooledPipe):
+        return path.name
     path = path.partition("?")[0] if is_address(path) else PurePath(path).as_posix()
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 

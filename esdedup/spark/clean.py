@@ -169,7 +169,7 @@ def dedup_files(
             dead_letter(record)
         report = stages.report(sketched, decisions)
         if files.report is not None:
-            report.save(files.report)
+            report.save(files.report, files.most_private)
         return report
 
 

@@ -125,7 +125,7 @@ def test_one_of_several_fields_may_be_misspelt() -> None:
     write_lines(Path("b.jsonl"), [{"title": "a title"}, {"title": "another", "body": "text"}])
     run = run_command("index", "b.jsonl", "--text-field", "title", "--text-field", "bodi")
     assert run.json[0]["created"] == 2
-    assert "None of the first 2 records has the field 'bodi'. There are: title, body" in run.err
+    assert "none of the first 2 records has the field 'bodi'. There are: title, body" in run.err
     run = run_command("pairs", "b.jsonl", "--text-field", "title", "--text-field", "body")
     assert run.err == ""
 

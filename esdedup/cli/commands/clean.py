@@ -12,10 +12,11 @@ from esdedup.cli.command import argument, converted_by, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters
 from esdedup.cli.options import Target, as_json, refuse
 from esdedup.cli.output import count, message
-from esdedup.cli.output_files import OutputOptions, opened_against, show_report
+from esdedup.cli.output_files import OutputOptions, RemovalRule, opened_against, show_report
 from esdedup.cli.removal import RemovalOptions, conclude, show_removal
 from esdedup.cli.surroundings import surroundings
 from esdedup.files import (
+    STDIN,
     ContainmentRequest,
     Evidence,
     FileRequest,
@@ -42,6 +43,7 @@ class CleanOptions:
         " .sketches; may be repeated.",
         metavar="FILES",
     )
+    against_field: list[str] | None = options.against_field()
     update: bool = setting(
         False, "Add what stays to the index or sketches of --against.", rare=True
     )
@@ -80,14 +82,14 @@ def clean_command(
     """
     if not cleaning.against:
         place = [option.name for option in fields(Target)]
-        options.refuse(place, "requires --against")
+        options.refuse([*place, "against_field"], "requires --against")
     if outputs.task is not None:
         options.refuse(["update", "unit", "engine"], "can't be combined with --task", in_files=True)
     outputs.check()
     scheme, text_field = of_files.scheme_and_fields(grouping.limits.distance)
     paths = of_files.named(files)
     letters = outputs.dead_letters("clean", of_files.dead_letter, paths)
-    with letters, ExitStack() as opened, output.Progress() as progress:
+    with letters, ExitStack() as opened, output.Progress() as progress, outputs.resumable():
         request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
         report: CleanReport | None
         if cleaning.unit is not None:
@@ -102,7 +104,7 @@ def clean_command(
             text_field = of_files.text_field if cleaning.update else None
             against = opened_against(cleaning.against or [], target, opened, text_field)
             duplicates = NearDuplicateRequest(
-                replace(request, against=against),
+                replace(request, against=against, against_fields=cleaning.against_field),
                 grouping,
                 scheme,
                 cleaning.update,
@@ -112,7 +114,19 @@ def clean_command(
     if report is not None:
         if report.units is None:
             message(*report.warnings(grouping.limits))
-        outputs.conclude(report, letters, as_json)
+        rule = _rule(grouping, scheme) if cleaning.unit is None else f"repeated {cleaning.unit}s"
+        listed = request.listed
+        if cleaning.engine == "spark" and outputs.written is not None:
+            listed = f"{outputs.written.rstrip('/')}/_removed.parquet"
+        outputs.conclude(report, letters, as_json, RemovalRule(rule, listed))
+
+
+def _rule(grouping: Grouping, scheme: Scheme | None) -> str:
+    """Return in words which documents are duplicates."""
+    if grouping.exact:
+        return "documents with the text of another"
+    sketch = (scheme or Scheme()).chosen(grouping.limits)
+    return f"documents with a {sketch.measure.within(sketch.settled(grouping.limits))}"
 
 
 def _on_spark(
@@ -121,10 +135,12 @@ def _on_spark(
     """Remove the documents of files that duplicate others, on Spark."""
     from esdedup.spark import dedup_files as on_spark
 
-    refused = ["update", "removed", "workers", "max_memory"]
+    refused = ["update", "removed", "workers", "max_memory", "against_field"]
     options.refuse(refused, "can't be combined with --engine spark")
     if index := next((name for name in against if against_kind(name) != "files"), None):
         raise UsageError(f"--against {index}: --engine spark compares with files only")
+    if STDIN in request.paths or STDIN in against:
+        raise UsageError("standard input can't be combined with --engine spark: name a file")
     reading = request.reading
     # Checks the names of the fields.
     reading.chunks(request.paths, columns=grouping.keep.paths([]))
@@ -157,6 +173,7 @@ def decontaminate_command(
     against: list[str] | None = setting(
         None, "Files of the items, or an index (.db); may be repeated.", metavar="FILES"
     ),
+    against_field: list[str] | None = options.against_field(),
     share: float = setting(
         0.8, "Minimum share of an item's words in a document.", bounds=(0.01, 1.0)
     ),
@@ -181,21 +198,25 @@ def decontaminate_command(
         outside = [option.name for option in [*fields(FileOptions), *fields(OutputOptions)]]
         refused = [name for name in outside if name not in _OF_ITEMS]
         refuse([*refused, "mask"], "requires FILES")
-        _from_index(target, of_files, outputs.removed, removal, against, share, as_json)
+        of_items = replace(of_files, text_field=against_field or of_files.text_field)
+        _from_index(target, of_items, outputs.removed, removal, against, share, as_json)
         return
     refuse([option.name for option in fields(RemovalOptions)], "can't be combined with FILES")
     outputs.check()
     paths = of_files.named(files)
     scheme, text_field = of_files.scheme_and_fields()
     letters = outputs.dead_letters("decontaminate", of_files.dead_letter, paths)
-    with letters, ExitStack() as opened, output.Progress() as progress:
+    with letters, ExitStack() as opened, output.Progress() as progress, outputs.resumable():
         request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
         evidence = surroundings().evidence or Evidence()
         compared = opened_against(against, target, opened, None)
-        job = ContainmentRequest(replace(request, against=compared), share, mask, scheme, evidence)
+        request = replace(request, against=compared, against_fields=against_field)
+        job = ContainmentRequest(request, share, mask, scheme, evidence)
         report: CleanReport | None = job.run(progress)
     if report is not None:
-        outputs.conclude(report, letters, as_json)
+        removed = "items, and documents with nothing else" if mask else "documents"
+        rule = f"{removed} with {share:g} of an item or more"
+        outputs.conclude(report, letters, as_json, RemovalRule(rule, request.listed))
 
 
 def _from_index(

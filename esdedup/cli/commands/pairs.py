@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Exit
 
-from esdedup import Limits
+from esdedup import Limits, UsageError
 from esdedup.cli import output
 from esdedup.cli.command import argument, setting
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, warn_of_records
@@ -19,6 +19,8 @@ from esdedup.cli.surroundings import surroundings
 from esdedup.files import DeadLetterFile, PairRequest, ShareSizes, total_bytes
 from esdedup.results import Pair, SimilarPairs
 
+_SHOWN = 100
+"""Pairs in a table."""
 TextsOf = Callable[[list[str]], list[str]]
 
 
@@ -30,7 +32,14 @@ def pairs_command(
     files: list[str] | None = argument(
         None, f"Read these instead of an index. {FORMATS}", metavar="[FILES]..."
     ),
-    k: int = setting(100, "Maximum number of pairs in a table.", "-k", bounds=(1, None), rare=True),
+    k: int | None = setting(
+        None,
+        "Maximum number of pairs to show.",
+        "-k",
+        bounds=(1, None),
+        rare=True,
+        show_default="100 in a table, all as JSON",
+    ),
     as_json: bool = as_json(),
 ) -> None:
     """Find all pairs of similar documents, each once.
@@ -39,38 +48,48 @@ def pairs_command(
 
     Similarities are exact. Documents of equal text are listed once each, with the first of them.
     With FILES no index is created, and the bands are chosen for --threshold and --recall, unless
-    --scheme sets them.
+    --scheme sets them. --output - writes JSON lines to standard output.
     """
+    to_file = results.output is not None and not results.is_standard_output
+    if to_file and k is not None:
+        raise UsageError("-k can't be combined with a file of --output, which has all pairs")
 
     def show(pairs: SimilarPairs, texts_of: TextsOf) -> None:
         message(*pairs.warnings(limits))
         if pairs.copies:
             having = count(pairs.copies, "document has", "documents have")
             message(f"{having} the text of an earlier one: listed with the first of each text only")
-        if results.output is not None:
+        if results.is_standard_output:
+            results.write_lines(pairs, k)
+            message(f"{count(len(pairs), 'pair')} of {count(len(pairs.ids), 'document')}")
+            _warn_of_others(pairs, k)
+        elif results.output is not None:
             results.write(pairs)
             counts = {"documents": len(pairs.ids), "pairs": len(pairs)}
             details = {"output": str(results.output.resolve())}
             output.print_counts(counts, as_json, title=str(results.output), details=details)
         elif not as_json:
-            _show_table(pairs, texts_of, k)
+            _show_table(pairs, texts_of, _SHOWN if k is None else k)
         else:
-            for pair in pairs:
+            for pair in itertools.islice(pairs, k):
                 measure, value = pair.measure, pair.measure.typed(pair.value)
                 line = {"left": pair.left, "right": pair.right, measure.column: value}
                 shares = {} if pair.of_left is None else {"of_left": pair.of_left}
                 shares |= {} if pair.of_right is None else {"of_right": pair.of_right}
                 output.print_json({**line, "equal": pair.equal, **shares})
+            _warn_of_others(pairs, k)
 
     if files:
         refuse([option.name for option in fields(Target)], "can't be combined with FILES")
         files = of_files.named(files)
         letters = dead_letters(of_files.dead_letter, "pairs", files, results.named)
-        results.check()
+        if not results.is_standard_output:
+            results.check()
         _in_files(files, of_files, limits, letters, show)
         return
     refuse([option.name for option in fields(FileOptions)], "requires FILES")
-    results.check()
+    if not results.is_standard_output:
+        results.check()
     with target.open() as index:
         output.warn_before(index, limits)
         with output.Progress() as progress:
@@ -105,6 +124,12 @@ def _in_files(
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
             raise Exit(1)
+
+
+def _warn_of_others(pairs: SimilarPairs, most: int | None) -> None:
+    """Report how many pairs JSON lines leave out."""
+    rows = len(pairs) if most is None else min(most, len(pairs))
+    message(output.shown(rows, len(pairs), "pair", "without -k, all are"))
 
 
 def _show_table(pairs: SimilarPairs, texts_of: TextsOf, most: int) -> None:
