@@ -158,7 +158,9 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
         is_near = block.nearness.max(axis=0) >= plan.least
         similar.append((block.left[is_near], block.right[is_near], block.nearness[:, is_near]))
         resources.on_candidates(block.left.size)
-        on_step("Comparing", block.rows_done, classes.filled)
+        if block.rows_done < classes.filled:
+            on_step("Comparing", block.rows_done, classes.filled)
+    # Once, also if the last block has no candidate.
     on_step("Comparing", classes.filled, classes.filled)
     left, right, nearness = (np.concatenate(arrays, -1) for arrays in zip(*similar, strict=True))
     first = classes.firsts

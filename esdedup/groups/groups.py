@@ -338,9 +338,10 @@ def groups_among(
     for rows_done, left, right in candidates.blocks:
         forming.add(left, right)
         resources.on_candidates(left.size)
-        resources.on_step("Comparing", rows_done, classes.filled)
+        if rows_done < classes.filled:
+            resources.on_step("Comparing", rows_done, classes.filled)
     formed = forming.groups()
-    # The last block has no rows after its last candidate.
+    # Once, also if the last block has no candidate.
     resources.on_step("Comparing", classes.filled, classes.filled)
     return Groups(
         grouping,
