@@ -150,6 +150,7 @@ class Display:
     use: the kind of work that it is for, None for all; of a field that holds other settings, those
         that count.
     parse: reads the value from text, in calls too.
+    repeatable: whether there can be several texts, which are parsed together.
     convert: reads the value from the text of an option; its errors name the option.
     folder: whether a path may be a folder.
     excludes: settings that can't be set beside this one.
@@ -165,7 +166,8 @@ class Display:
     bounds: Bounds = (None, None)
     rare: bool = False
     use: str | None = None
-    parse: Callable[[str], object] | None = None
+    parse: Callable[[str], object] | Callable[[Sequence[str]], object] | None = None
+    repeatable: bool = False
     convert: Callable[[str], object] | None = None
     folder: bool = True
     excludes: tuple[str, ...] = ()
@@ -224,10 +226,18 @@ def for_use(use: str, value: _Value) -> _Value:
     return declared(default, replace(display, use=use))
 
 
-def parsed_by(parse: Callable[[str], _Value], value: _Value) -> _Value:
+def parsed_by(
+    parse: Callable[[str], _Value] | Callable[[Sequence[str]], _Value], value: _Value
+) -> _Value:
     """Return a setting that calls and commands accept as text, which a function parses."""
     default, display = _declaration(value)
     return declared(default, replace(display, parse=parse))
+
+
+def repeatable(value: _Value) -> _Value:
+    """Return a parsed setting that has several texts."""
+    default, display = _declaration(value)
+    return declared(default, replace(display, repeatable=True))
 
 
 def converted_by(convert: Callable[[str], object], value: _Value) -> _Value:
@@ -324,13 +334,17 @@ def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
         *parameters, keywords = inspect.signature(call).parameters.values()
         assert keywords.kind is inspect.Parameter.VAR_KEYWORD
         for setting in settings_of(kind, use).values():
-            is_text = setting.display.parse is not None
+            default, annotation = setting.default, setting.kind
+            if setting.display.repeatable:
+                default, annotation = (), "str | Sequence[str]"
+            elif setting.display.parse is not None:
+                default, annotation = str(default), "str"
             parameters.append(
                 keywords.replace(
                     name=setting.name,
                     kind=inspect.Parameter.KEYWORD_ONLY,
-                    default=str(setting.default) if is_text else setting.default,
-                    annotation="str" if is_text else setting.kind,
+                    default=default,
+                    annotation=annotation,
                 )
             )
         show_parameters(call, parameters)

@@ -119,6 +119,7 @@ def dedup(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; "first" is in the order
     of the records.
@@ -177,6 +178,7 @@ def pairs(
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
     progress: as of `dedup`.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
 
     Raises the errors of `dedup`, and RecordError for an id that an index rejects.
     """
@@ -208,6 +210,7 @@ def group(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; "first" is in the order
     of the records.
@@ -286,7 +289,10 @@ def _without_duplicates(
     joined = records
     if sides.first:
         keys = Strings.joined([earlier.keys, records.keys])
-        joined = Records([*earlier.texts, *records.texts], None, keys)
+        scopes = None
+        if earlier.scopes is not None and records.scopes is not None:
+            scopes = np.concatenate([earlier.scopes, records.scopes])
+        joined = Records([*earlier.texts, *records.texts], None, keys, scopes)
     columns = columns_of_records(joined, plan, sides.first, on_step)
     positions = sides.positions(columns)
     columns = replace(columns, ids=positions, unordered=sides.named(columns.unordered))

@@ -383,6 +383,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: fields that duplicates agree in, or windows of time, such as "date:3d".
         """
         limits = from_settings(Limits, settings, limits, "pairs")
         return similar_pairs(self.store, self.meta_of(limits), limits, on_step)
@@ -408,6 +409,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
@@ -444,6 +446,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
@@ -508,6 +511,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
@@ -625,6 +629,7 @@ class Index:
         max_per_bucket: maximum number of comparisons of a document in a bucket.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: fields that duplicates agree in, or windows of time, such as "date:3d".
         method: "leader", or "components" to join all documents of a chain of similar ones.
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.

@@ -13,6 +13,7 @@ from esdedup.compare.source import Records
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
 from esdedup.records.documents import id_at
+from esdedup.search.scopes import scope_paths, scope_words
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
@@ -170,6 +171,7 @@ def read(
         names.append(argument.id)
     if argument.with_keep_field:
         names.extend(plan.keep.paths([]))
+    names.extend(scope_paths(plan.within))
     table = _in_memory(records, argument)
     table, sources = _sources(table, names, argument)
     rows = [*enumerate(sources, start)]
@@ -181,7 +183,9 @@ def read(
     ids = None
     if argument.id is not None:
         ids = [_id(source, argument.id, row) for row, source in rows]
-    return table, Records(texts, ids, plan.keep.keys(documents, text_fields))
+    keys = plan.keep.keys(documents, text_fields)
+    scopes = scope_words(plan.within, sources) if plan.within else None
+    return table, Records(texts, ids, keys, scopes)
 
 
 def _is_iterable_dataset(records: object) -> bool:

@@ -465,7 +465,9 @@ def _placed(setting: Setting, entry: CommandEntry) -> Setting:
 def _typer_parameter(setting: Setting) -> inspect.Parameter:
     """Return a setting as a parameter for typer."""
     display, kind, default = setting.display, setting.kind, setting.default
-    if display.parse is not None:
+    if display.repeatable:
+        kind, default = list[str] | None, None
+    elif display.parse is not None:
         # The command line has the text that is parsed.
         kind, default = str, str(default)
     least, most = display.bounds

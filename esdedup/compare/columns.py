@@ -14,6 +14,7 @@ from esdedup.compare.keep_rule import Unordered, before_others
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import DEFAULT_MEMORY
 from esdedup.runs.shares import Part, Shares, StoredTexts, TextsOf
+from esdedup.search.scopes import Scopes
 from esdedup.stores.memory_mapped import mapped, mapped_zeros
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Numbers, Strings, natural_order
@@ -31,6 +32,7 @@ class Columns:
     unordered: documents that the keep rule can't compare.
     unreadable: number of documents that were left out, as their digest or tokens can't be read.
     earlier: number of the first rows, which are not compared with each other.
+    scopes: of the documents; None if all are in one.
     """
 
     ids: Sequence[str]
@@ -41,15 +43,27 @@ class Columns:
     unordered: Unordered = Unordered()  # noqa: RUF009
     unreadable: int = 0
     earlier: int = 0
+    scopes: Scopes | None = None
 
     @staticmethod
-    def of(part: Part, texts: Sequence[str]) -> Columns:
+    def of(part: Part, texts: Sequence[str], plan: Plan) -> Columns:
         """Return the documents of one part, in its order. texts: of all of them."""
 
         def texts_of(rows: I64) -> Callable[[], list[str]]:
             return lambda: [texts[row] for row in rows.tolist()]
 
-        return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of)
+        scopes = None if part.scopes is None else Scopes.of(plan.within, part.scopes)
+        return Columns(part.ids, part.digests, part.filled, part.values.T, texts_of, scopes=scopes)
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether documents of equal text can be too far from each other in time."""
+        return self.scopes is not None and bool(self.scopes.lengths)
+
+    @property
+    def unscoped(self) -> int:
+        """The number of documents without a scope."""
+        return 0 if self.scopes is None else self.scopes.missing
 
 
 def last_of_each_id(ids: Strings) -> I64:
@@ -94,6 +108,7 @@ def columns_of_part(
         texts_of,
         unordered,
         earlier=earlier,
+        scopes=None if part.scopes is None else Scopes.of_all(plan.within, part.scopes[order]),
     )
 
 
@@ -150,6 +165,7 @@ def _in_order(
     """Return the columns of documents in an order. ends: of all shares.
 
     Rows are in several ranges, so that one fits into memory where a file is written at random.
+    Raises UsageError if the plan has a scope, and no document is in one.
     """
     folder, stored, count = shares.run.folder, shares.all(), order.size
     digests: U64 = mapped_zeros(folder, (count, 2), np.uint64)
@@ -169,4 +185,9 @@ def _in_order(
                 filled[rows] = arrays["filled"][in_range]
                 values[:, rows] = arrays["values"][:, in_range]
     offsets = mapped(folder, (share.arrays("text_offsets")["text_offsets"] for share in stored))
-    return Columns(ids, digests, filled, values, StoredTexts(shares, order, ends, offsets))
+    scopes = None
+    if plan.within:
+        words = np.concatenate([share.scopes() for share in stored])
+        scopes = Scopes.of_all(plan.within, words[order])
+    texts_of = StoredTexts(shares, order, ends, offsets)
+    return Columns(ids, digests, filled, values, texts_of, scopes=scopes)

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.arguments import check_type
-from esdedup.compare.instants import KINDS, instant_of, number_of
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, TimeField
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 from esdedup.text.characters import count
+from esdedup.text.instants import KINDS, instant_of, number_of
 from esdedup.text.strings import Strings, byte_order, natural_key
 
 _NUMBER, _TEXT, ABSENT, UNORDERED = b"\0", b"\1", b"\2", b"\3"

@@ -19,6 +19,7 @@ from esdedup.compare.verify import verifier_of
 from esdedup.models import Pair
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
+from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import Measure
@@ -35,7 +36,8 @@ class SimilarPairs(Tabular):
     """Pairs of documents, the most similar first, ties by id in natural order: a2 before a10.
 
     Documents of equal text are one thing: each is paired with the first of them, and only the first
-    one is paired with other texts.
+    one is paired with other texts. With a scope that is so for documents of equal text and values,
+    and in a window for those of equal times.
 
     ids: of n documents, in natural order.
     left, right: positions in `ids`, shape (pairs,).
@@ -48,6 +50,7 @@ class SimilarPairs(Tabular):
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance. None if
     buckets are stopped or cut: how many pairs meet only in these depends on the texts.
     basis: of the comparison.
+    unscoped: number of documents that lack a value of the scope, and are in no pair.
     """
 
     ids: Sequence[str]
@@ -60,6 +63,7 @@ class SimilarPairs(Tabular):
     recall: float | None
     basis: Basis
     shares: F64
+    unscoped: int = 0
 
     columns: ClassVar[dict[str, str]] = {
         "left": "string", "right": "string", "similarity": "double", "distance": "int64",
@@ -125,7 +129,8 @@ class SimilarPairs(Tabular):
 
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
-        return [*missing_pairs(self.recall, self.capped, limits)]
+        unscoped = warning_of_missing(limits.within, self.unscoped)
+        return [*filter(None, [unscoped]), *missing_pairs(self.recall, self.capped, limits)]
 
 
 def similar_pairs(
@@ -147,7 +152,7 @@ def similar_pairs(
 def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPairs:
     """Return all similar pairs of documents."""
     on_step = resources.on_step
-    classes = classes_of(columns.digests, columns.filled)
+    classes = classes_of(columns.digests, columns.filled, scopes=columns.scopes)
     on_step("Comparing", 0, classes.filled)
     candidates = candidates_of(plan, columns, classes.compared, resources)
     verifier = verifier_of(plan, columns, classes.compared, resources.memory)
@@ -165,6 +170,9 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
     left, right, nearness = (np.concatenate(arrays, -1) for arrays in zip(*similar, strict=True))
     first = classes.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
+    first_of_text = first
+    if columns.scopes is not None and columns.scopes.lengths:
+        first_of_text = classes_of(columns.digests, columns.filled).firsts
     of_copies = np.full((sides, copies.size), plan.nearest)
     nearness = np.concatenate([nearness, of_copies], axis=1)
     return SimilarPairs(
@@ -172,10 +180,11 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
         np.concatenate([classes.rows[left], first[copies]]),
         np.concatenate([classes.rows[right], copies]),
         np.abs(nearness.max(axis=0)),
-        first,
+        first_of_text,
         plan.measure,
         candidates.capped,
         candidates.recall,
         plan.basis,
         nearness if plan.measure.directed else np.empty((0, nearness.shape[1])),
+        columns.unscoped,
     )

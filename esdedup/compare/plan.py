@@ -13,12 +13,14 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.compare.keep_rule import KeepRule
+from esdedup.search.scopes import scope_paths
 from esdedup.sketch.comparisons import AnyComparison
 from esdedup.sketch.kinds.bands import Banded
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import JACCARD, Measure
 from esdedup.sketch.scheme import Scheme, require_scheme
+from esdedup.sketch.within import Within
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
 
@@ -99,12 +101,22 @@ class Plan:
     def paths(self) -> list[str]:
         """The dotted names of the fields to read: digest and tokens first, if they are read."""
         text_fields = self.meta.text_fields
-        keep_paths = self.keep.paths(text_fields)
+        other_paths = [*self.keep.paths(text_fields), *scope_paths(self.within)]
         if self.sketching is not None:
-            return [*dict.fromkeys([*text_fields, *keep_paths])]
+            return [*dict.fromkeys([*text_fields, *other_paths])]
         field = self.meta.field
         tokens = "wordless" if self.sketch is None else self.sketch.key
-        return [f"{field}.digest", f"{field}.{tokens}", *keep_paths]
+        return [f"{field}.digest", f"{field}.{tokens}", *dict.fromkeys(other_paths)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the fields to read of records, besides their texts and ids."""
+        return [*dict.fromkeys([*self.keep.paths([]), *scope_paths(self.within)])]
+
+    @property
+    def within(self) -> Within:
+        """The scope in which documents can be similar."""
+        return self.limits.within
 
     @property
     def scheme(self) -> Scheme:

@@ -23,10 +23,11 @@ from esdedup.records.documents import documents_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.runs.run import OnStep, Run
 from esdedup.runs.shares import Part, Shares, TextsOf
+from esdedup.search.scopes import scope_paths, scope_words
 from esdedup.sketch.sketch import digest_words, hashed_words, is_digest, sketch, stored_values
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.text.arrays import I64
+from esdedup.text.arrays import I64, U64
 from esdedup.text.characters import count
 from esdedup.text.hashing import xxh3
 from esdedup.text.shingles import distinct
@@ -67,11 +68,13 @@ def part_of_texts(
     texts: Sequence[str],
     plan: Plan,
     keys: Strings = Strings.of_bytes(()),  # noqa: B008
+    scopes: U64 | None = None,
     on_sketched: Callable[[int], object] | None = None,
 ) -> Part:
     """Return documents with the tokens of their texts.
 
-    keys: of the keep rule, unless by words. on_sketched: called with the number of texts so far.
+    keys: of the keep rule, unless by words. scopes: as of a part. on_sketched: called with the
+    number of texts so far.
     """
     by_words = plan.keep.by == "words"
     sketches = sketch(texts, plan.scheme, with_vocabulary=by_words, on_sketched=on_sketched)
@@ -88,7 +91,15 @@ def part_of_texts(
         Strings.of(texts),
         keys,
         sketches.words,
+        scopes,
     )
+
+
+def _scopes(plan: Plan, documents: Iterable[Document]) -> U64 | None:
+    """Return the scopes of documents, if the plan has a scope."""
+    if not plan.within:
+        return None
+    return scope_words(plan.within, (document.source for document in documents))
 
 
 class ReadChunk(NamedTuple):
@@ -116,10 +127,13 @@ def read_chunk(
     fields = plan.meta.text_fields
     records = [*chunk.records()]
     items, bad = documents_of(records, plan.meta, id_field, stored=not is_numbered)
-    documents = (Document(item.id, item.record.source) for item in items)
-    keys = plan.keep.keys(documents, fields)
+    documents = [Document(item.id, item.record.source) for item in items]
     part = part_of_texts(
-        Strings.of(item.id for item in items), [item.text for item in items], plan, keys
+        Strings.of(item.id for item in items),
+        [item.text for item in items],
+        plan,
+        plan.keep.keys(documents, fields),
+        _scopes(plan, documents),
     )
     rejected = {(record.file, record.line) for record in bad}
     lines = [
@@ -154,7 +168,8 @@ class FileSource:
 
     def parts(self) -> Iterator[Part]:
         """Yield the documents, at least one part."""
-        yield part_of_texts(Strings.of([]), [], self.plan)
+        no_scopes = _scopes(self.plan, [])
+        yield part_of_texts(Strings.of([]), [], self.plan, scopes=no_scopes)
         read = partial(read_chunk, self.plan, self.id_field, is_numbered=self.is_numbered)
         with closing(in_order(self.workers, read, self.chunks)) as chunks:
             for chunk in chunks:
@@ -170,11 +185,13 @@ class Records(NamedTuple):
     texts: of n records.
     ids: their ids, or None for their positions.
     keys: of the keep rule; none to order by ids alone.
+    scopes: as of a part.
     """
 
     texts: Sequence[str]
     ids: Sequence[str] | None
     keys: Strings = Strings.of_bytes(())
+    scopes: U64 | None = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +218,9 @@ class RecordSource:
 
         for records in self.batches:
             ids = Strings.of(records.ids or [])
-            yield part_of_texts(ids, records.texts, self.plan, records.keys, on_sketched)
+            yield part_of_texts(
+                ids, records.texts, self.plan, records.keys, records.scopes, on_sketched
+            )
             sketched += len(records.texts)
 
 
@@ -264,7 +283,8 @@ class StoreSource:
         fields = self.plan.meta.text_fields
         # The text of a document with tokens can have been removed since.
         texts = [text_at(document.source, fields) or "" for document in batch]
-        return part_of_texts(_ids(batch), texts, self.plan, self.plan.keep.keys(batch, fields))
+        keys, scopes = self.plan.keep.keys(batch, fields), _scopes(self.plan, batch)
+        return part_of_texts(_ids(batch), texts, self.plan, keys, scopes)
 
     def _with_stored_tokens(self, documents: Sequence[Document]) -> Part:
         """Return documents with their stored tokens, without those that can't be read."""
@@ -286,8 +306,14 @@ class StoreSource:
         self.unreadable.update(dict.fromkeys(documents[row].id for row in unreadable))
         batch = [documents[row] for row in np.flatnonzero(readable).tolist()]
         digests = digest_words([value_in(document.source, digest_path) for document in batch])
-        keys = self._keys(batch)
-        return Part(_ids(batch), digests, filled[readable], values[readable], keys=keys)
+        return Part(
+            _ids(batch),
+            digests,
+            filled[readable],
+            values[readable],
+            keys=self._keys(batch),
+            scopes=_scopes(plan, batch),
+        )
 
     def _keys(self, batch: Sequence[Document]) -> Strings:
         """Return the keys of documents whose texts are not sketched."""
@@ -394,6 +420,15 @@ def _add_arrivals(shares: Shares, source: StoreSource) -> None:
     arrivals = np.flatnonzero(~np.isin(xxh3(ids, 0), np.concatenate(hashes)))
     if arrivals.size:
         shares.write(len(stored) + 1, source.parts_of(ids.picked(arrivals)))
+
+
+def records_in(store: Store, plan: Plan, ids: Sequence[str]) -> Records:
+    """Return the texts of a store's documents, with their scopes if the plan has a scope."""
+    fields = [*dict.fromkeys([*plan.meta.text_fields, *scope_paths(plan.within)])]
+    sources = {document.id: document.source for document in store.get(ids, fields)}
+    documents = [Document(id, sources.get(id, {})) for id in ids]
+    texts = [text_at(document.source, plan.meta.text_fields) or "" for document in documents]
+    return Records(texts, ids, scopes=_scopes(plan, documents))
 
 
 def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:

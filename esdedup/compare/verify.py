@@ -20,7 +20,7 @@ from esdedup.runs.shares import StoredTexts, TextsOf
 from esdedup.sketch.comparisons import TextComparison, ValueComparison
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import operands_of
-from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, run_starts
+from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, run_starts
 
 _HASHES_A_TASK = 4_000_000
 _MOST_DOCUMENTS = 20_000
@@ -229,6 +229,55 @@ class TextVerifier:
         return result.nearness
 
 
+class EqualTextVerifier:
+    """Compares pairs of rows of other texts by another verifier: those of one text are equal.
+
+    others: the other verifier.
+    digests: of the texts of the rows, shape (n, 2).
+    plan: of the comparison.
+    """
+
+    def __init__(self, others: ValueVerifier | TextVerifier, digests: U64, plan: Plan) -> None:
+        self._others, self._digests = others, digests
+        self._nearest, self._sides = plan.nearest, plan.comparison.sides
+
+    def nearness(self, left: I64, right: I64) -> F64:
+        """Return the nearness of pairs, shape (sides, pairs)."""
+        is_other = ~self._are_equal(left, right)
+        nearness = np.full((self._sides, left.size), self._nearest)
+        nearness[:, is_other] = self._others.nearness(left[is_other], right[is_other])
+        return nearness
+
+    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[VerifiedPairs]:
+        """Yield the pairs of blocks, in blocks that may be smaller."""
+        of_equal_texts: deque[Block] = deque()
+
+        def of_other_texts() -> Iterator[Block]:
+            for rows_done, left, right in blocks:
+                are_equal = self._are_equal(left, right)
+                if are_equal.any():
+                    of_equal_texts.append((rows_done, left[are_equal], right[are_equal]))
+                yield rows_done, left[~are_equal], right[~are_equal]
+
+        for verified in self._others.of_blocks(of_other_texts(), workers):
+            yield verified
+            while of_equal_texts:
+                yield self._verified(of_equal_texts.popleft())
+        while of_equal_texts:
+            yield self._verified(of_equal_texts.popleft())
+
+    def _are_equal(self, left: I64, right: I64) -> Mask:
+        """Mark the pairs of one text."""
+        are_equal: Mask = (self._digests[left] == self._digests[right]).all(axis=1)
+        return are_equal
+
+    def _verified(self, block: Block) -> VerifiedPairs:
+        """Return the pairs of a block, all of equal texts."""
+        rows_done, left, right = block
+        nearness = np.full((self._sides, left.size), self._nearest)
+        return VerifiedPairs(rows_done, left, right, nearness)
+
+
 def _renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
     """Return the distinct rows of pairs, ascending, and the positions of left and right there."""
     # `np.unique` would sort millions of pairs of few rows.
@@ -257,8 +306,19 @@ def _fitting(left: I64, right: I64, most: int) -> int:
 
 def verifier_of(
     plan: Plan, columns: Columns, compared: I64, memory: int
-) -> ValueVerifier | TextVerifier:
+) -> ValueVerifier | TextVerifier | EqualTextVerifier:
     """Return what compares pairs of positions among the compared rows."""
+    verifier = _verifier_of_texts(plan, columns, compared, memory)
+    if not columns.has_windows:
+        # Of equal texts only one row is compared.
+        return verifier
+    return EqualTextVerifier(verifier, columns.digests[compared], plan)
+
+
+def _verifier_of_texts(
+    plan: Plan, columns: Columns, compared: I64, memory: int
+) -> ValueVerifier | TextVerifier:
+    """Return the same for pairs of different texts."""
     comparison = plan.comparison
     if isinstance(comparison, TextComparison):
         return TextVerifier(columns.texts_of, compared, plan.scheme, comparison, memory)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esdedup.compare.candidates import Classes, classes_of
+from esdedup.compare.columns import Columns
 from esdedup.compare.union_find import join, singletons
 from esdedup.sketch.sketch import digest_words
 from esdedup.stores.judgements import Judgement, Judgements
@@ -139,17 +140,11 @@ def _join_one_by_one(partition: I64, touched: Mask, left: I64, right: I64, canno
     partition[rows] = [first(row) for row in partition[rows].tolist()]
 
 
-def constrained(
-    judgements: Judgements, ids: Sequence[str], digests: U64, filled: Mask
-) -> tuple[Classes, Constraints]:
-    """Return the classes of rows of equal texts, and the constraints on them.
-
-    ids: of n documents.
-    digests: of their texts, shape (n, 2).
-    filled: as in `classes_of`.
-    """
+def constrained(judgements: Judgements, columns: Columns) -> tuple[Classes, Constraints]:
+    """Return the classes of documents of equal texts in one scope, and the constraints on them."""
+    digests = columns.digests
     pairs = [judgement for judgement in judgements.pairs if judgement.verdict != "unsure"]
-    rows_of_pairs = judged_rows(pairs, ids, digests)
+    rows_of_pairs = judged_rows(pairs, columns.ids, digests)
     present = [
         (judgement, rows)
         for judgement, rows in zip(pairs, rows_of_pairs, strict=True)
@@ -160,7 +155,7 @@ def constrained(
         for judgement, rows in present
         if judgement.digests[0] == judgement.digests[1] and judgement.verdict == "different"
     ]
-    classes = classes_of(digests, filled, _kinds(equal_texts))
+    classes = classes_of(digests, columns.filled, _kinds(equal_texts), columns.scopes)
 
     def pairs_of_classes(verdict: str) -> I64:
         rows = [rows for judgement, rows in present if judgement.verdict == verdict]

@@ -15,18 +15,17 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from esdedup.arguments import check_fields, excluding, for_use, parsed_by, setting
-from esdedup.compare.candidates import CandidatePairs, Classes, candidates_of
+from esdedup.compare.candidates import Classes, candidates_of
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
 from esdedup.compare.plan import Basis, Plan
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources, no_step
 from esdedup.compare.source import (
     JUDGEMENTS,
-    Records,
     RecordSource,
     StoreSource,
     read_store,
-    texts_in,
+    records_in,
 )
 from esdedup.compare.union_find import follow, singletons
 from esdedup.compare.verify import verifier_of
@@ -35,6 +34,7 @@ from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
+from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
@@ -120,7 +120,10 @@ class Grouping:
         """Return a JSON object of all parameters."""
         settings = asdict(self)
         limits = settings.pop("limits")
-        return {**limits, **settings, "keep": str(self.keep)}
+        within = self.limits.within
+        del limits["within"]
+        scope = {"within": within.to_json()} if within else {}
+        return {**limits, **settings, "keep": str(self.keep), **scope}
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,8 @@ class Groups(Tabular):
     judged: counts of the judgements that were respected when all groups were found. judgements:
     those that the groups were formed by. outside: representatives are no documents of the index.
     unordered: documents that the keep rule can't compare. unreadable: number of documents with
-    tokens that are not among these, because their digest or tokens can't be read.
+    tokens that are not among these, because their digest or tokens can't be read. unscoped: number
+    of documents that lack a value of the scope, and are in no group.
     """
 
     grouping: Grouping
@@ -194,6 +198,7 @@ class Groups(Tabular):
     outside: bool = False
     unordered: Unordered = Unordered()  # noqa: RUF009
     unreadable: int = 0
+    unscoped: int = 0
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -211,11 +216,15 @@ class Groups(Tabular):
         limits: of the comparison.
         """
         judged = f"Judged pairs: {self.judged}" if str(self.judged) else None
-        return [*filter(None, [judged]), *missing_pairs(self.recall, self.capped, limits)]
+        unscoped = warning_of_missing(limits.within, self.unscoped)
+        missing = missing_pairs(self.recall, self.capped, limits)
+        return [*filter(None, [judged, unscoped]), *missing]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of the figures, without the groups."""
         sizes, numbers = np.unique(self.sizes, return_counts=True)
+        within = self.grouping.limits.within
+        scope = {"within": within.to_json(), "unscoped": self.unscoped} if within else {}
         return {
             "documents": len(self.ids),
             "groups": len(self),
@@ -227,6 +236,7 @@ class Groups(Tabular):
             **asdict(self.basis),
             "judged": asdict(self.judged),
             "unordered": asdict(self.unordered),
+            **scope,
         }
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
@@ -328,12 +338,10 @@ def groups_among(
     judgements: Judgements = Judgements(),  # noqa: B008
 ) -> Groups:
     """Return the groups of documents that were read. grouping: by the plan (`Grouping.by`)."""
-    classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+    classes, constraints = constrained(judgements, columns)
     classes = classes.in_files(resources.folder)
-    candidates = CandidatePairs([])
     resources.on_step("Comparing", 0, classes.filled)
-    if not grouping.exact:
-        candidates = candidates_of(plan, columns, classes.compared, resources)
+    candidates = candidates_of(plan, columns, classes.compared, resources)
     forming = _Forming(columns, plan, grouping, classes, constraints, resources.memory)
     for rows_done, left, right in candidates.blocks:
         forming.add(left, right)
@@ -357,6 +365,7 @@ def groups_among(
         judgements,
         unordered=columns.unordered,
         unreadable=columns.unreadable,
+        unscoped=columns.unscoped,
     )
 
 
@@ -372,16 +381,19 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     rows = _rows_of_groups(groups, ids)
     rows = before_others(rows, groups.ids, judgements.representatives)
     ids_of_rows = [groups.ids[row] for row in rows.tolist()]
-    texts = texts_in(store, meta.text_fields)(ids_of_rows)
     plan = Plan.of_texts(
         meta.scheme, grouping.limits, text_fields=meta.text_fields, exact=grouping.exact
     )
-    (part,) = RecordSource(plan, [Records(texts, ids_of_rows)]).parts()
-    columns = Columns.of(part, texts)
-    classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+    records = records_in(store, plan, ids_of_rows)
+    (part,) = RecordSource(plan, [records]).parts()
+    columns = Columns.of(part, records.texts, plan)
+    classes, constraints = constrained(judgements, columns)
     forming = _Forming(columns, plan, grouping, classes, constraints)
-    if not grouping.exact:
-        right, left = np.tril_indices(classes.filled, -1)
+    right, left = np.tril_indices(classes.filled, -1)
+    if columns.scopes is not None:
+        agree = columns.scopes.picked(classes.compared).agree(left, right)
+        left, right = left[agree], right[agree]
+    if not grouping.exact or columns.has_windows:
         forming.add(left, right)
     formed = forming.groups()
     digests, representative = groups.digests.copy(), groups.representative.copy()
@@ -467,6 +479,8 @@ class _Forming:
         self._classes, self._constraints = classes, constraints
         self._verifier = verifier_of(plan, columns, classes.compared, memory)
         self._least = plan.least
+        scopes = columns.scopes
+        self._scopes = None if scopes is None else scopes.picked(classes.compared)
         self._leads = grouping.method == "leader"
         self._apart = constraints.apart(classes.filled)
         self._partition = singletons(classes.filled)
@@ -550,8 +564,11 @@ class _Forming:
         """Let the first class that is not similar to its leader lead the others, in place."""
         followers = np.flatnonzero(partition != np.arange(partition.size))
         while followers.size:
-            nearness = self._compare(partition[followers], followers)
-            followers = followers[nearness < self._least]
+            leaders = partition[followers]
+            is_apart = self._compare(leaders, followers) < self._least
+            if self._scopes is not None:
+                is_apart |= ~self._scopes.agree(leaders, followers)
+            followers = followers[is_apart]
             _, first, group = np.unique(
                 partition[followers], return_index=True, return_inverse=True
             )

@@ -30,6 +30,8 @@ another process may call the function."""
 
 _SHARE, _TEXTS = "share-", "texts-"
 """Beginnings of the names of files. The number of the share follows."""
+_SCOPES = "scopes"
+"""The array of the scopes of documents, in the shares of runs whose plan has a scope."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Part:
     texts: if they were read.
     keys: of the keep rule, in bytes; none to order by ids alone.
     words: numbers of words of the texts, shape (n,), if they were sketched.
+    scopes: as `scope_words` returns them, shape (n, words), if the plan has a scope.
     """
 
     ids: Strings
@@ -52,6 +55,7 @@ class Part:
     texts: Strings | None = None
     keys: Strings = Strings.of_bytes(())  # noqa: RUF009
     words: I64 | None = None
+    scopes: U64 | None = None
 
     def picked(self, rows: I64) -> Part:
         """Return some documents."""
@@ -63,6 +67,7 @@ class Part:
             None if self.texts is None else self.texts.picked(rows),
             self.keys.picked(rows) if len(self.keys) else self.keys,
             None if self.words is None else self.words[rows],
+            None if self.scopes is None else self.scopes[rows],
         )
 
 
@@ -103,6 +108,11 @@ class StoredShare:
         """Return the ids of the documents."""
         return self.strings("ids", "id_offsets")
 
+    def scopes(self) -> U64:
+        """Return the scopes of the documents, of a run whose plan has a scope."""
+        words: U64 = self.arrays(_SCOPES)[_SCOPES].T
+        return words
+
     def part(self) -> Part:
         """Return the documents, of a share whose texts are on this machine."""
         arrays = self.arrays()
@@ -116,6 +126,7 @@ class StoredShare:
             Strings(raw, arrays["text_offsets"]),
             Strings(arrays["keys"], arrays["key_offsets"]),
             arrays["words"],
+            arrays[_SCOPES].T if _SCOPES in arrays else None,
         )
 
     def read_texts(self, ranges: Iterable[tuple[int, int]]) -> bytes:
@@ -225,6 +236,9 @@ class Shares:
             "values": np.concatenate([part.values for part in without_texts]).T,
             "words": np.concatenate([no_numbers, *words]),
         }
+        scopes = [part.scopes for part in without_texts if part.scopes is not None]
+        if scopes:
+            arrays[_SCOPES] = np.concatenate(scopes).T
         self.run.save(share_name(number), arrays)
 
     def ids_of(self, numbers: I64) -> list[str]:

@@ -166,14 +166,15 @@ def segment_pairs(
     cap: int,
     stopped: tuple[I64, U64],
     most: int = PAIRS_A_BLOCK,
+    bits: int = 64,
 ) -> Iterator[Pairs]:
     """Yield pairs of rows, left < right, that differ in some segment by one of its masks.
 
     A pair may come several times. segments: shape (n, segments). masks: of each segment. cap: as in
     `earlier_pairs`. stopped: segments and values, shape (m,) each, whose buckets are left out.
-    most: about the number of pairs of a block.
+    most: about the number of pairs of a block. bits: the lowest ones, which such values are of.
     """
-    rows = np.arange(len(segments))
+    rows, lowest = np.arange(len(segments)), np.uint64((1 << bits) - 1)
     stopped_segments, stopped_values = stopped
     for segment, (values, masks_of_segment) in enumerate(zip(segments.T, masks, strict=True)):
         order, ordered = _ascending(values)
@@ -188,8 +189,8 @@ def segment_pairs(
             end = positions if not mask else starts_of(partner_values + np.uint64(1))
             counts = end - first
             if stopped_here.size:
-                is_stopped = np.isin(partner_values, stopped_here)
-                is_stopped |= np.isin(ordered[positions], stopped_here)
+                is_stopped = np.isin(partner_values & lowest, stopped_here)
+                is_stopped |= np.isin(ordered[positions] & lowest, stopped_here)
                 counts[is_stopped] = 0
             paired = np.flatnonzero(counts)
             positions, first = positions[paired], first[paired]

@@ -1,10 +1,12 @@
 """Limits of a comparison: its sketch, threshold, recall and caps, checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from esdedup.arguments import check_fields, for_use, setting
+from esdedup.arguments import check_fields, for_use, parsed_by, repeatable, setting
 from esdedup.exceptions import UsageError
+from esdedup.sketch.within import Within
 
 LOOKING = 0.5
 """The default threshold of commands that only look: similar, pairs, query."""
@@ -37,6 +39,7 @@ class PairSettings(LimitSettings, total=False):
     """The settings of `Limits` for pairs, as keywords of a call."""
 
     max_per_bucket: int
+    within: Within | str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Limits:
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
     least: number of bands to share; None for the most that reach the recall.
     swaps: of queries; None for the fewest that reach the recall.
+    within: fields that similar documents agree in, and windows of time. Not for queries.
 
     Raises UsageError if a value is out of range.
     """
@@ -96,6 +100,20 @@ class Limits:
     )
     least: int | None = None
     swaps: int | None = None
+    within: Within = for_use(
+        "pairs",
+        repeatable(
+            parsed_by(
+                Within.parse,
+                setting(
+                    Within(),
+                    "Only with equal values of FIELD, or times that near; repeatable.",
+                    metavar="FIELD[:TIME]",
+                    show_default="all documents",
+                ),
+            )
+        ),
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -121,6 +121,7 @@ def dedup_files(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; a field is
         one of the records.
@@ -135,6 +136,8 @@ def dedup_files(
     grouping = grouping.by(plan)
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
+    if grouping.limits.within:
+        raise UsageError("Spark does not support `within`")
     spark = spark or SparkSession.builder.appName("esdedup dedup").getOrCreate()
     if spark.conf.get("spark.speculation", "false") == "true":
         raise UsageError("two tasks may write one file: set spark.speculation to false")

@@ -60,6 +60,7 @@ def groups(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; a field is a column.
     exact: group only equal texts, after normalisation.
@@ -107,6 +108,7 @@ def dedup(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; a field is a column.
     exact: group only equal texts, after normalisation.

@@ -111,6 +111,7 @@ def similar_pairs(
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
 
     The table has the columns left, right (string), similarity (double), equal (boolean: the texts
     are equal). By a sketch of fingerprints, distance (int) is in place of the similarity; by
@@ -181,6 +182,8 @@ def plan_of(
     """
     if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
+    if limits.within:
+        raise UsageError("Spark does not support `within`")
     if isinstance(scheme, IndexMeta):
         if not exact:
             return Plan.of_index(scheme, limits, keep)

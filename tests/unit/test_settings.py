@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
 
@@ -37,10 +37,14 @@ CALLS: dict[Callable[..., object], type] = {
 
 def of_settings(kind: type, use: str | None = None) -> Mapping[str, object]:
     """The types of the values that a call accepts, as the dataclass declares them."""
-    return {
-        name: setting.kind if setting.display.parse is None else setting.kind | str
-        for name, setting in settings_of(kind, use).items()
-    }
+    types: dict[str, object] = {}
+    for name, setting in settings_of(kind, use).items():
+        types[name] = setting.kind
+        if setting.display.repeatable:
+            types[name] = setting.kind | str | Sequence[str]
+        elif setting.display.parse is not None:
+            types[name] = setting.kind | str
+    return types
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.compare.instants import instant_of, number_of
+from esdedup.text.instants import instant_of, number_of
 
 TOKYO = timezone(timedelta(hours=9))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

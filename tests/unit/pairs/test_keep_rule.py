@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.compare.instants import instant_of
 from esdedup.compare.keep_rule import KeepRule, rows_of, sort_keys
 from esdedup.models import Document, natural
+from esdedup.text.instants import instant_of
 from esdedup.text.strings import Strings, natural_order
 
 IDS = st.lists(st.text("a01\0é2-", min_size=1, max_size=5), unique=True, min_size=1, max_size=9)

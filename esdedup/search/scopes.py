@@ -1,0 +1,198 @@
+"""Decide which documents are in one scope (`Within`): equal values of fields, and near times.
+
+Values are compared as texts: 1, 1.0 and "1" are equal, as they are for a server with a keyword
+field. Of a list all values count, in any order. They are compared by 128 bits of SHA-256, as texts
+are by their digests. Times are compared in microseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+import numpy as np
+
+from esdedup.exceptions import UsageError
+from esdedup.models import TimeField
+from esdedup.sketch.within import Within
+from esdedup.stores.fields import value_at
+from esdedup.text.arrays import I64, U64, Mask, run_starts
+from esdedup.text.characters import count
+from esdedup.text.hashing import avalanche
+from esdedup.text.instants import instant_of
+
+WORDS_OF_FIELDS = 2
+"""Of a scope, the first words: the digest of the values of all fields."""
+_EARLIEST, _LATEST = -(1 << 62), 1 << 62
+"""Microseconds of times; others are none."""
+_NONE = 0
+"""Both words of the digest of a document without a scope."""
+_NO_FIELDS = 1
+"""Both words of the digest if there are windows alone."""
+_PRIME = np.uint64(0x9E3779B97F4A7C15)
+
+
+def scope_paths(within: Within) -> list[str]:
+    """Return the names of the fields that decide on the scope of a document."""
+    return [*within.fields, *(TimeField(window.field) for window in within.windows)]
+
+
+def scope_of(within: Within, source: Mapping[str, object]) -> tuple[int, ...] | None:
+    """Return the scope of a document in words of 64 bits, or None if it has none.
+
+    The first words are the digest of the values of the fields; then comes the time of each window,
+    in microseconds since 1970.
+    """
+    instants = []
+    for window in within.windows:
+        instant = microseconds_of(value_at(source, window.field))
+        if instant is None:
+            return None
+        instants.append(instant)
+    if not within.fields:
+        return (_NO_FIELDS, _NO_FIELDS, *instants)
+    values = []
+    for field in within.fields:
+        texts = texts_of_value(value_at(source, field))
+        if not texts:
+            return None
+        values.append(texts)
+    digest = hashlib.sha256(json.dumps(values).encode()).digest()
+    words = (int.from_bytes(digest[start : start + 8], "little") for start in (0, 8))
+    return (*words, *instants)
+
+
+def texts_of_value(value: object) -> list[str]:
+    """Return the distinct values of a field as texts, sorted; none if it has no value."""
+    values = value if isinstance(value, (list, tuple, set)) else [value]
+    texts = (_text_of(value) for value in values)
+    return sorted({text for text in texts if text is not None and text.strip()})
+
+
+def microseconds_of(value: object) -> int | None:
+    """Return the time that a value is, or a list of one value, in microseconds since 1970."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        (value,) = value
+    instant = instant_of(value)
+    if instant is None:
+        return None
+    microseconds = instant.nanoseconds // 1_000
+    return microseconds if _EARLIEST < microseconds < _LATEST else None
+
+
+def scope_words(within: Within, sources: Iterable[Mapping[str, object]]) -> U64:
+    """Return the scopes of n documents, shape (n, words); zeros for one without."""
+    width = WORDS_OF_FIELDS + len(within.windows)
+    no_scope = (_NONE,) * width
+    scopes = [scope_of(within, source) or no_scope for source in sources]
+    unsigned = (word & 0xFFFFFFFFFFFFFFFF for scope in scopes for word in scope)
+    return np.fromiter(unsigned, np.uint64, len(scopes) * width).reshape(-1, width)
+
+
+def _text_of(value: object) -> str | None:
+    """Return a value as text, or None for a missing one."""
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (float, Decimal)) and value % 1 == 0:
+        return str(int(value))
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, (Mapping, list, tuple)):
+        return json.dumps(value, sort_keys=True, default=str)
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """The scopes of n documents.
+
+    numbers: the same for documents that agree in all fields, and another one for each document
+        without a scope, shape (n,).
+    instants: times in microseconds since 1970, shape (windows, n).
+    lengths: the most between the times of two documents, in microseconds, of each window.
+    missing: number of documents without a scope.
+    """
+
+    numbers: I64
+    instants: I64
+    lengths: tuple[int, ...]
+    missing: int
+
+    @staticmethod
+    def of(within: Within, words: U64) -> Scopes:
+        """Return the scopes of documents by their `scope_words`."""
+        fields = words[:, :WORDS_OF_FIELDS]
+        is_missing = (fields == _NONE).all(axis=1)
+        missing = int(np.count_nonzero(is_missing))
+        order = np.lexsort(fields.T)
+        ordered = fields[order]
+        is_first = run_starts(ordered[:, 0]) | run_starts(ordered[:, 1])
+        numbers = np.empty(len(words), np.int64)
+        numbers[order] = np.cumsum(is_first) - 1
+        numbers[is_missing] = len(words) + np.arange(missing)
+        instants = np.ascontiguousarray(words[:, WORDS_OF_FIELDS:].T).view(np.int64)
+        lengths = tuple(window.microseconds for window in within.windows)
+        return Scopes(numbers, instants, lengths, missing)
+
+    @staticmethod
+    def of_all(within: Within, words: U64) -> Scopes:
+        """Return the scopes of all documents. Raises UsageError if none of them has one."""
+        scopes = Scopes.of(within, words)
+        if scopes.missing and scopes.missing == len(words):
+            raise UsageError(f"within {within}: no document has {needed_values(within)}")
+        return scopes
+
+    def picked(self, rows: I64) -> Scopes:
+        """Return the scopes of some documents."""
+        return Scopes(self.numbers[rows], self.instants[:, rows], self.lengths, self.missing)
+
+    def agree(self, left: I64, right: I64) -> Mask:
+        """Mark pairs of different documents that are in one scope. left, right: shape (pairs,)."""
+        agreeing: Mask = (self.numbers[left] == self.numbers[right]) & (left != right)
+        for instants, length in zip(self.instants, self.lengths, strict=True):
+            # Times are less than half of 63 bits, so no difference overflows.
+            agreeing &= np.abs(instants[left] - instants[right]) <= length
+        return agreeing
+
+    @property
+    def times_a_row(self) -> int:
+        """How often `joining` returns each document."""
+        return 2 if self.lengths else 1
+
+    def joining(self) -> U64:
+        """Return numbers of which two documents of one scope share one, shape (n, times_a_row).
+
+        With a window, time is divided into slots of its length. Two times that are near enough are
+        in one slot or in neighbouring ones, so each document has the numbers of its slot and of the
+        next one. Later windows are not part of the numbers. Documents of several scopes can share a
+        number by chance (1 in 2^64), so that `agree` decides.
+        """
+        numbers = avalanche(self.numbers.astype(np.uint64) + np.uint64(1))
+        if not self.lengths:
+            return numbers[:, None]
+        slots = self.instants[0] // self.lengths[0]
+        both = np.stack([slots, slots + 1], axis=1).view(np.uint64)
+        return avalanche(both * _PRIME ^ numbers[:, None])
+
+
+def needed_values(within: Within) -> str:
+    """Return the fields of a scope in words, for a message."""
+    fields = [f"a value of {field!r}" for field in within.fields]
+    times = [f"a time in {window.field!r}" for window in within.windows]
+    return " and ".join([*fields, *times])
+
+
+def warning_of_missing(within: Within, missing: int) -> str | None:
+    """Return a sentence about the documents without a scope, or None if there are none."""
+    if not missing:
+        return None
+    documents = count(missing, "document lacks", "documents lack")
+    return f"{documents} {needed_values(within)}: duplicates of none (`within`)"
