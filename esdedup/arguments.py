@@ -281,7 +281,8 @@ def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting
         name = field_of_kind.name
         setting = setting_of(name, hints[name], field_of_kind)
         inner_use = setting.display.use
-        if is_dataclass(setting.default) and inner_use is not None:
+        is_nested = is_dataclass(setting.default) and setting.display.parse is None
+        if is_nested and inner_use is not None:
             inner_kind: Any = type(setting.default)
             for inner_name, inner in settings_of(inner_kind, inner_use).items():
                 inner_default = getattr(setting.default, inner_name)

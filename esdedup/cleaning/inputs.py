@@ -146,14 +146,15 @@ class FileInputs:
     def _chunks(self, plan: Plan, task: Assignment, reporter: Reporter) -> list[Iterator[Chunk]]:
         """Return the records of a task, after a check of the names of fields."""
         reading = self.files.reading
-        chunks = [chunks_of(index, reading.text_fields[0]) for index in self.indices]
+        text_field = reading.text_fields[0]
+        chunks = [chunks_of(index, text_field, plan.within) for index in self.indices]
         inputs = {*self.files.inputs[task.inputs]}
         for group in filter(None, (self.files.against, self.files.files)):
             paths = [path for path in group if path in inputs]
-            keys = plan.keep.paths([])
+            fields = plan.columns
             is_compared = group is self.files.against
             reads = self._reading_of_compared if is_compared else reading
-            records = reads.chunks(paths, reporter.advance, keys, group)
+            records = reads.chunks(paths, reporter.advance, fields, group)
             is_renamed = is_compared and self.against_fields is not None
             chunks.append(self._with_one_field(records) if is_renamed else records)
         return chunks

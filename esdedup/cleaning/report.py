@@ -20,6 +20,7 @@ from esdedup.groups.groups import Groups
 from esdedup.models import Counts
 from esdedup.records.locations import content_of, look_up, written
 from esdedup.search.buckets import Capped
+from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
 from esdedup.text.arrays import I64
@@ -84,6 +85,7 @@ class CleanReport:
     contained: the counts of `find_contained`.
     unordered: documents that the keep rule can't compare.
     units: the counts of repeated units, in place of documents.
+    unscoped: number of documents that lack a value of the scope, and duplicate none.
     """
 
     documents: int
@@ -103,6 +105,7 @@ class CleanReport:
     contained: dict[str, int] | None = None
     unordered: Unordered = Unordered()  # noqa: RUF009
     units: UnitReport | None = None
+    unscoped: int = 0
 
     @staticmethod
     def of_units(units: UnitReport) -> CleanReport:
@@ -141,12 +144,17 @@ class CleanReport:
 
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
-        return [*missing_pairs(self.recall, self.capped, limits)]
+        unscoped = warning_of_missing(limits.within, self.unscoped)
+        return [*filter(None, [unscoped]), *missing_pairs(self.recall, self.capped, limits)]
 
 
 def report_to_json(report: CleanReport) -> dict[str, Any]:
     """Return a JSON object of a report."""
-    return asdict(report)
+    values = asdict(report)
+    if not report.unscoped:
+        # Jobs without a scope have none.
+        del values["unscoped"]
+    return values
 
 
 def report_from_json(report: Mapping[str, Any]) -> CleanReport:
@@ -185,6 +193,7 @@ def report_of(
         recall=1.0 if groups is None else groups.recall,
         capped=Capped() if groups is None else groups.capped,
         unordered=columns.unordered,
+        unscoped=columns.unscoped,
         largest=[] if groups is None else _largest(removals, groups),
         samples=_samples(closest, columns, np.argsort(order)),
     )

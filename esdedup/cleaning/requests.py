@@ -162,6 +162,8 @@ class NearDuplicateRequest:
             if against.sketches:
                 rule = {name: job.parameters[name] for name in ("scheme", "keep", "exact")}
                 rule["text field"] = [*request.reading.text_fields]
+                if limits.within:
+                    rule["within"] = limits.within.to_json()
                 place = against.sketches[0]
                 is_shared = request.task is not None
                 former = KeptSketches.at(place, rule, job.parameters, self.update, is_shared)

@@ -11,7 +11,9 @@ from esdedup.compare.source import FileSource, ReadChunk
 from esdedup.index import Index
 from esdedup.records.files import Chunk, Record
 from esdedup.runs.shares import Shares
-from esdedup.stores.fields import text_at
+from esdedup.search.scopes import scope_paths
+from esdedup.sketch.within import Within
+from esdedup.stores.fields import text_at, value_at
 
 SKETCHED = "sketched.json"
 """The file of a run with which its documents are sketched."""
@@ -30,15 +32,22 @@ class StoredRecords:
     counts: Sequence[int] = ()
 
 
-def chunks_of(index: Index, text_field: str) -> Iterator[Chunk]:
-    """Yield the documents of an index in chunks: their ids, and their texts in a field."""
+def chunks_of(index: Index, text_field: str, within: Within) -> Iterator[Chunk]:
+    """Yield the documents of an index in chunks: their ids, and their texts in a field.
+
+    within: the scope, whose fields they have too.
+    """
     text_fields, total = index.meta.text_fields, 0
-    for batch in index.store.scan([*text_fields], index.meta):
+    scope_fields = scope_paths(within)
+    for batch in index.store.scan([*dict.fromkeys([*text_fields, *scope_fields])], index.meta):
         records = [
             Record(
                 index.store.where,
                 line,
-                {text_field: text_at(document.source, text_fields)},
+                {
+                    **{name: value_at(document.source, name) for name in scope_fields},
+                    text_field: text_at(document.source, text_fields),
+                },
                 document.id,
             )
             for line, document in enumerate(batch, total + 1)

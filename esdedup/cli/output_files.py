@@ -186,6 +186,8 @@ def show_report(
         return
     values = asdict(report)
     del values["units"]
+    if not report.unscoped:
+        del values["unscoped"]
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
     if as_json:
         details = {name: value for name, value in values.items() if name not in counts}

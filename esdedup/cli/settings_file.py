@@ -237,6 +237,8 @@ def _check(place: str, setting: Setting, value: object) -> None:
 def _kind_of(setting: Setting) -> object:
     """Return the type of a setting's value in a file: a plain one, a list, or a Literal."""
     kind = setting.kind
+    if setting.display.repeatable:
+        return list
     if get_origin(kind) in (UnionType, Union):
         (kind,) = (alternative for alternative in get_args(kind) if alternative is not NoneType)
     if setting.display.parse is not None or kind is Path:

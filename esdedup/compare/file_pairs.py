@@ -21,6 +21,7 @@ from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import RepeatedIds
 from esdedup.records.inputs import Reading
 from esdedup.runs.run import OnStep, Run, ShareSizes
+from esdedup.search.scopes import scope_paths
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
@@ -114,7 +115,7 @@ class PairRequest:
         meta = IndexMeta(scheme, text_fields).of(limits.sketch)
         with Run.temporary(self.sizes) as run:
             reading = replace(self.reading, text_fields=meta.text_fields)
-            chunks = reading.chunks(self.files, advance, columns=())
+            chunks = reading.chunks(self.files, advance, scope_paths(limits.within))
             plan = Plan.of_texts(meta.scheme, limits, text_fields=meta.text_fields)
             source = FileSource(plan, chunks, self.dead_letter, reading.id_field, self.workers)
             yield pairs_in_files(run, source, on_read, on_step, on_candidates)

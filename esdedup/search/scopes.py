@@ -183,11 +183,11 @@ class Scopes:
         return avalanche(both * _PRIME ^ numbers[:, None])
 
 
-def needed_values(within: Within) -> str:
+def needed_values(within: Within, joined_by: str = "and") -> str:
     """Return the fields of a scope in words, for a message."""
     fields = [f"a value of {field!r}" for field in within.fields]
     times = [f"a time in {window.field!r}" for window in within.windows]
-    return " and ".join([*fields, *times])
+    return f" {joined_by} ".join([*fields, *times])
 
 
 def warning_of_missing(within: Within, missing: int) -> str | None:
@@ -195,4 +195,4 @@ def warning_of_missing(within: Within, missing: int) -> str | None:
     if not missing:
         return None
     documents = count(missing, "document lacks", "documents lack")
-    return f"{documents} {needed_values(within)}: duplicates of none (`within`)"
+    return f"{documents} {needed_values(within, 'or')}: duplicates of none (`within`)"
