@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from esdedup.arguments import size
@@ -27,6 +27,7 @@ from esdedup.records.inputs import Reading
 from esdedup.runs.progress import Progress, shown
 from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.within import Within
 from esdedup.stores.mapping import TextFields, names_of
 
 Path = str | os.PathLike[str]
@@ -50,6 +51,7 @@ def clean(
     distance: int | None = None,
     cover: float | None = None,
     words: int | None = None,
+    within: str | Sequence[str] = (),
     recall: float | None = None,
     max_per_bucket: int = MAX_PER_BUCKET,
     method: Method = "leader",
@@ -86,6 +88,7 @@ def clean(
     distance: maximum Hamming distance in bits, for a sketch of fingerprints.
     cover: minimum share in passages, 0 to 1, for a sketch of these.
     words: minimum number of words of a passage.
+    within: fields that duplicates agree in, or windows of time, such as "date:3d".
     recall: fraction of similar pairs to find; None for 0.999, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     method: "leader", or "components" to join all documents of a chain of similar ones.
@@ -113,6 +116,7 @@ def clean(
         max_per_bucket=max_per_bucket,
         cover=cover,
         words=words,
+        within=Within.parse(within),
     )
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates)
     if unit is not None:

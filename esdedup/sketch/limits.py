@@ -110,6 +110,7 @@ class Limits:
                     "Only with equal values of FIELD, or times that near; repeatable.",
                     metavar="FIELD[:TIME]",
                     show_default="all documents",
+                    rare=True,
                 ),
             )
         ),
