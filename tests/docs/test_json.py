@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "reference" / "json.md").read_text("utf-8")
 ARTICLES = str(ROOT / "examples" / "articles.jsonl")
 SAME_AS = {"right": "left"}
 """Objects whose fields the page gives under another name."""
-EXTENDED = {"decontaminate": ("clean", {"samples[].similarity"})}
+EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped"})}
 """Sections that have the fields of another one, too, except for these."""
 
 LOCAL = {
@@ -34,7 +34,7 @@ LOCAL = {
         ["pairs", "--db", "passages.db", "--sketch", "passages"],
     ],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
-    "group": [["group"]],
+    "group": [["group"], ["group", "--within", "lang"]],
     "dedup": [["dedup"], ["dedup", "--sketch", "simhash"]],
     "dedup --apply": [
         ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],
@@ -43,7 +43,10 @@ LOCAL = {
         ["dedup", "--apply", "--yes", "--action", "move", "--to", "other", "--log", "moved"],
     ],
     "undo": [["index", ARTICLES], ["undo", "moved", "--yes"]],
-    "clean": [["clean", ARTICLES, "-o", "clean"]],
+    "clean": [
+        ["clean", ARTICLES, "-o", "clean"],
+        ["clean", "scoped.jsonl", "-o", "scoped", "--within", "source"],
+    ],
     "decontaminate": [
         ["decontaminate", ARTICLES, "--against", "items.jsonl", "-o", "masked", "--mask"],
         ["decontaminate", "--db", "passages.db", "--against", "items.jsonl"],
@@ -53,7 +56,7 @@ LOCAL = {
     "weights": [["weights", "-o", "weights.tsv"]],
     "stats": [["stats", "--hot", "2"]],
     "stop": [["stop", ".U0DeO"], ["stop", "--clear"]],
-    "report": [["report"]],
+    "report": [["report"], ["report", "--within", "lang"]],
     "scheme --sample": [["scheme", "--sample", "20"]],
 }
 CLUSTER = {"backfill": [["backfill"]], "check": [["check"]]}
@@ -108,6 +111,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         Path("passages.json").write_text(json.dumps(scheme), "utf-8")
         item = json.loads(Path(ARTICLES).read_text("utf-8").splitlines()[0])["text"]
         Path("items.jsonl").write_text(json.dumps({"text": item}), "utf-8")
+        scoped = [{"text": item, "source": "a"}, {"text": item}]
+        Path("scoped.jsonl").write_text("\n".join(map(json.dumps, scoped)), "utf-8")
         answers = {}
         for section, commands in LOCAL.items():
             done = [run_command(*command) for command in commands]
