@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ _WORDS: Mapping[Compared, tuple[str, str]] = MappingProxyType(
 """By how the values of a field are compared: the words for the least and the greatest."""
 _FORMS = (
     "auto, first, last, longest, shortest, most-words, or first:FIELD, last:FIELD, oldest:FIELD,"
-    " newest:FIELD, lowest:FIELD, highest:FIELD"
+    " newest:FIELD, lowest:FIELD, highest:FIELD, first:FIELD=VALUE,VALUE"
 )
 
 
@@ -70,6 +71,7 @@ class KeepRule:
     words. auto: chosen by the measure (`Plan`). last: the greatest comes first.
     compared: values of the field as times (`instants`), as numbers, or as they are: numbers, which
     precede texts.
+    values: texts of the field's values, the preferred ones first; none to compare the values.
 
     Ties are in natural order of ids: a2 before a10. Documents without the field come last, after
     them those whose value can't be compared.
@@ -79,12 +81,15 @@ class KeepRule:
     last: bool = False
     field: str | None = None
     compared: Compared = "value"
+    values: tuple[str, ...] = ()
 
     @staticmethod
     def parse(text: str) -> KeepRule:
         """Parse a rule such as "newest:published". Raises UsageError for an unknown one."""
         check_type("keep", text, "str")
         word, colon, field = text.partition(":")
+        if "=" in field and word in _WORDS["value"]:
+            return _preferring(text)
         for compared, words in _WORDS.items():
             if colon and field and word in words:
                 return KeepRule("field", word == words[1], field, compared)
@@ -104,7 +109,8 @@ class KeepRule:
         if self.by in ("auto", "words"):
             return "auto" if self.by == "auto" else "most-words"
         word = _WORDS[self.compared][self.last]
-        return f"{word}:{self.field}" if self.by == "field" else word
+        preferred = f"={','.join(self.values)}" if self.values else ""
+        return f"{word}:{self.field}{preferred}" if self.by == "field" else word
 
     def paths(self, text_fields: Sequence[str]) -> list[str]:
         """The fields that the rule needs of a document."""
@@ -120,6 +126,8 @@ class KeepRule:
             text = text_at(document.source, text_fields)
             return sort_key(None if text is None else len(text), self.last)
         value = value_at(document.source, str(self.field))
+        if self.values:
+            return _preference_key(value, self.values)
         if self.compared == "value":
             return sort_key(value, self.last)
         if isinstance(value, (list, dict)) or value in (None, ""):
@@ -161,6 +169,8 @@ class KeepRule:
 
     def nothing_to_compare(self) -> str:
         """Return the message for documents of which none has a value to compare."""
+        if self.values:
+            return f"keep {self}: no document has one of these values in field {self.field!r}"
         values = {"value": "a number or a text", "time": "a time", "number": "a number"}
         return f"keep {self}: no document has {values[self.compared]} in that field"
 
@@ -243,6 +253,26 @@ def kind_of_key(key: bytes) -> str | None:
 def text_of_key(key: bytes) -> str | None:
     """Return the value that can't be compared, of the key of its document; None for others."""
     return key[1:].decode("utf-8", "surrogatepass") if key.startswith(UNORDERED) else None
+
+
+def _preferring(text: str) -> KeepRule:
+    """Parse a rule with values, such as "first:source=reuters,ap". Raises UsageError."""
+    word, _, rest = text.partition(":")
+    field, _, listed = rest.partition("=")
+    values = tuple(value.strip() for value in listed.split(","))
+    if word != "first":
+        raise UsageError(f"keep {text!r}: use first:{rest}, with the preferred value first")
+    if not field or not all(values):
+        raise UsageError(f"keep {text!r}: use first:FIELD=VALUE,VALUE, without empty values")
+    if len(set(values)) < len(values):
+        raise UsageError(f"keep {text!r}: name each value once")
+    return KeepRule("field", field=field, values=values)
+
+
+def _preference_key(value: Any, values: Sequence[str]) -> bytes:
+    """Return bytes that sort values in the order of a list; `ABSENT` for all others."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return sort_key(values.index(text), last=False) if text in values else ABSENT
 
 
 def _time_key(value: Any, last: bool) -> bytes:

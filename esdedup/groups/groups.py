@@ -90,7 +90,8 @@ class Grouping:
         setting(
             KeepRule("auto"),
             "The representative: first or last (by id), oldest:FIELD, newest:FIELD, lowest:FIELD,"
-            " highest:FIELD, first:FIELD, last:FIELD, longest, shortest, most-words.",
+            " highest:FIELD, first:FIELD, last:FIELD, first:FIELD=VALUE,VALUE, longest, shortest,"
+            " most-words.",
             metavar="RULE",
             show_default="first; by passages most-words",
         ),

@@ -202,6 +202,8 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
     if keep.by == "field":
         words = {"time": ("oldest", "newest")}.get(keep.compared, ("least", "greatest"))
         stays = f"the {words[keep.last]} {keep.field}"
+    if keep.values:
+        stays = f"the first {keep.field} of {', '.join(keep.values)}"
     return f"{rule}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
 

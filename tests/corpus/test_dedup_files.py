@@ -218,8 +218,15 @@ def test_the_keep_rule_chooses_what_stays() -> None:
             {"id": "y", "text": f"{same}!", "quality": 2},
         ],
     )
-    for rule, stays in (("first", 0), ("last", 2), ("longest", 2), ("highest:quality", 1)):
-        out = f"{rule.partition(':')[0]}.jsonl"
+    rules = {
+        "first": 0,
+        "last": 2,
+        "longest": 2,
+        "highest:quality": 1,
+        "first:quality=2,3": 2,
+    }
+    for rule, stays in rules.items():
+        out = f"{rule.partition(':')[0]}-{stays}.jsonl"
         done = run_command("clean", "a.jsonl", "-o", out, "--keep", rule, "--json")
         assert (done.status, done.json[0]["kept"]) == (0, 1)
         assert Path(out).read_bytes() == lines_in([Path("a.jsonl")])[0][stays]

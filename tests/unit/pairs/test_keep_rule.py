@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.compare.keep_rule import KeepRule, rows_of, sort_keys
+from esdedup.exceptions import UsageError
 from esdedup.models import Document, natural
 from esdedup.text.instants import instant_of
 from esdedup.text.strings import Strings, natural_order
@@ -51,6 +52,43 @@ def test_documents_are_in_the_order_of_the_rule(
     # Spark sorts by the same bytes, with those of the ids behind them.
     made = sort_keys(rule, strings, keys)
     assert sorted(range(len(ids)), key=made.__getitem__) == expected
+
+
+@given(ids=IDS, data=st.data())
+def test_preferred_values_come_in_their_order(ids: list[str], data: st.DataObject) -> None:
+    rule = KeepRule.parse("first:source=true, 2,b c")
+    assert str(rule) == "first:source=true,2,b c"
+    assert KeepRule.parse(str(rule)) == rule
+    drawn = st.sampled_from([True, "true", 2, "b c", "B C", ["2"], None, "other"])
+    values = ["b c", *(data.draw(drawn) for _ in ids[1:])]
+    rows = sorted(range(len(ids)), key=lambda row: natural(ids[row]))
+    places = {True: 0, "true": 0, 2: 1, "b c": 2}
+    expected = sorted(
+        rows,
+        key=lambda row: 3 if isinstance(values[row], list) else places.get(values[row], 3),
+    )
+    strings = Strings.of(ids)
+    keys = [
+        rule.key(Document(id, {"source": value}), ()) for id, value in zip(ids, values, strict=True)
+    ]
+    assert rule.order(natural_order(strings)[0], Strings.of_bytes(keys)).tolist() == expected
+    made = sort_keys(rule, strings, keys)
+    assert sorted(range(len(ids)), key=made.__getitem__) == expected
+
+
+@pytest.mark.parametrize("text", ["first:source=", "first:=a", "first:s=a,,b", "first:s=a,a"])
+def test_lists_of_values_are_checked(text: str) -> None:
+    with pytest.raises(UsageError, match=r"VALUE|once"):
+        KeepRule.parse(text)
+    with pytest.raises(UsageError, match="use first:source=a"):
+        KeepRule.parse("last:source=a")
+
+
+def test_values_that_no_document_has_are_an_error() -> None:
+    rule, ids = KeepRule.parse("first:source=reuter"), Strings.of(["1", "2"])
+    keys = rule.keys([Document(id, {"source": "reuters"}) for id in ids], ())
+    with pytest.raises(UsageError, match="no document has one of these values in field 'source'"):
+        rule.order(natural_order(ids)[0], keys)
 
 
 TIMES = st.one_of(
