@@ -336,10 +336,10 @@ def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
         assert keywords.kind is inspect.Parameter.VAR_KEYWORD
         for setting in settings_of(kind, use).values():
             default, annotation = setting.default, setting.kind
-            if setting.display.repeatable:
-                default, annotation = (), "str | Sequence[str]"
-            elif setting.display.parse is not None:
+            if setting.display.parse is not None:
                 default, annotation = str(default), "str"
+            if setting.display.repeatable:
+                default, annotation = default or (), "str | Sequence[str]"
             parameters.append(
                 keywords.replace(
                     name=setting.name,

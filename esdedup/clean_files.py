@@ -55,7 +55,7 @@ def clean(
     recall: float | None = None,
     max_per_bucket: int = MAX_PER_BUCKET,
     method: Method = "leader",
-    keep: str = "auto",
+    keep: str | Sequence[str] = "auto",
     exact: bool = False,
     split_templates: bool = False,
     unit: Unit | None = None,
@@ -92,7 +92,8 @@ def clean(
     recall: fraction of similar pairs to find; None for 0.999, or that of the scheme.
     max_per_bucket: maximum number of comparisons of a document in a bucket.
     method: "leader", or "components" to join all documents of a chain of similar ones.
-    keep: the document of a group that stays, such as "longest" or "newest:published".
+    keep: the document of a group that stays, such as "longest" or "newest:published"; of
+    several rules, each decides the ties of the one before it.
     exact: remove only equal texts, after normalisation.
     split_templates: keep documents that fill one template differently.
     unit: remove repeated paragraphs or lines inside documents, in place of documents.

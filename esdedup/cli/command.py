@@ -215,7 +215,11 @@ class Command(_LazyParsing, TyperCommand):
             lambda: {name: commands.get_command(ctx, name).settings for name in names},
         )
         ctx.meta[FILE_VALUES] = values
-        ctx.default_map = {name: file_value.value for name, file_value in values.items()}
+        ctx.default_map = {}
+        for name, file_value in values.items():
+            value = file_value.value
+            is_one = self.settings[name].display.repeatable and isinstance(value, str)
+            ctx.default_map[name] = [value] if is_one else value
 
     def invoke(self, ctx: Any) -> None:
         """Call the function with the values of the command line."""
@@ -465,11 +469,11 @@ def _placed(setting: Setting, entry: CommandEntry) -> Setting:
 def _typer_parameter(setting: Setting) -> inspect.Parameter:
     """Return a setting as a parameter for typer."""
     display, kind, default = setting.display, setting.kind, setting.default
-    if display.repeatable:
-        kind, default = list[str] | None, None
-    elif display.parse is not None:
+    if display.parse is not None:
         # The command line has the text that is parsed.
         kind, default = str, str(default)
+    if display.repeatable:
+        kind, default = list[str] | None, [default] if default else None
     least, most = display.bounds
     declare = partial(
         typer.Argument if display.argument else typer.Option,

@@ -209,7 +209,8 @@ def _check(place: str, setting: Setting, value: object) -> None:
         if value not in choices:
             raise UsageError(f"{place}: {name}: use {', '.join(map(repr, choices))}")
         return
-    if kind is list:
+    is_list = kind is list or (setting.display.repeatable and isinstance(value, list))
+    if is_list:
         is_valid = isinstance(value, list) and all(isinstance(text, str) for text in value)
     elif kind is float:
         is_valid = _is_number(value)
@@ -237,8 +238,6 @@ def _check(place: str, setting: Setting, value: object) -> None:
 def _kind_of(setting: Setting) -> object:
     """Return the type of a setting's value in a file: a plain one, a list, or a Literal."""
     kind = setting.kind
-    if setting.display.repeatable:
-        return list
     if get_origin(kind) in (UnionType, Union):
         (kind,) = (alternative for alternative in get_args(kind) if alternative is not NoneType)
     if setting.display.parse is not None or kind is Path:

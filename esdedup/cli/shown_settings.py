@@ -109,6 +109,8 @@ def _settings(command: Command, context: typer.Context) -> Iterator[_Shown]:
         ):
             continue
         value = context.params[name]
+        if command.settings[name].display.repeatable and value is not None and len(value) == 1:
+            (value,) = value
         source = source_of(name, context)
         shared = False
         if source == "DEFAULT_MAP":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -56,7 +56,9 @@ class Unordered:
         if not self.count:
             return None
         listed = ", ".join(f"{value!r} of document {id!r}" for id, value in self.examples)
-        kind = "time" if rule.compared == "time" else "number"
+        kinds = {"time": "time", "number": "number"}
+        used = {tied.compared for tied in rule.rules}
+        kind = " or ".join(word for compared, word in kinds.items() if compared in used)
         documents = count(self.count, "document has", "documents have")
         return (
             f"keep {rule}: {documents} a value that is no {kind}, and comes last, such as {listed}"
@@ -72,6 +74,7 @@ class KeepRule:
     compared: values of the field as times (`instants`), as numbers, or as they are: numbers, which
     precede texts.
     values: texts of the field's values, the preferred ones first; none to compare the values.
+    tie_rule: the rule for documents that are equal by this one; None for the order of ids.
 
     Ties are in natural order of ids: a2 before a10. Documents without the field come last, after
     them those whose value can't be compared.
@@ -82,11 +85,18 @@ class KeepRule:
     field: str | None = None
     compared: Compared = "value"
     values: tuple[str, ...] = ()
+    tie_rule: KeepRule | None = None
 
     @staticmethod
-    def parse(text: str) -> KeepRule:
-        """Parse a rule such as "newest:published". Raises UsageError for an unknown one."""
+    def parse(text: str | Sequence[str]) -> KeepRule:
+        """Parse a rule such as "newest:published", or several, of which later ones decide ties.
+
+        Raises UsageError for an unknown rule, and for rules that can't be combined.
+        """
+        if isinstance(text, (list, tuple)):
+            return _in_a_row([KeepRule.parse(rule) for rule in text])
         check_type("keep", text, "str")
+        assert isinstance(text, str)
         word, colon, field = text.partition(":")
         if "=" in field and word in _WORDS["value"]:
             return _preferring(text)
@@ -103,7 +113,14 @@ class KeepRule:
             return KeepRule("words", last=True)
         raise UsageError(f"keep {text!r}: use {_FORMS}")
 
+    @property
+    def rules(self) -> list[KeepRule]:
+        """This rule and those that decide ties, each without the next ones."""
+        return [replace(self, tie_rule=None), *(self.tie_rule.rules if self.tie_rule else ())]
+
     def __str__(self) -> str:
+        if self.tie_rule is not None:
+            return ", then ".join(map(str, self.rules))
         if self.by == "length":
             return "longest" if self.last else "shortest"
         if self.by in ("auto", "words"):
@@ -114,6 +131,8 @@ class KeepRule:
 
     def paths(self, text_fields: Sequence[str]) -> list[str]:
         """The fields that the rule needs of a document."""
+        if self.tie_rule is not None:
+            return [path for rule in self.rules for path in rule.paths(text_fields)]
         if self.by in ("length", "words"):
             return [*text_fields]
         if self.field is None:
@@ -121,7 +140,13 @@ class KeepRule:
         return [TimeField(self.field) if self.compared == "time" else self.field]
 
     def key(self, document: Document, text_fields: Sequence[str]) -> bytes:
-        """Return the `sort_key` of a document, for a rule by a field or by length."""
+        """Return the `sort_key` of a document, for a rule by a field or by length.
+
+        The key of several rules is theirs in a row, as `_split` reads it.
+        """
+        if self.tie_rule is not None:
+            rules = [rule for rule in self.rules if rule.by != "id"]
+            return b"".join(_delimited(rule.key(document, text_fields)) for rule in rules)
         if self.by == "length":
             text = text_at(document.source, text_fields)
             return sort_key(None if text is None else len(text), self.last)
@@ -160,12 +185,33 @@ class KeepRule:
         """
         if self.by == "id":
             return by_id[::-1] if self.last else by_id
+        if self.tie_rule is not None:
+            return self._order_by_all(by_id, keys)
         keys = keys.picked(by_id)
         if len(keys) and (keys.raw[keys.offsets[:-1]] >= ABSENT[0]).all():
             raise UsageError(self.nothing_to_compare())
         # The values that can't be compared are no order.
         encoded = (key[:1] if key.startswith(UNORDERED) else key for key in keys.encoded())
         return by_id[byte_order(encoded, len(keys))[0]]
+
+    def _order_by_all(self, by_id: I64, keys: Strings) -> I64:
+        """Return the rows by precedence, of several rules. As `order`."""
+        rules = self.rules
+        if rules[-1].by == "id" and rules[-1].last:
+            by_id = by_id[::-1]
+        unused = {rule for rule in rules if rule.by == "field"} if len(keys) else set()
+        ordered = []
+        for key in keys.picked(by_id).encoded():
+            rule_keys = _split(key, rules)
+            # Values that can't be compared are no order.
+            ordered.append(b"".join(k[:1] if k[:1] == UNORDERED else k for k in rule_keys))
+            if unused:
+                compared = zip(rule_keys, rules, strict=False)
+                unused -= {rule for rule_key, rule in compared if rule_key < ABSENT}
+        for rule in rules:
+            if rule in unused:
+                raise UsageError(rule.nothing_to_compare())
+        return by_id[byte_order(ordered, len(ordered))[0]]
 
     def nothing_to_compare(self) -> str:
         """Return the message for documents of which none has a value to compare."""
@@ -180,6 +226,8 @@ class KeepRule:
         keys: of all documents. ids_of: returns the ids of rows. Raises UsageError if the values of
         a field are times of two kinds.
         """
+        if self.tie_rule is not None:
+            return self._unordered_by_all(keys, ids_of)
         if self.by != "field" or self.compared == "value" or not len(keys):
             return Unordered()
         first = keys.raw[keys.offsets[:-1]]
@@ -193,6 +241,29 @@ class KeepRule:
         shown = rows[:EXAMPLES]
         values = [text_of_key(key) or "" for key in keys.picked(shown).encoded()]
         return Unordered(rows.size, tuple(zip(ids_of(shown), values, strict=True)))
+
+    def _unordered_by_all(self, keys: Strings, ids_of: Callable[[I64], Sequence[str]]) -> Unordered:
+        """Return the documents of which one of several rules can't compare a value."""
+        rules = self.rules
+        if all(rule.compared == "value" for rule in rules):
+            return Unordered()
+        rows: list[int] = []
+        values: list[str] = []
+        first_of_kind: dict[KeepRule, dict[str, int]] = {rule: {} for rule in rules}
+        for row, key in enumerate(keys.encoded()):
+            for rule_key, rule in zip(_split(key, rules), rules, strict=False):
+                value = text_of_key(rule_key)
+                if value is not None and (not rows or rows[-1] != row):
+                    rows.append(row)
+                    values.append(value)
+                elif rule.compared == "time" and (kind := kind_of_key(rule_key)):
+                    first_of_kind[rule].setdefault(kind, row)
+        for rule, firsts in first_of_kind.items():
+            ids = ids_of(np.array([*firsts.values()], np.int64))
+            if message := rule.several_kinds(dict(zip(firsts, ids, strict=True))):
+                raise UsageError(message)
+        ids = ids_of(np.array(rows[:EXAMPLES], np.int64))
+        return Unordered(len(rows), tuple(zip(ids, values[:EXAMPLES], strict=True)))
 
     def several_kinds(self, examples: Mapping[str, str]) -> str | None:
         """Return the message for times of several kinds. examples: an id by kind."""
@@ -255,13 +326,64 @@ def text_of_key(key: bytes) -> str | None:
     return key[1:].decode("utf-8", "surrogatepass") if key.startswith(UNORDERED) else None
 
 
+def _in_a_row(rules: Sequence[KeepRule]) -> KeepRule:
+    """Return rules as one, each for the ties of the one before it. Raises UsageError."""
+    if not rules:
+        raise UsageError("keep: name a rule, or leave it out")
+    if len(rules) > 1:
+        for rule in rules:
+            if rule.by in ("auto", "words"):
+                raise UsageError(f"keep {rule}: can't be combined with other rules")
+        for rule in rules[:-1]:
+            if rule.by == "id":
+                raise UsageError(f"keep {rule}: ids decide all ties, so it must be the last rule")
+        decided_by = [rule.field if rule.by == "field" else rule.by for rule in rules]
+        if len(set(decided_by)) < len(decided_by):
+            raise UsageError("keep: name each field, and the length, in one rule only")
+    combined = rules[-1]
+    for rule in reversed(rules[:-1]):
+        combined = replace(rule, tie_rule=combined)
+    return combined
+
+
+def _delimited(key: bytes) -> bytes:
+    """Return the key of one rule so that another can follow it: a value that is no order by size.
+
+    Of at most 60 characters, it has less than 256 bytes.
+    """
+    return UNORDERED + bytes([len(key) - 1]) + key[1:] if key.startswith(UNORDERED) else key
+
+
+def _split(key: bytes, rules: Sequence[KeepRule]) -> list[bytes]:
+    """Return the key of several rules as the key of each, without that of a rule by ids."""
+    rule_keys, start = [], 0
+    for rule in rules:
+        if start == len(key):
+            break
+        kind = key[start : start + 1]
+        if kind == UNORDERED:
+            end = start + 2 + key[start + 1]
+            rule_keys.append(UNORDERED + key[start + 2 : end])
+            start = end
+            continue
+        if kind == ABSENT:
+            end = start + 1
+        elif kind == _NUMBER:
+            end = start + (2 + _INSTANT_BYTES if rule.compared == "time" else 9)
+        else:
+            end = key.index(b"\xff\xff" if rule.last else b"\0\0", start + 1) + 2
+        rule_keys.append(key[start:end])
+        start = end
+    return rule_keys
+
+
 def _preferring(text: str) -> KeepRule:
     """Parse a rule with values, such as "first:source=reuters,ap". Raises UsageError."""
-    word, _, rest = text.partition(":")
-    field, _, listed = rest.partition("=")
+    word, _, preference = text.partition(":")
+    field, _, listed = preference.partition("=")
     values = tuple(value.strip() for value in listed.split(","))
     if word != "first":
-        raise UsageError(f"keep {text!r}: use first:{rest}, with the preferred value first")
+        raise UsageError(f"keep {text!r}: use first:{preference}, with the preferred value first")
     if not field or not all(values):
         raise UsageError(f"keep {text!r}: use first:FIELD=VALUE,VALUE, without empty values")
     if len(set(values)) < len(values):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from esdedup.arguments import check_fields, excluding, for_use, parsed_by, setting
+from esdedup.arguments import check_fields, excluding, for_use, parsed_by, repeatable, setting
 from esdedup.compare.candidates import Classes, candidates_of
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import KeepRule, Unordered, before_others, rows_of
@@ -54,7 +54,7 @@ class GroupingSettings(PairSettings, total=False):
     """The settings of `Grouping` and of its `Limits`, as keywords of a call."""
 
     method: Method
-    keep: KeepRule | str
+    keep: KeepRule | str | Sequence[str]
     exact: bool
     split_templates: bool
 
@@ -69,7 +69,7 @@ class Grouping:
     all documents that a chain of similar documents connects. By passages it is "leader": if one
     document holds the next one of a chain, the first need not hold the last.
     keep: which document of a group is its representative. "auto" is "first", and by passages
-    "most-words".
+    "most-words". Of several rules, each decides the ties of the one before it.
     exact: group only equal normalised texts; the limits do not matter then.
     split_templates: separate documents of one template that differ in its places (`templates`).
 
@@ -85,16 +85,18 @@ class Grouping:
         " of similar documents forms one group, but by passages as leader.",
         rare=True,
     )
-    keep: KeepRule = parsed_by(
-        KeepRule.parse,
-        setting(
-            KeepRule("auto"),
-            "The representative: first or last (by id), oldest:FIELD, newest:FIELD, lowest:FIELD,"
-            " highest:FIELD, first:FIELD, last:FIELD, first:FIELD=VALUE,VALUE, longest, shortest,"
-            " most-words.",
-            metavar="RULE",
-            show_default="first; by passages most-words",
-        ),
+    keep: KeepRule = repeatable(
+        parsed_by(
+            KeepRule.parse,
+            setting(
+                KeepRule("auto"),
+                "The representative: first or last (by id), oldest:FIELD, newest:FIELD,"
+                " lowest:FIELD, highest:FIELD, first:FIELD, last:FIELD, first:FIELD=VALUE,VALUE,"
+                " longest, shortest, most-words; may be repeated, for ties.",
+                metavar="RULE",
+                show_default="first; by passages most-words",
+            ),
+        )
     )
     exact: bool = excluding(
         ("sketch", "threshold", "distance"),

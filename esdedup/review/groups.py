@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from esdedup.analysis.report import summaries
 from esdedup.analysis.templates import in_group, warning_of
+from esdedup.compare.keep_rule import KeepRule
 from esdedup.compare.source import texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
@@ -196,15 +197,20 @@ def rules_of(grouping: Grouping, scheme: Scheme) -> str:
         else:
             compared_to = " along a chain of documents"
         rule = f"Documents with {limit}{compared_to} form a group"
-    stays = f"the {keep} {'text' if keep.by == 'length' else 'id'}"
+    stays = ", then ".join(map(_stays, keep.rules))
+    return f"{rule}. Of each group, the document with {stays} stays, unless one was chosen by hand"
+
+
+def _stays(keep: KeepRule) -> str:
+    """Return what the document that stays has, by one keep rule, in words."""
+    if keep.values:
+        return f"the first {keep.field} of {', '.join(keep.values)}"
     if keep.by == "words":
-        stays = "the most different words"
+        return "the most different words"
     if keep.by == "field":
         words = {"time": ("oldest", "newest")}.get(keep.compared, ("least", "greatest"))
-        stays = f"the {words[keep.last]} {keep.field}"
-    if keep.values:
-        stays = f"the first {keep.field} of {', '.join(keep.values)}"
-    return f"{rule}. Of each group, the document with {stays} stays, unless one was chosen by hand"
+        return f"the {words[keep.last]} {keep.field}"
+    return f"the {keep} {'text' if keep.by == 'length' else 'id'}"
 
 
 def warnings_of(review: Review, groups: Groups) -> list[str]:

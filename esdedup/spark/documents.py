@@ -128,6 +128,7 @@ def numbered(
 ) -> SparkDocuments:
     """Sketch documents and number them. Raises UsageError for columns that can't be used."""
     keep = plan.keep
+    require_one_rule(keep)
     # A sketch reads values of any type, or strings.
     any_type = plan.sketch is not None and plan.sketch.reads_values
     if not isinstance(field_of(df, id).dataType, (T.StringType, T.IntegralType)):
@@ -163,6 +164,12 @@ def require_of_spark(df: object) -> None:
         )
 
 
+def require_one_rule(keep: KeepRule) -> None:
+    """Raise UsageError for several keep rules in a row."""
+    if keep.tie_rule is not None:
+        raise UsageError(f"keep {keep}: Spark accepts one rule")
+
+
 def field_of(df: DataFrame, name: str) -> T.StructField:
     """Return the field of a column, also a nested one. Raises UsageError if there is none."""
     try:
@@ -179,6 +186,7 @@ def _column(df: DataFrame, name: str) -> Column:
 
 def in_precedence(sketches: DataFrame, keep: KeepRule, tables: JobTables) -> SparkDocuments:
     """Number documents. sketches: columns of `SKETCHED`, and any others."""
+    require_one_rule(keep)
     sketches = tables.once_table(
         "sketched", sketches.withColumn("row", F.monotonically_increasing_id())
     )

@@ -237,6 +237,33 @@ def test_the_keep_rule_chooses_what_stays() -> None:
     assert "2 duplicates of 3 documents" in err
 
 
+def test_later_keep_rules_decide_ties() -> None:
+    same = "the same text of several words"
+    records = [
+        {"id": "1", "text": same, "source": "blog", "day": "2026-03-09"},
+        {"id": "2", "text": same, "source": "ap", "day": "2026-03-01"},
+        {"id": "3", "text": same, "source": "ap", "day": "2026-03-02"},
+        {"id": "4", "text": same, "source": "ap", "day": "2026-03-02"},
+    ]
+    write_lines(Path("a.jsonl"), records)
+    preferred = ["first:source=reuters,ap", "newest:day"]
+    options = ["--keep", preferred[0], "--keep", preferred[1]]
+    assert run_command("clean", "a.jsonl", "-o", "two.jsonl", *options).status == 0
+    last = run_command("clean", "a.jsonl", "-o", "three.jsonl", *options, "--keep", "last")
+    assert last.status == 0
+    two, three = (Path(name).read_bytes() for name in ("two.jsonl", "three.jsonl"))
+    assert [two, three] == lines_in([Path("a.jsonl")])[0][2:]
+    assert [record["id"] for record in esdedup.dedup(records, keep=preferred).kept] == ["3"]
+
+    Path("esdedup.toml").write_text(f"[clean]\nkeep = {preferred}\n")
+    shown = run_command("clean", "a.jsonl", "--show-settings")
+    assert f"keep = {json.dumps(preferred)}  # esdedup.toml" in shown.out
+    assert run_command("clean", "a.jsonl", "-o", "file.jsonl").status == 0
+    assert Path("file.jsonl").read_bytes() == two
+    wrong = run_command("clean", "a.jsonl", "--keep", "first", "--keep", "longest")
+    assert (wrong.status, "must be the last rule" in wrong.err) == (2, True)
+
+
 def test_a_run_that_can_not_complete_leaves_nothing() -> None:
     shards()
     Path("full").mkdir()

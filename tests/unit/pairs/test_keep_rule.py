@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +89,64 @@ def test_values_that_no_document_has_are_an_error() -> None:
     rule, ids = KeepRule.parse("first:source=reuter"), Strings.of(["1", "2"])
     keys = rule.keys([Document(id, {"source": "reuters"}) for id in ids], ())
     with pytest.raises(UsageError, match="no document has one of these values in field 'source'"):
+        rule.order(natural_order(ids)[0], keys)
+
+
+@given(ids=IDS, data=st.data())
+@pytest.mark.parametrize("by_id", ["", "first", "last"])
+def test_later_rules_decide_ties(by_id: str, ids: list[str], data: st.DataObject) -> None:
+    names = ["first:source=b,a", "last:name", "newest:day", "lowest:rank"]
+    names = data.draw(st.permutations(names))[: data.draw(st.integers(1, 4))]
+    rule = KeepRule.parse([*names, *([by_id] if by_id else [])])
+    drawn = st.fixed_dictionaries(
+        {
+            "source": st.sampled_from(["a", "b", "c", None]),
+            "name": st.sampled_from(["", "\0", "\0\0", "\1", "é", 2, 2.5, None]),
+            "day": st.sampled_from(["2026-03-01", "2026-03-02", "no day", "neither", None]),
+            "rank": st.sampled_from([1, 2, "3", "none", "x" * 90, None]),
+        }
+    )
+    usable = {"source": "a", "name": "x", "day": "2026-03-01", "rank": 1}
+    documents = [
+        Document(id, data.draw(drawn) if place else usable) for place, id in enumerate(ids)
+    ]
+    strings = Strings.of(ids)
+    order = natural_order(strings)[0]
+    # Sort by the last rule first: sorting is stable.
+    expected = order[::-1] if by_id == "last" else order
+    unordered = set()
+    for name in reversed(names):
+        single = KeepRule.parse(name)
+        keys = single.keys(documents, ())
+        ranks = {row: rank for rank, row in enumerate(single.order(order, keys).tolist())}
+        sortable = [key[:1] if key.startswith(b"\3") else key for key in keys.encoded()]
+        first_rank = {
+            row: min(ranks[tied] for tied in ranks if sortable[tied] == sortable[row])
+            for row in ranks
+        }
+        expected = np.array(sorted(expected.tolist(), key=first_rank.__getitem__))
+        unordered |= {row for row, key in enumerate(keys.encoded()) if key.startswith(b"\3")}
+    keys = rule.keys(documents, ())
+    assert rule.order(order, keys).tolist() == expected.tolist()
+    wrong = rule.unordered(keys, lambda rows: [ids[row] for row in rows.tolist()])
+    assert wrong.count == len(unordered)
+    assert [id for id, _ in wrong.examples] == [ids[row] for row in sorted(unordered)[:3]]
+
+
+def test_rules_in_a_row_are_checked() -> None:
+    for rules, words in (
+        ([], "name a rule"),
+        (["first", "longest"], "must be the last"),
+        (["longest", "most-words"], "can't be combined"),
+        (["auto", "longest"], "can't be combined"),
+        (["newest:day", "first:day=x"], "in one rule only"),
+        (["longest", "shortest"], "in one rule only"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            KeepRule.parse(rules)
+    rule, ids = KeepRule.parse(["longest", "newest:dya"]), Strings.of(["1", "2"])
+    keys = rule.keys([Document(id, {"day": "2026", "text": "a"}) for id in ids], ["text"])
+    with pytest.raises(UsageError, match="keep newest:dya: no document has a time"):
         rule.order(natural_order(ids)[0], keys)
 
 
