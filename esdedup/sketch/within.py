@@ -24,7 +24,7 @@ _LONGEST = 100 * 366 * _MICROSECONDS["d"]
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeWindow:
     """A field of times, which are near each other in similar documents.
 
     field: its name.
@@ -55,7 +55,7 @@ class Within:
     """
 
     fields: tuple[str, ...] = ()
-    windows: tuple[Window, ...] = ()
+    windows: tuple[TimeWindow, ...] = ()
 
     @staticmethod
     def parse(texts: str | Sequence[str]) -> Within:
@@ -67,7 +67,7 @@ class Within:
         if isinstance(texts, str):
             texts = [texts]
         check_list("within", texts)
-        fields, windows = list[str](), list[Window]()
+        fields, windows = list[str](), list[TimeWindow]()
         for text in texts:
             check_type("within", text, "str")
             if not text.strip():
@@ -90,7 +90,7 @@ class Within:
         return [*self.fields, *map(str, self.windows)]
 
 
-def _window(match: re.Match[str]) -> Window:
+def _window(match: re.Match[str]) -> TimeWindow:
     size = _MICROSECONDS.get(match["unit"])
     if size is None:
         units = "w, d, h, m (minutes), s or ms"
@@ -98,4 +98,4 @@ def _window(match: re.Match[str]) -> Window:
     microseconds = round(float(match["number"]) * size)
     if not 0 < microseconds <= _LONGEST:
         raise UsageError(f"within {match[0]!r}: use more than 0, up to 100 years")
-    return Window(match["field"], microseconds)
+    return TimeWindow(match["field"], microseconds)
