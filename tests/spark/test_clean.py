@@ -94,7 +94,11 @@ def contents(folder: Path) -> dict[str, bytes]:
         (tables, ["--keep", "last", "--exact"]),
         (lines, ["--passages", "--sketch", "passages", "--cover", "0.6"]),
         (fingerprints, [*OF_BITS, "--distance", "8"]),
-        (fingerprints, [*OF_BITS, "--keep", "last", "--method", "components"]),
+        # Distances are those of the case before, and components those of texts.
+        pytest.param(
+            *(fingerprints, [*OF_BITS, "--keep", "last", "--method", "components"]),
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["first", "against", "components", "exact", "passages", "bits", "bits-components"],
 )
