@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from esdedup.arguments import size
+from esdedup.cleaning.contained import Masking, check_masking
 from esdedup.cleaning.job import CallbackReporter
 from esdedup.cleaning.report import CleanReport
 from esdedup.cleaning.requests import (
@@ -149,7 +150,7 @@ def decontaminate(
     *,
     against_field: TextFields | None = None,
     share: float = 0.8,
-    mask: bool = False,
+    mask: Masking = False,
     text_field: TextFields = "text",
     id_field: str | None = None,
     format: Format | None = None,
@@ -171,7 +172,8 @@ def decontaminate(
     output: a new folder, or a file for all records; None to write nothing.
     against_field: the field or fields of the text of the items; None for `text_field`.
     share: minimum share of an item's words that a document holds, in a stretch of its text.
-    mask: cut the items from the texts, and remove only documents with nothing else.
+    mask: cut the items from the texts, and remove only documents with nothing else; "sentences" to
+    cut all sentences that have a part of an item.
     text_field: the field or fields of the text.
     id_field: the field of the id; None for `id`, or the path and the line.
     format: of all files, such as "jsonl"; None for that of the file's ending.
@@ -188,6 +190,7 @@ def decontaminate(
     """
     if not 0.0 < share <= 1.0:
         raise UsageError(f"share {share}: use a share above 0, up to 1")
+    check_masking(mask)
     request = _request(
         files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
     )

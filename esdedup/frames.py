@@ -12,7 +12,9 @@ import numpy as np
 from esdedup.arguments import accepts, check_type, from_settings
 from esdedup.cleaning.contained import (
     Containment,
+    Masking,
     Spans,
+    check_masking,
     containing,
     containment_plan,
     groups_by_item,
@@ -53,7 +55,7 @@ def dedup(
     *,
     against: AnyRecords | None = None,
     contained: float | None = None,
-    mask: bool = False,
+    mask: Masking = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -66,7 +68,7 @@ def dedup(
     *,
     against: AnyRecords | None = None,
     contained: float | None = None,
-    mask: bool = False,
+    mask: Masking = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -79,7 +81,7 @@ def dedup(
     *,
     against: AnyRecords | None = None,
     contained: float | None = None,
-    mask: bool = False,
+    mask: Masking = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -92,7 +94,7 @@ def dedup(
     *,
     against: AnyRecords | None = None,
     contained: float | None = None,
-    mask: bool = False,
+    mask: Masking = False,
     scheme: Scheme | None = None,
     grouping: Grouping | None = None,
     progress: Progress = None,
@@ -109,7 +111,8 @@ def dedup(
     contained: remove only records that contain an item of `against`, such as one of a benchmark:
     this share of its words or more, in a stretch of their text; above 0, up to 1. Settings of
     near-duplicates can't be combined with it.
-    mask: cut the items from the texts, and remove only records with nothing else.
+    mask: cut the items from the texts, and remove only records with nothing else; "sentences" to
+    cut all sentences that have a part of an item.
     scheme: by default one whose bands reach the recall at the threshold.
     grouping: how to group, in place of the settings below.
     sketch: name of the sketch to compare by; None for the scheme's first.
@@ -133,6 +136,7 @@ def dedup(
     """
     grouping = from_settings(Grouping, settings, grouping)
     names = names_of(text)
+    check_masking(mask)
     if contained is not None:
         if against is None:
             raise UsageError("`contained` requires `against`: the records of the items")
@@ -302,7 +306,7 @@ def _without_duplicates(
 
 
 def _without_items(
-    sides: _Sides, plan: Plan, fraction: float, mask: bool, on_step: OnStep
+    sides: _Sides, plan: Plan, fraction: float, mask: Masking, on_step: OnStep
 ) -> Deduplicated[object]:
     """Return the records without those that contain items."""
     counts = np.array([sides.first, len(sides.records.texts)])

@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from esdedup.cleaning.document_search import DocumentSearch, RemovedDocuments
 from esdedup.cleaning.removals import Corpus, MaskedTexts, Removals
-from esdedup.cleaning.report import report_of
+from esdedup.cleaning.report import masked_sizes, report_of
 from esdedup.compare.columns import Columns, columns_by_number
 from esdedup.compare.plan import Plan
+from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.ingest.parallel import in_order
 from esdedup.runs.run import Arrays, OnStep
@@ -29,6 +30,7 @@ from esdedup.sketch.measures import COVER
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import hashed_words
 from esdedup.text.arrays import F64, I64, U64, Mask, Ragged, blocks, ranges, run_starts
+from esdedup.text.cuts import without_spans
 from esdedup.text.highlight import placed
 from esdedup.text.shingles import shingle
 from esdedup.text.strings import Numbers, Strings
@@ -36,6 +38,7 @@ from esdedup.text.strings import Numbers, Strings
 _LEAST_WORDS = 8
 _STRETCH = 2
 """Words of a stretch of a document for each word of the item."""
+Masking = bool | Literal["sentences"]
 _Texts = Callable[[], list[str]]
 T = TypeVar("T")
 
@@ -239,11 +242,10 @@ def find_contained(
     }
 
 
-def without_contained(texts: StoredTexts, spans: Spans, bytes_at_once: int) -> tuple[I64, Strings]:
-    """Cut the items that documents contain from their texts. bytes_at_once: of the texts.
-
-    Return the documents that have more than that, ascending, and what is left of their texts.
-    """
+def without_contained(
+    texts: StoredTexts, spans: Spans, containment: Containment, mask: Masking
+) -> MaskedTexts:
+    """Cut the items that documents contain from their texts; return those that have more."""
     spans_of: dict[int, list[tuple[int, int]]] = defaultdict(list)
     order = np.lexsort((spans.start, spans.document))
     columns = spans.document[order], spans.start[order], spans.end[order]
@@ -251,22 +253,20 @@ def without_contained(texts: StoredTexts, spans: Spans, bytes_at_once: int) -> t
         spans_of[document].append((start, end))
     documents = np.array([*spans_of], np.int64)
     remainders = list[str]()
-    for block in blocks(texts.sizes(documents), bytes_at_once):
+    counts = [np.empty(0, np.int64)]
+    whole_sentences = mask == "sentences"
+    for block in blocks(texts.sizes(documents), containment.evidence.bytes):
         numbers = documents[block]
-        for document, text in zip(numbers.tolist(), texts(numbers)(), strict=True):
-            remainders.append(_without(text, spans_of[document]))
+        remainders_of_block = [
+            without_spans(text, spans_of[document], whole_sentences=whole_sentences)
+            for document, text in zip(numbers.tolist(), texts(numbers)(), strict=True)
+        ]
+        counts.append(hashed_words(remainders_of_block, containment.scheme)[1].counts)
+        remainders += remainders_of_block
     has_more = [not remainder.isspace() and remainder != "" for remainder in remainders]
     rows = np.flatnonzero(np.array(has_more, np.bool_))
-    return documents[rows], Strings.of(remainders).picked(rows)
-
-
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return a text without spans, which may overlap. spans: by start."""
-    position, pieces = 0, list[str]()
-    for start, end in spans:
-        pieces.append(text[position:start])
-        position = max(position, end)
-    return "".join([*pieces, text[position:]])
+    words = np.concatenate(counts)[rows]
+    return MaskedTexts(documents[rows], Strings.of(remainders).picked(rows), words)
 
 
 def _shingles(scheme: Scheme, texts: _Texts) -> Ragged:
@@ -362,12 +362,13 @@ class ContainedItems(DocumentSearch):
     """Finds documents that contain earlier ones.
 
     containment: how documents contain items.
-    mask: cut the items from the texts, and remove only documents with nothing else.
+    mask: cut the items from the texts, or the sentences that have a part of one, and remove only
+    documents with nothing else.
     workers: number of processes.
     """
 
     containment: Containment
-    mask: bool = False
+    mask: Masking = False
     workers: int = 1
 
     @property
@@ -390,6 +391,8 @@ class ContainedItems(DocumentSearch):
             step=self.reporter.step,
         )
         report = report_of(removals, columns, columns.ids.values, None)
+        if self.mask:
+            counts["words_masked"] = int(masked_sizes(removals)[1])
         return RemovedDocuments(removals, replace(report, contained=counts))
 
     def load(self, corpus: Corpus, arrays: Arrays) -> Removals:
@@ -397,7 +400,14 @@ class ContainedItems(DocumentSearch):
         columns = ("document", "original", "value", "start", "end")
         spans = Spans(*(arrays[name] for name in columns))
         texts = Strings(arrays["masked_texts"], arrays["masked_offsets"])
-        return _containing(corpus, spans, MaskedTexts(arrays["masked"], texts))
+        masked = MaskedTexts(arrays["masked"], texts, arrays["masked_words"])
+        return _containing(corpus, spans, masked)
+
+
+def check_masking(mask: object) -> None:
+    """Raise UsageError for what `mask` can't be."""
+    if not isinstance(mask, bool) and mask != "sentences":
+        raise UsageError(f"`mask` {mask!r}: use True, False or 'sentences'")
 
 
 def containment_plan(scheme: Scheme | None, text_fields: Sequence[str]) -> Plan:
@@ -413,7 +423,7 @@ def containing(
     columns: Columns,
     containment: Containment,
     *,
-    mask: bool,
+    mask: Masking,
     workers: int,
     step: OnStep,
 ) -> tuple[Removals, dict[str, int]]:
@@ -426,7 +436,7 @@ def containing(
     spans, counts = find_contained(texts, corpus.first, containment, workers, step)
     masked = MaskedTexts()
     if mask:
-        masked = MaskedTexts(*without_contained(texts, spans, containment.evidence.bytes))
+        masked = without_contained(texts, spans, containment, mask)
         counts["masked"] = masked.documents.size
     return _containing(corpus, spans, masked), counts
 

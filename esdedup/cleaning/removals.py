@@ -88,10 +88,12 @@ class MaskedTexts:
 
     documents: their numbers, ascending.
     texts: what is left of their texts.
+    words: of each of these texts, shape (n,).
     """
 
     documents: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     texts: Strings = field(default_factory=lambda: Strings.of([]))
+    words: I64 = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ class Removals:
             "masked": self.masked.documents,
             "masked_texts": self.masked.texts.raw,
             "masked_offsets": self.masked.texts.offsets,
+            "masked_words": self.masked.words,
         }
 
     def __len__(self) -> int:

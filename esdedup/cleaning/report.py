@@ -23,7 +23,7 @@ from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import missing_pairs
 from esdedup.sketch.limits import Limits
-from esdedup.text.arrays import I64
+from esdedup.text.arrays import I64, Mask
 
 _LARGEST = 10
 _SAMPLES = 10
@@ -74,7 +74,8 @@ class CleanReport:
     against: of these, the duplicates of documents of the earlier files.
     failed: records that are no documents.
     groups: of two or more documents, also of the earlier files.
-    bytes_kept: of texts in UTF-8, as they were read; None of those that stay in an index.
+    bytes_kept: of texts in UTF-8, as they were read, or without masked items; None of those that
+    stay in an index.
     bytes_removed: likewise.
     words_kept: of the same texts, also None.
     words_removed: likewise.
@@ -176,7 +177,9 @@ def report_of(
 ) -> CleanReport:
     """Return the report on what is removed. order: the document of each row of the columns."""
     corpus, removed, closest = removals.corpus, removals.removed, removals.closest
-    (bytes_kept, bytes_removed), (words_kept, words_removed) = _sizes(removals).tolist()
+    sizes = _sizes(removals, [removals.retained, removed])
+    sizes[:, 0] -= masked_sizes(removals)
+    (bytes_kept, bytes_removed), (words_kept, words_removed) = sizes.tolist()
     return CleanReport(
         documents=order.size - corpus.first,
         kept=int(np.count_nonzero(removals.retained)),
@@ -199,14 +202,28 @@ def report_of(
     )
 
 
-def _sizes(removals: Removals) -> I64:
-    """Return the bytes, and the words, of what stays and of what is removed: shape (2, 2)."""
-    retained, removed = removals.retained, removals.removed
-    sizes, start = np.zeros((2, 2), np.int64), 0
+def masked_sizes(removals: Removals) -> I64:
+    """Return the bytes, and the words, that documents lost that stay: shape (2,)."""
+    masked = removals.masked
+    if not masked.documents.size:
+        return np.zeros(2, np.int64)
+    is_masked = np.zeros_like(removals.removed)
+    is_masked[masked.documents] = True
+    sizes: I64 = _sizes(removals, [is_masked])[:, 0]
+    sizes -= [masked.texts.counts.sum(), masked.words.sum()]
+    return sizes
+
+
+def _sizes(removals: Removals, marks: Sequence[Mask]) -> I64:
+    """Return the bytes, and the words, of documents by their marks: shape (2, marks).
+
+    They are those of the texts as they were read.
+    """
+    sizes, start = np.zeros((2, len(marks)), np.int64), 0
     for text_sizes in removals.corpus.shares.text_sizes():
         share = slice(start, start + text_sizes.bytes.size)
         in_share = np.stack([text_sizes.bytes, text_sizes.words])
-        sizes += in_share @ np.stack([retained[share], removed[share]]).T
+        sizes += in_share @ np.stack([mark[share] for mark in marks]).T
         start = share.stop
     return sizes
 

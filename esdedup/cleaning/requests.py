@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from esdedup.cleaning.contained import ContainedItems, Containment, Evidence, containment_plan
+from esdedup.cleaning.contained import (
+    ContainedItems,
+    Containment,
+    Evidence,
+    Masking,
+    containment_plan,
+)
 from esdedup.cleaning.document_search import RemovedDocuments
 from esdedup.cleaning.inputs import Against, FileInputs
 from esdedup.cleaning.items_in_index import Items, find_in_index
@@ -225,14 +231,15 @@ class ContainmentRequest:
 
     files: to clean, and the items as what they are compared with.
     fraction: least part of an item's words that a document has.
-    mask: cut the items, and remove only documents with nothing else.
+    mask: cut the items, or the sentences that have a part of one, and remove only documents with
+    nothing else.
     scheme: how texts become words; None for the default one.
     evidence: which shingles count.
     """
 
     files: FileRequest
     fraction: float
-    mask: bool = False
+    mask: Masking = False
     scheme: Scheme | None = None
     evidence: Evidence = Evidence()  # noqa: RUF009
 

@@ -89,6 +89,23 @@ def by_force(
     return found
 
 
+def rest_of(marked: str) -> str:
+    """Return what stays of a text whose cut characters are "#"."""
+    first, *others = re.split(r"#(?:[#,]|\s+(?=#))*", marked)
+    rest = first
+    for other in others:
+        before, after = re.search(r"\s*\Z", rest), re.match(r"\s*", other)
+        assert before
+        assert after
+        blanks = [before[0], after[0]]
+        rest, other = rest.rstrip(), other.lstrip()
+        if not rest or (not other and len(others) == 1):
+            blanks = [blanks[0] if not rest else blanks[1]]
+        kept = [blank for blank in blanks if blank] or [""]
+        rest += max(reversed(kept), key=lambda blank: blank.count("\n")) + other
+    return rest
+
+
 TEXT = st.lists(st.sampled_from("abcdefg"), max_size=40).map(" ".join)
 
 
@@ -123,14 +140,20 @@ def test_what_holds_an_item_is_as_by_brute_force(
     assert masked == rows
     rests = {f"p{n}": [*page] for n, page in enumerate(pages)}
     for (page, _), (_, start, end) in found.items():
-        rests[page][start:end] = [""] * (end - start)
-    left = {page: "".join(rest) for page, rest in rests.items()}
+        rests[page][start:end] = ["#"] * (end - start)
+    left = {page: rest_of("".join(rest)) for page, rest in rests.items()}
     gone = {page for page, _ in found if not left[page].strip()}
     lines = Path("out.jsonl").read_text("utf-8").splitlines()
     texts = {each["id"]: each["text"] for each in map(json.loads, lines)}
     assert texts == {page: text for page, text in left.items() if page not in gone}
     assert report["removed"] == len(gone)
-    assert report["contained"]["masked"] == len({page for page, _ in found} - gone)
+    masked_pages = {page for page, _ in found} - gone
+    assert report["contained"]["masked"] == len(masked_pages)
+    assert report["bytes_kept"] == sum(map(len, texts.values()))
+    assert report["words_kept"] == sum(len(split(text)) for text in texts.values())
+    words_of_masked = sum(len(split(pages[int(page[1:])])) for page in masked_pages)
+    words_left = sum(len(split(texts[page])) for page in masked_pages)
+    assert report["contained"]["words_masked"] == words_of_masked - words_left
 
 
 def test_what_many_pages_hold_is_no_evidence_and_is_reported() -> None:
@@ -200,7 +223,7 @@ def test_workers_tables_and_an_index_give_the_same() -> None:
 def test_texts_are_masked_in_every_format() -> None:
     items = [words(n, 20) for n in range(3)]
     texts = [f"Menu 1.  {items[0].upper()}? {items[1]} End", words(9, 30), items[2]]
-    rest = ["Menu 1.  ?  End", texts[1]]
+    rest = ["Menu 1. End", texts[1]]
     write_lines(Path("items.jsonl"), [{"text": text} for text in items])
     Path("in").mkdir()
     write_lines(Path("in/a.jsonl"), [{"n": 1.50, "text": text, "more": [1]} for text in texts])

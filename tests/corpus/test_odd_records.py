@@ -222,5 +222,5 @@ def test_masking_changes_the_text_that_was_compared() -> None:
     done = run_command(*run, "--mask", "--json")
     assert done.status == 0, done.err
     assert Path("out/a.jsonl").read_text("utf-8") == (
-        '{"text": "not this", "text": "Before.  After it.", "n": NaN}\n'
+        '{"text": "not this", "text": "Before. After it.", "n": NaN}\n'
     )

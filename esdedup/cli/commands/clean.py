@@ -178,6 +178,7 @@ def decontaminate_command(
         0.8, "Minimum share of an item's words in a document.", bounds=(0.01, 1.0)
     ),
     mask: bool = setting(False, "Cut the items from the texts, and keep the records."),
+    mask_sentences: bool = setting(False, "Cut all sentences that have a part of an item."),
     as_json: bool = as_json(),
 ) -> None:
     """Remove what holds an item, such as one of a benchmark.
@@ -197,7 +198,7 @@ def decontaminate_command(
     if not files:
         outside = [option.name for option in [*fields(FileOptions), *fields(OutputOptions)]]
         refused = [name for name in outside if name not in _OF_ITEMS]
-        refuse([*refused, "mask"], "requires FILES")
+        refuse([*refused, "mask", "mask_sentences"], "requires FILES")
         of_items = replace(of_files, text_field=against_field or of_files.text_field)
         _from_index(target, of_items, outputs.removed, removal, against, share, as_json)
         return
@@ -211,10 +212,14 @@ def decontaminate_command(
         evidence = surroundings().evidence or Evidence()
         compared = opened_against(against, target, opened, None)
         request = replace(request, against=compared, against_fields=against_field)
-        job = ContainmentRequest(request, share, mask, scheme, evidence)
+        job = ContainmentRequest(
+            request, share, "sentences" if mask_sentences else mask, scheme, evidence
+        )
         report: CleanReport | None = job.run(progress)
     if report is not None:
-        removed = "items, and documents with nothing else" if mask else "documents"
+        removed = (
+            "items, and documents with nothing else" if mask or mask_sentences else "documents"
+        )
         rule = f"{removed} with {share:g} of an item or more"
         outputs.conclude(report, letters, as_json, RemovalRule(rule, request.listed))
 
