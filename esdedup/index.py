@@ -37,7 +37,7 @@ from esdedup.removal.undo import UndoReport, changed_by, undo
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
-from esdedup.search.warnings import missing_matches, too_short
+from esdedup.search.warnings import BLANK_QUERY, missing_matches, too_short
 from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.limits import Limits, PairSettings, QuerySettings
 from esdedup.sketch.scheme import Scheme, require_scheme
@@ -347,6 +347,8 @@ class Index:
         warnings = [*missing_matches(result, limits, scheme)]
         if not result.matches and not scheme.chosen(limits).reads_values:
             warnings += filter(None, [too_short(query.text, scheme)])
+        if not result.matches and scheme.chosen(limits).reads_values and query.text == "":
+            warnings.append(BLANK_QUERY)
         return warnings
 
     def warnings_of_many(self, result: Result, limits: Limits) -> list[str]:

@@ -21,7 +21,7 @@ from esdedup.models import Counts
 from esdedup.records.locations import content_of, look_up, written
 from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
-from esdedup.search.warnings import missing_pairs
+from esdedup.search.warnings import missing_pairs, warning_of_blank
 from esdedup.sketch.limits import Limits
 from esdedup.text.arrays import I64, Mask
 
@@ -87,6 +87,7 @@ class CleanReport:
     unordered: documents that the keep rule can't compare.
     units: the counts of repeated units, in place of documents.
     unscoped: number of documents that lack a value of the scope, and duplicate none.
+    blank: number of documents with a blank fingerprint, likewise.
     """
 
     documents: int
@@ -107,6 +108,7 @@ class CleanReport:
     unordered: Unordered = Unordered()  # noqa: RUF009
     units: UnitReport | None = None
     unscoped: int = 0
+    blank: int = 0
 
     @staticmethod
     def of_units(units: UnitReport) -> CleanReport:
@@ -146,15 +148,17 @@ class CleanReport:
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
         unscoped = warning_of_missing(limits.within, self.unscoped)
-        return [*filter(None, [unscoped]), *missing_pairs(self.recall, self.capped, limits)]
+        blank = warning_of_blank(self.blank)
+        return [*filter(None, [unscoped, blank]), *missing_pairs(self.recall, self.capped, limits)]
 
 
 def report_to_json(report: CleanReport) -> dict[str, Any]:
     """Return a JSON object of a report."""
     values = asdict(report)
-    if not report.unscoped:
-        # Jobs without a scope have none.
-        del values["unscoped"]
+    # Jobs without a scope or fingerprints have none.
+    for name in ("unscoped", "blank"):
+        if not values[name]:
+            del values[name]
     return values
 
 
@@ -197,6 +201,7 @@ def report_of(
         capped=Capped() if groups is None else groups.capped,
         unordered=columns.unordered,
         unscoped=columns.unscoped,
+        blank=0 if groups is None else groups.blank,
         largest=[] if groups is None else _largest(removals, groups),
         samples=_samples(closest, columns, np.argsort(order)),
     )

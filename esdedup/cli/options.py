@@ -213,10 +213,17 @@ def bits_of(text: str, distance: int | None) -> tuple[str, Bits]:
     """Return the field and the sketch that --bits names. Raises UsageError."""
     field, _, form = text.partition(":")
     size, _, encoding = form.partition(":")
+    with_blank = encoding == "all" or encoding.endswith(":all")
+    encoding = encoding.removesuffix("all").removesuffix(":")
     if not field or not size.isdecimal():
         raise UsageError(f"--bits {text}: name the field and the number of bits, as in phash:64")
     try:
-        sketch = Bits(int(size), distance, encoding or "hex")  # type: ignore[arg-type]
+        sketch = Bits(
+            int(size),
+            distance,
+            encoding or "hex",  # type: ignore[arg-type]
+            with_blank=with_blank,
+        )
     except UsageError as error:
         raise UsageError(f"--bits {text}: {error}") from error
     with suppress(UsageError):

@@ -186,8 +186,10 @@ def show_report(
         return
     values = asdict(report)
     del values["units"]
-    if not report.unscoped:
-        del values["unscoped"]
+    # Jobs without a scope or fingerprints have none.
+    for name in ("unscoped", "blank"):
+        if not values[name]:
+            del values[name]
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
     if as_json:
         details = {name: value for name, value in values.items() if name not in counts}

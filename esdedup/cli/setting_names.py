@@ -10,8 +10,11 @@ import re
 from esdedup.cli.command import CONTEXT, option_of
 
 _SETTING = re.compile(r"`([a-z][a-z0-9_]*)`")
-_OTHER_OPTIONS = {"fingerprint": "--cert-fingerprint"}
-"""Options of connections whose settings have another name in Python."""
+_OTHER_OPTIONS = {
+    "fingerprint": "--cert-fingerprint",
+    "with_blank": "--bits FIELD:BITS:ENCODING:all",
+}
+"""Options whose settings have another name in Python, or are a part of another one."""
 
 
 def with_options(message: str) -> str:

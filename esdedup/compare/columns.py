@@ -15,6 +15,7 @@ from esdedup.compare.plan import Plan
 from esdedup.compare.resources import DEFAULT_MEMORY
 from esdedup.runs.shares import Part, Shares, StoredTexts, TextsOf
 from esdedup.search.scopes import Scopes
+from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.memory_mapped import mapped, mapped_zeros
 from esdedup.text.arrays import I64, U64, Mask, offsets_of
 from esdedup.text.strings import Numbers, Strings, natural_order
@@ -64,6 +65,12 @@ class Columns:
     def unscoped(self) -> int:
         """The number of documents without a scope."""
         return 0 if self.scopes is None else self.scopes.missing
+
+    def blank(self, plan: Plan) -> int:
+        """Return the number of documents with a blank fingerprint, which is not compared."""
+        if not plan.reads_values:
+            return 0
+        return int(np.count_nonzero((self.digests == digest_words([NO_TEXT])).all(axis=1)))
 
 
 def last_of_each_id(ids: Strings) -> I64:

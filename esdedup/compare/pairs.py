@@ -20,7 +20,7 @@ from esdedup.models import Pair
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
-from esdedup.search.warnings import missing_pairs
+from esdedup.search.warnings import missing_pairs, warning_of_blank
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.measures import Measure
 from esdedup.stores.base import Store
@@ -51,6 +51,7 @@ class SimilarPairs(Tabular):
     buckets are stopped or cut: how many pairs meet only in these depends on the texts.
     basis: of the comparison.
     unscoped: number of documents that lack a value of the scope, and are in no pair.
+    blank: number of documents with a blank fingerprint, which are in no pair.
     """
 
     ids: Sequence[str]
@@ -64,6 +65,7 @@ class SimilarPairs(Tabular):
     basis: Basis
     shares: F64
     unscoped: int = 0
+    blank: int = 0
 
     columns: ClassVar[dict[str, str]] = {
         "left": "string", "right": "string", "similarity": "double", "distance": "int64",
@@ -130,7 +132,8 @@ class SimilarPairs(Tabular):
     def warnings(self, limits: Limits) -> list[str]:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
         unscoped = warning_of_missing(limits.within, self.unscoped)
-        return [*filter(None, [unscoped]), *missing_pairs(self.recall, self.capped, limits)]
+        blank = warning_of_blank(self.blank)
+        return [*filter(None, [unscoped, blank]), *missing_pairs(self.recall, self.capped, limits)]
 
 
 def similar_pairs(
@@ -187,4 +190,5 @@ def pairs_among(columns: Columns, plan: Plan, resources: Resources) -> SimilarPa
         plan.basis,
         nearness if plan.measure.directed else np.empty((0, nearness.shape[1])),
         columns.unscoped,
+        columns.blank(plan),
     )

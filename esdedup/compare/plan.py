@@ -119,6 +119,12 @@ class Plan:
         return self.limits.within
 
     @property
+    def reads_values(self) -> bool:
+        """Whether documents hold fingerprints, not texts."""
+        sketch = self.sketch or self.meta.scheme.sketches[0]
+        return sketch.reads_values
+
+    @property
     def scheme(self) -> Scheme:
         """The scheme whose tokens are compared."""
         return self.meta.scheme if self.sketching is None else self.sketching

@@ -35,7 +35,7 @@ from esdedup.groups.templates import split_templates
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.buckets import Capped
 from esdedup.search.scopes import warning_of_missing
-from esdedup.search.warnings import missing_pairs
+from esdedup.search.warnings import missing_pairs, warning_of_blank
 from esdedup.sketch.limits import ACTING, Limits, PairSettings
 from esdedup.sketch.measures import Measure
 from esdedup.sketch.sketch import digest_of_words
@@ -184,7 +184,8 @@ class Groups(Tabular):
     those that the groups were formed by. outside: representatives are no documents of the index.
     unordered: documents that the keep rule can't compare. unreadable: number of documents with
     tokens that are not among these, because their digest or tokens can't be read. unscoped: number
-    of documents that lack a value of the scope, and are in no group.
+    of documents that lack a value of the scope, and are in no group. blank: number of documents
+    with a blank fingerprint, likewise.
     """
 
     grouping: Grouping
@@ -202,6 +203,7 @@ class Groups(Tabular):
     unordered: Unordered = Unordered()  # noqa: RUF009
     unreadable: int = 0
     unscoped: int = 0
+    blank: int = 0
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -221,7 +223,8 @@ class Groups(Tabular):
         judged = f"Judged pairs: {self.judged}" if str(self.judged) else None
         unscoped = warning_of_missing(limits.within, self.unscoped)
         missing = missing_pairs(self.recall, self.capped, limits)
-        return [*filter(None, [judged, unscoped]), *missing]
+        blank = warning_of_blank(self.blank)
+        return [*filter(None, [judged, unscoped, blank]), *missing]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of the figures, without the groups."""
@@ -240,6 +243,7 @@ class Groups(Tabular):
             "judged": asdict(self.judged),
             "unordered": asdict(self.unordered),
             **scope,
+            **({"blank": self.blank} if self.blank else {}),
         }
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
@@ -369,6 +373,7 @@ def groups_among(
         unordered=columns.unordered,
         unreadable=columns.unreadable,
         unscoped=columns.unscoped,
+        blank=columns.blank(plan),
     )
 
 

@@ -14,6 +14,8 @@ from esdedup.text.characters import count
 from esdedup.text.normalise import normalise
 from esdedup.text.words import tokenise
 
+BLANK_QUERY = "The fingerprint is blank, as that of a plain image: similar to none"
+
 GOOD_RECALL = 0.95
 """Least expected recall without a warning."""
 
@@ -130,6 +132,17 @@ def missing_pairs(recall: float | None, capped: Capped, limits: Limits) -> Itera
             f" {capped.largest:,}: each was compared with the first {cap} of them, and a pair may"
             " be missing. Raise `max_per_bucket`"
         )
+
+
+def warning_of_blank(blank: int) -> str | None:
+    """Return a sentence about blank fingerprints, or None if there are none."""
+    if not blank:
+        return None
+    documents = count(blank, "document has", "documents have")
+    return (
+        f"{documents} a blank fingerprint, as plain images have: similar to none (`with_blank`"
+        " compares them)"
+    )
 
 
 def percent(fraction: float) -> str:

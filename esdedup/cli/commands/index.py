@@ -110,7 +110,11 @@ def index_command(
     output.print_counts(counts, as_json, "Records", title, output.place_of(opened))
     has_fields = any((plan.format or format_of(file)) not in ("text", "file") for file in files)
     is_shown = has_fields and plan.id_field != PATH
-    warn_of_records(ids, report.without_words, places.count if is_shown else 0)
+    blank = report.without_words if used.sketches[0].reads_values else 0
+    warn_of_records(ids, report.without_words - blank, places.count if is_shown else 0)
+    if blank:
+        have = count(blank, "document has", "documents have")
+        message(f"{have} a blank fingerprint, as plain images have: similar to none")
     if policy.action != "keep":
         check_limits(used, policy.limits)
         message(policy.warning(used))

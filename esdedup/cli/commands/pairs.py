@@ -119,7 +119,8 @@ def _in_files(
             )
             running = request.run(progress.advance, progress.show, progress.step, progress.compare)
             pairs, read = opened.enter_context(running)
-        warn_of_records(read.repeated, int((~read.columns.filled).sum()))
+        without_words = int((~read.columns.filled).sum()) - pairs.blank
+        warn_of_records(read.repeated, without_words)
         show(pairs, read.texts_of)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")

@@ -5,6 +5,7 @@ Zauner, "Implementation and benchmarking of perceptual image hash functions", 20
 """
 
 import base64
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -37,6 +38,8 @@ class Bits(Segmented):
         of 0 to 255), "bits" (a list of 0 and 1, or a text of them). The highest bit is first.
     segments: pieces that a fingerprint is cut into, each a token; 0 to choose the number for which
         a query within the distance costs least.
+    with_blank: compare blank fingerprints too, which plain images have: all bits are equal, or all
+        but the first, or all rows of a square.
     Raises UsageError for values out of range.
     """
 
@@ -44,6 +47,7 @@ class Bits(Segmented):
     distance: int | None = None
     encoding: Encoding = "hex"
     segments: int = 0
+    with_blank: bool = False
 
     kind = "bits"
     reads_values = True
@@ -84,11 +88,38 @@ class Bits(Segmented):
         return self.distance
 
     def text(self, value: object) -> str:
-        """Return a field's value as hex digits. Raises RecordError if it is not a fingerprint."""
+        """Return a field's value as hex digits, no digit for a blank one that is not compared.
+
+        Raises RecordError if it is not a fingerprint.
+        """
         number = self._number(value)
         if number is None or number >> self.size:
             raise RecordError(f"{value!r:.80} is not a fingerprint of {self._form()}")
+        if not self.with_blank and self._is_blank(number):
+            return ""
         return f"{number:0{-(-self.size // 4)}x}"
+
+    def _is_blank(self, number: int) -> bool:
+        """Return whether a fingerprint is one of an image without content.
+
+        The first bit of a hash by cosine transform is that of the mean brightness. Hashes by blocks
+        or gradients have a row of bits for each row of the image.
+        """
+        every_bit, first_bit = (1 << self.size) - 1, 1 << self.size - 1
+        if number in (0, every_bit, first_bit, every_bit ^ first_bit):
+            return True
+        side = math.isqrt(self.size)
+        if side * side != self.size:
+            return False
+        row = (1 << side) - 1
+        return number == (number & row) * (every_bit // row)
+
+    def to_json(self) -> dict[str, object]:
+        document = super().to_json()
+        if not self.with_blank:
+            # The ids of earlier schemes do not cover it.
+            del document["with_blank"]
+        return document
 
     def _form(self) -> str:
         size = self.size
