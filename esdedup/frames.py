@@ -335,7 +335,7 @@ def _without_items(
 
 
 def _check_fraction(contained: float) -> None:
-    """Raise UsageError for what is no share of an item."""
+    """Raise UsageError if `contained` is not a fraction of an item, above 0 and up to 1."""
     check_type("contained", contained, "float")
     if not 0.0 < contained <= 1.0:
         raise UsageError(f"contained {contained}: use a share above 0, up to 1")

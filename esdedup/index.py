@@ -12,10 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, Unpack, get_args
 
-from esdedup.analysis.explain import Explanation, explain
-from esdedup.analysis.report import Report, report
-from esdedup.analysis.sampling import Sample, draw
-from esdedup.analysis.templates import template_warnings
+from esdedup import analysis, removal
 from esdedup.analysis.weighing import Weighing, WeighingSettings, texts_of, weigh
 from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.compare.pairs import SimilarPairs, similar_pairs
@@ -31,9 +28,6 @@ from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
 from esdedup.records.query_files import RecordQuery, queries_in_files, text_in_file
-from esdedup.removal.log import Action, LogReader
-from esdedup.removal.remove import Dedup
-from esdedup.removal.undo import UndoReport, changed_by, undo
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.similar import request_body, similar
@@ -484,12 +478,12 @@ class Index:
     def template_warnings(self, groups: Groups) -> list[str]:
         """Return a warning for each large group that looks like a template."""
         meta = self.meta_of(groups.grouping.limits)
-        return [*template_warnings(self.store, meta, groups)]
+        return [*analysis.template_warnings(self.store, meta, groups)]
 
     @accepts(Grouping)
     def dedup(
         self,
-        action: Action,
+        action: "removal.Action",
         *,
         apply: bool = False,
         to: str | None = None,
@@ -498,7 +492,7 @@ class Index:
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
         **settings: Unpack[GroupingSettings],
-    ) -> Dedup:
+    ) -> "removal.Dedup":
         """Find duplicates; with `apply`, or by `Dedup.apply`, delete, mark or move them.
 
         action: "delete"; "mark" as `group` does; or "move" to the index `to`.
@@ -523,7 +517,7 @@ class Index:
         UsageError if the arguments contradict each other, and what `groups` and `Dedup.apply`
         raise.
         """
-        if action not in get_args(Action):
+        if action not in get_args(removal.Action):
             raise UsageError(f"action {action!r}: use delete, mark or move")
         check_type("log", log, "str | Path | None")
         if (action == "move") != (to is not None):
@@ -538,7 +532,9 @@ class Index:
             groups = self.groups(on_step=on_step, grouping=grouping, **settings)
         meta = self.meta_of(groups.grouping.limits)
         beside = None if to is None else self.store.beside(to)
-        plan = Dedup(self.store, meta, self.scheme.id, groups, action, beside, Path(log or name))
+        plan = removal.Dedup(
+            self.store, meta, self.scheme.id, groups, action, beside, Path(log or name)
+        )
         if not apply:
             return plan
         if unordered := groups.unordered.warning(groups.grouping.keep):
@@ -547,12 +543,12 @@ class Index:
 
     def undo(
         self,
-        log: str | Path | LogReader,
+        log: "str | Path | removal.LogReader",
         *,
         force: bool = False,
         successor: bool = False,
-        on_report: Callable[[UndoReport], None] | None = None,
-    ) -> UndoReport:
+        on_report: "Callable[[removal.UndoReport], None] | None" = None,
+    ) -> "removal.UndoReport":
         """Restore what a run of `dedup` deleted, marked or moved.
 
         A document that another client has changed since is skipped. force: also if the log is
@@ -562,14 +558,16 @@ class Index:
         Raises UsageError if the log can't be read or is of another index, and the errors of the
         store. The same call again resumes.
         """
-        if not isinstance(log, LogReader):
+        if not isinstance(log, removal.LogReader):
             check_type("log", log, "str | Path")
-            log = LogReader(Path(log))
+            log = removal.LogReader(Path(log))
         self.check_log(log, force=force, successor=successor)
         to = None if log.header.to is None else self.store.beside(log.header.to)
-        return undo(self.store, log, to, on_report, successor=successor)
+        return removal.undo_removal(self.store, log, to, on_report, successor=successor)
 
-    def check_log(self, log: LogReader, *, force: bool = False, successor: bool = False) -> None:
+    def check_log(
+        self, log: "removal.LogReader", *, force: bool = False, successor: bool = False
+    ) -> None:
         """Raise UsageError if a log is not of this index. force, successor: as in `undo`."""
         header, location = log.header, self.location
         if header.index != location.index and not successor:
@@ -589,9 +587,9 @@ class Index:
                 " undo it with `force` set"
             )
 
-    def changed_by(self, log: LogReader) -> int:
+    def changed_by(self, log: "removal.LogReader") -> int:
         """Return the number of documents that the run of a log changed."""
-        return changed_by(self.store, log)
+        return removal.changed_by(self.store, log)
 
     def drop(self) -> None:
         """Delete the index with its documents and its judgements; nothing restores them.
@@ -619,7 +617,7 @@ class Index:
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
         **settings: Unpack[GroupingSettings],
-    ) -> Report:
+    ) -> "analysis.Report":
         """Return the duplicates of the index in numbers, with examples, and change nothing.
 
         work, on_step: as in `groups`.
@@ -638,15 +636,17 @@ class Index:
         split_templates: separate documents that fill one template differently.
         """
         groups = self.groups(work=work, on_step=on_step, grouping=grouping, **settings)
-        return report(self.store, self.meta_of(groups.grouping.limits), groups)
+        return analysis.report_on(self.store, self.meta_of(groups.grouping.limits), groups)
 
-    def explain(self, left: str, right: str, *, sketch: str | None = None) -> Explanation:
+    def explain(
+        self, left: str, right: str, *, sketch: str | None = None
+    ) -> "analysis.Explanation":
         """Return why two documents, given by id, are similar or not.
 
         sketch: name of one whose fields are compared, and passages marked; by default the first.
         """
         ids = checked_id(left), checked_id(right)
-        return explain(self.store, self.meta.of(sketch), *ids, sketch)
+        return analysis.explain_pair(self.store, self.meta.of(sketch), *ids, sketch)
 
     @accepts(Weighing)
     def weights(
@@ -803,7 +803,7 @@ def indices(
 
 def sample_neighbours(
     index: Index, sample: int, *, on_drawn: Callable[[int, int], None] | None = None
-) -> Sample:
+) -> "analysis.Sample":
     """Draw documents of an index at random, and find their neighbours.
 
     sample: number of documents, 2 to `Sample.most`.
@@ -811,7 +811,7 @@ def sample_neighbours(
 
     Raises UsageError if the index has no sketch with bands.
     """
-    return draw(index.store, index.meta, sample, on_drawn=on_drawn)
+    return analysis.draw_sample(index.store, index.meta, sample, on_drawn=on_drawn)
 
 
 @contextmanager

@@ -162,8 +162,8 @@ def read(
 ) -> tuple[InMemory, Records]:
     """Return the records, and their texts, ids and keys.
 
-    start: the position of the first one. Raises UsageError for what is not in memory, and if no
-    record has the field of the text; RecordError for a text of another type.
+    start: the position of the first one. Raises UsageError for records that are not in memory, and
+    if no record has the field of the text; RecordError for a text of another type.
     """
     text_fields = plan.meta.text_fields
     names = [*text_fields]

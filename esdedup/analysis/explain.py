@@ -184,7 +184,7 @@ class Explanation:
         return [*facts, ("exact duplicates", answer, f"the normalised texts are {equality}")]
 
 
-def explain(
+def explain_pair(
     store: Store, meta: IndexMeta, left: str, right: str, name: str | None = None
 ) -> Explanation:
     """Explain by the index's scheme why two documents, given by id, are similar or not.

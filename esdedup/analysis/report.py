@@ -217,7 +217,7 @@ def measure_of(grouping: Grouping, scheme: Scheme) -> str:
     return (JACCARD if grouping.exact else scheme.chosen(grouping.limits).measure).of_duplicate
 
 
-def report(store: Store, meta: IndexMeta, groups: Groups) -> Report:
+def report_on(store: Store, meta: IndexMeta, groups: Groups) -> Report:
     """Report on the groups of an index."""
     statistics = store.statistics(meta)
     rows = groups.duplicate_rows

@@ -146,7 +146,7 @@ def edges_from(floor: float) -> F64:
     return np.arange(round(100 * floor), 101, _WIDTH) / 100
 
 
-def draw(
+def draw_sample(
     store: Store,
     meta: IndexMeta,
     count: int = SAMPLED,

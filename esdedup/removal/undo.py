@@ -36,7 +36,7 @@ class UndoReport(Counts):
         return self.restored + self.present + len(self.failures)
 
 
-def undo(
+def undo_removal(
     store: Store,
     log: LogReader,
     destination: Store | None = None,

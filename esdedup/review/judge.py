@@ -16,7 +16,7 @@ from esdedup.analysis.judging import (
     estimates,
     judgements_needed,
 )
-from esdedup.analysis.sampling import draw
+from esdedup.analysis.sampling import draw_sample
 from esdedup.exceptions import UsageError
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Parameters, Review
@@ -73,7 +73,7 @@ class Judge:
     def _draw(self, job: Job) -> None:
         with self.review.group_search.open() as index:
             step = functools.partial(job.on_step, "Documents compared")
-            sample = draw(index.store, index.meta, on_drawn=step)
+            sample = draw_sample(index.store, index.meta, on_drawn=step)
         self._pool = Pool.of(sample, self.review.group_search.groups() if self.of_groups else None)
 
     def show(self, parameters: Parameters) -> Response:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from esdedup.analysis.judging import Pool, drawn_at_random, estimates
-from esdedup.analysis.sampling import FLOOR, Sample, draw
+from esdedup.analysis.sampling import FLOOR, Sample, draw_sample
 from esdedup.analysis.tuning import expectation, neighbours_in
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, find_groups
@@ -56,7 +56,7 @@ def total(sample: Sample, low: float = 0.0, high: float = 2.0) -> float:
 def test_the_sample_of_a_small_index_has_its_pairs_once(store: Store) -> None:
     texts = corpus(30)
     write_texts(store, texts)
-    sample = draw(store, META)
+    sample = draw_sample(store, META)
     assert (sample.documents, sample.sampled, sample.truncated, sample.whole) == (120, 120, 0, True)
     found = {
         frozenset(texts[int(id[1:])].lower() for id in pair[:2]): pair.similarity
@@ -77,7 +77,7 @@ def test_pairs_over_the_threshold_are_those_of_the_groups(store: Store) -> None:
     texts = corpus(60)
     write_texts(store, texts)
     groups = find_groups(store, META, Grouping(Limits(threshold=0.5)))
-    sample = draw(store, META, 40)
+    sample = draw_sample(store, META, 40)
     pool = Pool.of(sample, groups)
     near = [pair for pair in pool.pairs if pair.similarity >= 0.5]
     assert pool.duplicates is not None
@@ -98,7 +98,7 @@ def test_similarities_of_unrelated_texts_are_exact(store: Store) -> None:
     drawn = np.random.default_rng(2).integers(0, 60, (40, 600))
     texts = [" ".join(f"w{word}" for word in row) for row in drawn]
     write_texts(store, texts)
-    found = neighbours_in(draw(store, META))
+    found = neighbours_in(draw_sample(store, META))
     sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
     values = [len(a & b) / len(a | b) for a, b in itertools.combinations(sets, 2)]
     assert max(values) < 0.01
@@ -110,7 +110,7 @@ def test_a_sample_shows_the_whole(store: Store) -> None:
     write_texts(store, texts)
     steps: list[tuple[int, int]] = []
     samples = [
-        draw(store, META, 150, seed=seed, on_drawn=lambda *step: steps.append(step))
+        draw_sample(store, META, 150, seed=seed, on_drawn=lambda *step: steps.append(step))
         for seed in range(4)
     ]
     assert steps[-1] == (150, 150)
@@ -133,7 +133,7 @@ def test_the_mean_of_samples_is_the_number_of_pairs(store: Store) -> None:
     texts = corpus(120)
     write_texts(store, texts)
     truth = np.array([*of_texts(texts).values()])
-    samples = [draw(store, META, 100, seed) for seed in range(8)]
+    samples = [draw_sample(store, META, 100, seed) for seed in range(8)]
     for low, high in ((FLOOR, 0.5), (0.5, 0.8), (0.8, 1.01)):
         wanted = ((truth >= low) & (truth < high)).sum()
         mean = np.mean([total(sample, low, high) for sample in samples])
@@ -144,14 +144,14 @@ def test_documents_without_a_text_and_too_many_candidates_are_counted(store: Sto
     write_texts(store, ["the same words in each of them"] * 50 + ["", "!"])
     update(store, [Document("d7", {"text": None}), Document("d8", {"text": None})])
     store.refresh()
-    found = draw(store, META, 30, seed=1, candidates=10)
+    found = draw_sample(store, META, 30, seed=1, candidates=10)
     assert found.sampled + found.without_text == 30
     assert found.truncated > 20
     delete(store, [f"d{at}" for at in range(52)])
     store.refresh()
     with pytest.raises(UsageError, match="a sample of 0 texts has no pairs"):
-        neighbours_in(draw(store, META, 10))
-    pool = Pool.of(draw(store, META))
+        neighbours_in(draw_sample(store, META, 10))
+    pool = Pool.of(draw_sample(store, META))
     assert (pool.pairs, pool.sample.documents, pool.sample.sampled) == ((), 0, 0)
     (nothing,) = estimates(pool, drawn_at_random(pool, Judgements()), [0.8])
     assert (nothing.precision, nothing.recall, nothing.removed.value) == (None, None, 0.0)

@@ -20,7 +20,7 @@ from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import FIELD, Document, Failure, StoredDocument
 from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import Dedup, DedupReport
-from esdedup.removal.undo import UndoReport, undo
+from esdedup.removal.undo import UndoReport, undo_removal
 from esdedup.stores import Store
 from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
@@ -136,7 +136,7 @@ def apply(store: Store, there: Store) -> Apply:
 
 def undone(store: Store, there: Store, path: str = "log.jsonl.zst") -> UndoReport:
     log = LogReader(Path(path))
-    return undo(store, log, there if log.header.to else None)
+    return undo_removal(store, log, there if log.header.to else None)
 
 
 # There and back

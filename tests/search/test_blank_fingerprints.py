@@ -6,7 +6,7 @@ import pytest
 
 import esdedup
 from esdedup import Bits, Scheme
-from tests.helpers.commands import call, run_command, write_lines
+from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
 
 BLANK = {
@@ -40,7 +40,7 @@ def test_blank_fingerprints_of_an_index_are_similar_to_none(place: Place) -> Non
 def test_blank_fingerprints_of_files(folder: Path, form: str, removed: set[str] | None) -> None:
     write_lines(folder / "images.jsonl", RECORDS)
     options = ["images.jsonl", "--bits", form, "--distance", "4", "--json"]
-    report = call("clean", *options, "--output", "out.jsonl")
+    report = run_command("clean", *options, "--output", "out.jsonl").json[0]
     if removed is None:
         assert report["removed"] > 1
         assert "blank" not in report

@@ -225,7 +225,7 @@ def test_pairs_are_drawn_to_judge(index: esdedup.Index) -> None:
     pairs = list(texts_of_pairs().values())
     index.add({"id": f"d{at}", "text": text} for at, text in enumerate(itertools.chain(*pairs)))
     # Of half the index, whose neighbours are searched: the estimate is off by a twentieth or so.
-    drawn = sampling.draw(index.store, index.meta, 600)
+    drawn = sampling.draw_sample(index.store, index.meta, 600)
     assert (drawn.sampled, drawn.truncated) == (600, 0)
     # Equal texts need no judgement.
     due = sum(1.0 > exact(*both) >= 0.5 for both in pairs)
