@@ -13,6 +13,8 @@ COMMANDS: dict[str, Any] = {
     name: app.get_command(CONTEXT, name) for name in app.list_commands(CONTEXT)
 }
 """All commands by name."""
+OPTIONS = {"--help", *(name for option in app.params for name in option.opts)}
+"""The options that need no command."""
 
 
 def commands_page() -> str:

@@ -44,7 +44,7 @@ import typer
 
 from esdedup.cli import main as esdedup
 from esdedup.exceptions import UsageError
-from tools.commands import COMMANDS, commands_page
+from tools.commands import COMMANDS, OPTIONS, commands_page
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference" / "commands.md"
@@ -339,7 +339,7 @@ def esdedup_commands(block: Block) -> list[str]:
 def check_command(command: str) -> None:
     """Raise ExampleFailed if the program rejects the options and arguments of a command."""
     _, name, *arguments = shlex.split(command)
-    if name == "--help" or name == "--version":
+    if name in OPTIONS:
         return
     if name not in COMMANDS:
         raise ExampleFailed(f"{command}: there is no command {name}")

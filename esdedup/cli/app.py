@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
-from typer.main import get_group
+from typer.main import get_command
 
 from esdedup import EsdedupError, UsageError
 from esdedup.cli.command import CommandEntry, Commands
@@ -161,7 +161,6 @@ _app = typer.Typer(
     help="Near-duplicate search for Elasticsearch, OpenSearch, or a local file.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
-    add_completion=False,
 )
 
 
@@ -187,7 +186,12 @@ def _options(
     """Accept the options before a command."""
 
 
-app = get_group(_app)
+_group = get_command(_app)
+assert isinstance(_group, Commands)
+app: Commands = _group
+"""All commands."""
+_COMPLETION = "_ESDEDUP_COMPLETE"
+"""The variable by which a shell asks what can follow, in place of running a command."""
 
 
 def main(
@@ -216,6 +220,8 @@ def main(
         # Tables lose characters; JSON escapes them.
         sys.stdout.reconfigure(errors="replace")
     try:
+        if _COMPLETION in os.environ:
+            app.main([], "esdedup", _COMPLETION)
         with _other_signals_interrupt():
             try:
                 context = app.make_context("esdedup", arguments or ["--help"], obj=surroundings)

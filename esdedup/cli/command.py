@@ -154,6 +154,9 @@ class _LazyParsing:
 
 
 def _processed(option: Any, context: Any, value: Any) -> Any:
+    if context.resilient_parsing:
+        # A shell completes a line that is not over: nothing is read or converted.
+        return value
     command = context.command
     if option.name == "settings" and isinstance(command, Command) and command.settings:
         # It comes before the options that the file sets.
@@ -369,8 +372,16 @@ class Commands(_LazyParsing, TyperGroup):
             with formatter.section(heading):
                 formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the commands and options that begin so, without importing the commands."""
+        names = [TyperCommand(name, help=entry.summary) for name, entry in self.entries.items()]
+        names_only = TyperGroup(name=self.name, commands=names, params=self.params)
+        return names_only.shell_complete(typer.Context(names_only, info_name="esdedup"), incomplete)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that arguments name. Raise UsageError with a suggestion."""
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
         entries = self.entries
         entry = entries.get(args[0])
         if entry is not None and entry.moved_by_files and _names_files(args[1:]):
@@ -486,6 +497,7 @@ def _typer_parameter(setting: Setting) -> inspect.Parameter:
         parser=display.convert,
         dir_okay=display.folder,
         envvar=variable_of(setting.name) if display.variable else None,
+        hidden=display.panel == _REFUSED,
         rich_help_panel=display.panel or ("rare" if display.rare else None),
         # What a file sets is read before the other options.
         is_eager=display.panel == "settings",

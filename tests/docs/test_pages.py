@@ -8,7 +8,7 @@ import pytest
 
 import esdedup
 import esdedup.files
-from tools.commands import COMMANDS
+from tools.commands import COMMANDS, OPTIONS
 from tools.docs import (
     REFERENCE,
     ROOT,
@@ -94,7 +94,7 @@ def check_mention(code: str) -> None:
     if first == "esdedup":
         name = next((word for word in words if re.fullmatch("[a-z]+", word)), None)
         assert name is None or name in COMMANDS, code
-        known = options_of(name) if name else {"--help", "--version"}
+        known = options_of(name) if name else OPTIONS
     elif first in COMMANDS and options:
         known = options_of(first)
     elif first.startswith("--"):
