@@ -270,12 +270,14 @@ class Command(_LazyParsing, TyperCommand):
         arguments = [option for option in parameters if isinstance(option, TyperArgument)]
         options = [option for option in parameters if option not in arguments]
         panels = ctx.meta.get(PANELS, (None,))
-        shown = [option for option in options if option.rich_help_panel in panels]
         if arguments:
             with formatter.section("Arguments"):
                 formatter.write_dl([(argument.metavar, argument.help) for argument in arguments])
-        with formatter.section("Options"):
-            formatter.write_dl(map(record_of, shown))
+        for panel in panels:
+            shown = [option for option in options if option.rich_help_panel == panel]
+            if shown:
+                with formatter.section("More options" if panel == "rare" else "Options"):
+                    formatter.write_dl(map(record_of, shown))
         notes = {
             "connection": _WHERE,
             "rare": f"More options: esdedup help {self.name}",
@@ -286,6 +288,10 @@ class Command(_LazyParsing, TyperCommand):
         if lines:
             formatter.write_paragraph()
             formatter.write_text("\n\n".join(lines))
+
+
+_METAVARS: Mapping[object, str] = {Path: "FILE", int: "N", float: "NUMBER"}
+"""What stands for a value in the help, by its type."""
 
 
 def _value(option: Any, value: Any) -> Any:
@@ -300,8 +306,8 @@ def record_of(option: TyperOption) -> tuple[str, str]:
     names = ", ".join(sorted(option.opts, key=len))
     if choices := option.type_descriptor.choices:
         names += f" [{'|'.join(choices)}]"
-    elif option.metavar:
-        names += f" {option.metavar}"
+    elif not option.is_flag:
+        names += f" {option.metavar or _METAVARS.get(option.type_descriptor.annotation, 'VALUE')}"
     default: Any = option.show_default
     if default is True and option.default not in (None, False):
         default = f"{option.default:g}" if isinstance(option.default, float) else option.default

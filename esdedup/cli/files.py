@@ -40,10 +40,16 @@ class FileOptions(options.SchemeOptions):
         None, "Format; file: each file is one document.", show_default="by the file's ending"
     )
     encoding: str | None = setting(
-        None, "Encoding of the files, such as utf-16 or gb18030.", show_default="UTF-8"
+        None,
+        "Encoding of the files, such as utf-16 or gb18030.",
+        show_default="UTF-8",
+        metavar="NAME",
     )
     id_field: str | None = setting(
-        None, "Field with the document's id, or path.", show_default="id, else path:line"
+        None,
+        "Field with the document's id, or path.",
+        show_default="id, else path:line",
+        metavar="FIELD",
     )
     dead_letter: Path | None = options.dead_letter()
     workers: int | None = setting(

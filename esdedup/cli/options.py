@@ -34,7 +34,11 @@ from esdedup.cli.command import (
 from esdedup.exceptions import json_fault
 
 field = partial(
-    setting, None, "Object field for the tokens, named esdedup...", show_default="the index's own"
+    setting,
+    None,
+    "Object field for the tokens, named esdedup...",
+    show_default="the index's own",
+    metavar="FIELD",
 )
 bits = partial(
     setting,
@@ -60,7 +64,12 @@ dry_run = partial(setting, False, "Show the changes without making them.")
 workers = partial(setting, 1, "Processes on this machine.", bounds=(1, None))
 max_rate = partial(setting, None, "Maximum documents a second, to spare the cluster.")
 work = partial(
-    setting, None, "Folder to resume from.", rare=True, show_default="FILE.INDEX.COMMAND"
+    setting,
+    None,
+    "Folder to resume from.",
+    rare=True,
+    show_default="FILE.INDEX.COMMAND",
+    metavar="FOLDER",
 )
 dead_letter = partial(
     setting, None, "File to append rejects to.", rare=True, show_default="INDEX.dead-letter.jsonl"
@@ -75,7 +84,7 @@ class _Cluster:
     """The options of a connection to a cluster."""
 
     url: str | None = connection_setting(
-        None, "A cluster, http(s)://host:port; several nodes with commas."
+        None, "A cluster, http(s)://host:port; several nodes with commas.", metavar="URL"
     )
     timeout: float = connection_setting(60.0, "Seconds to wait for an answer.", bounds=(0.1, None))
     retry_for: str = connection_setting(
@@ -83,13 +92,13 @@ class _Cluster:
     )
     requests: int = connection_setting(8, "Maximum number of requests in flight.", bounds=(1, None))
     compress: bool = connection_setting(False, "Compress requests and answers, for a slow network.")
-    username: str | None = connection_setting(None, "User name.")
+    username: str | None = connection_setting(None, "User name.", metavar="NAME")
     password: str | None = connection_setting(
         None, "Password; the environment variable keeps it private."
     )
     api_key: str | None = connection_setting(None, "API key, encoded or id:key.")
     bearer_token: str | None = connection_setting(None, "Bearer token.")
-    ca_certs: str | None = connection_setting(None, "File of authorities to trust.")
+    ca_certs: str | None = connection_setting(None, "File of authorities to trust.", metavar="FILE")
     cert_fingerprint: str | None = connection_setting(
         None, "SHA-256 of the certificate to trust instead."
     )
@@ -113,7 +122,7 @@ class ClusterTarget(_Cluster):
 
     index: str = declared(
         ...,
-        Display("An index, an alias, or a data stream.", ("--index", "-i"), variable=True),
+        Display("An index, an alias, or a data stream.", ("--index", "-i"), "NAME", variable=True),
     )
 
     @property
@@ -130,7 +139,9 @@ class ClusterTarget(_Cluster):
 class Target(_Cluster):
     """The options of a command on an index in a cluster or a file."""
 
-    index: str = connection_setting(Index.DEFAULT_NAME, "Name of the index there.", "--index", "-i")
+    index: str = connection_setting(
+        Index.DEFAULT_NAME, "Name of the index there.", "--index", "-i", metavar="NAME"
+    )
     db: Path | None = of_file(
         connection_setting(None, "A local file.", show_default=Index.DEFAULT_FILE)
     )
@@ -163,7 +174,10 @@ class SchemeOptions:
     """Options of the scheme of an index, or of a comparison of files, and of its text."""
 
     text_field: list[str] | None = setting(
-        None, "Field of the text; may be repeated.", show_default="the index's, or text"
+        None,
+        "Field of the text; may be repeated.",
+        show_default="the index's, or text",
+        metavar="FIELD",
     )
     scheme: Path | None = setting(
         None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"

@@ -49,12 +49,14 @@ class OutputOptions:
         "Folder to write to; or one file, or - for standard output.",
         "-o",
         show_default="only show",
+        metavar="PATH",
     )
     removed: str | None = setting(
         None,
         "List of what is removed: .jsonl, .jsonl.zst, .parquet or .arrow.",
         rare=True,
         show_default="OUTPUT/_removed.jsonl.zst",
+        metavar="FILE",
     )
     work: str | None = options.work(show_default="OUTPUT.work")
     task: str | None = setting(

@@ -14,8 +14,8 @@ class ProxySettings:
     max_memory, max_connections: of all processes together.
     """
 
-    upstream: str = setting(..., "Elasticsearch or OpenSearch, http(s)://host:port.")
-    host: str = setting("127.0.0.1", "Address to listen on.")
+    upstream: str = setting(..., "Elasticsearch or OpenSearch, http(s)://host:port.", metavar="URL")
+    host: str = setting("127.0.0.1", "Address to listen on.", metavar="ADDRESS")
     port: int = setting(9280, "Port to listen on.", bounds=(1, 65535))
     ca_certs: str | None = setting(None, "File of authorities to trust.")
     timeout: float = setting(3600.0, "Seconds that the upstream may be silent.", bounds=(0.1, None))

@@ -64,7 +64,9 @@ class Limits:
     Raises UsageError if a value is out of range.
     """
 
-    sketch: str | None = setting(None, "Sketch to compare by.", show_default="the scheme's first")
+    sketch: str | None = setting(
+        None, "Sketch to compare by.", show_default="the scheme's first", metavar="NAME"
+    )
     threshold: float | None = setting(LOOKING, "Minimum Jaccard similarity, 0 to 1.", "-t")
     distance: int | None = setting(
         None,

@@ -89,7 +89,10 @@ def test_help_lists_at_most_twelve_own_options_and_names_the_rest() -> None:
         assert summary == shown.splitlines()[2].strip()
     connection = run("help", "connection").out.split()
     assert {"--url", "--index", "--api-key", "--ca-certs"} <= {*connection}
-    assert "--max-per-bucket" in run("help", "group").out
+    whole = run("help", "group").out
+    order = ["Options:", "--threshold NUMBER", "More options:", "--max-per-bucket N "]
+    assert sorted(order, key=whole.index) == order
+    assert "--exact  " in whole
     assert run("help").out == run("--help").out
 
 

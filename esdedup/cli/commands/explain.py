@@ -20,7 +20,7 @@ def explain_command(
     left: str = argument(..., "The id of a document.", metavar="ID1"),
     right: str = argument(..., "The id of another.", metavar="ID2"),
     sketch: str | None = setting(
-        None, "Sketch whose fields to compare.", show_default="the scheme's first"
+        None, "Sketch whose fields to compare.", show_default="the scheme's first", metavar="NAME"
     ),
     as_json: bool = as_json(),
 ) -> None:

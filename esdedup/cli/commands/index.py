@@ -27,7 +27,7 @@ def index_command(
         None, "Column of a table to index; may be repeated.", metavar="NAME", rare=True
     ),
     sketch: str | None = setting(
-        None, "Sketch to compare by.", show_default="the scheme's first", rare=True
+        None, "Sketch to compare by.", show_default="the scheme's first", rare=True, metavar="NAME"
     ),
     threshold: float = setting(
         DuplicatePolicy.threshold, "Minimum Jaccard similarity of duplicates.", "-t"

@@ -229,13 +229,20 @@ def weights_command(
         None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
     ),
     text_field: list[str] | None = setting(
-        None, "With FILES: field of the text; may be repeated.", show_default="text"
+        None,
+        "With FILES: field of the text; may be repeated.",
+        show_default="text",
+        metavar="FIELD",
     ),
     format: Format | None = setting(
         None, "Format; file: each file is one document.", rare=True, show_default="by the ending"
     ),
     encoding: str | None = setting(
-        None, "Encoding of the files, such as utf-16.", rare=True, show_default="UTF-8"
+        None,
+        "Encoding of the files, such as utf-16.",
+        rare=True,
+        show_default="UTF-8",
+        metavar="NAME",
     ),
     as_json: bool = as_json(),
 ) -> None:

@@ -23,9 +23,13 @@ class SearchOptions:
     """The options that name the text to search for."""
 
     text: str | None = setting(None, "The text itself.")
-    file: str | None = setting(None, "A file that holds the text; - is standard input.")
-    encoding: str | None = setting(None, "Encoding of files.", rare=True, show_default="UTF-8")
-    id: str | None = setting(None, "The id of an indexed document.")
+    file: str | None = setting(
+        None, "A file that holds the text; - is standard input.", metavar="FILE"
+    )
+    encoding: str | None = setting(
+        None, "Encoding of files.", rare=True, show_default="UTF-8", metavar="NAME"
+    )
+    id: str | None = setting(None, "The id of an indexed document.", metavar="ID")
     bits: str | None = setting(None, "A fingerprint, as the field of --sketch holds it.")
     nearest: bool = setting(False, "Find the k nearest documents: no threshold.")
     filter: list[str] | None = setting(

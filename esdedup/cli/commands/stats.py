@@ -81,7 +81,7 @@ def stop_command(
         None, "Add buckets of more than N documents, after asking.", metavar="N", bounds=(1, None)
     ),
     sketch: str | None = setting(
-        None, "With --over: whose tokens.", show_default="the scheme's first"
+        None, "With --over: whose tokens.", show_default="the scheme's first", metavar="NAME"
     ),
     clear: bool = setting(False, "Remove all tokens."),
     yes: bool = yes(),
