@@ -25,6 +25,11 @@ _MOVED = (
     " what holds items, run `esdedup decontaminate FILES --against ITEMS -o OUT`"
 )
 """What `dedup FILES` is now."""
+_READS_INDEX = (
+    "{0} reads an index: run `esdedup index FILES`, and then `esdedup {0}`. Without an index,"
+    " `esdedup pairs FILES` lists similar records, and `esdedup clean FILES -o OUT` removes them"
+)
+"""How to use a command of indices with files."""
 COMMANDS = {
     "Commands": {
         "index": CommandEntry(
@@ -54,11 +59,21 @@ COMMANDS = {
                 "k",
             ),
         ),
-        "group": CommandEntry("group", "Group similar documents, and write the groups."),
+        "group": CommandEntry(
+            "group",
+            "Group similar documents, and write the groups.",
+            moved_by_files=_READS_INDEX.format("group"),
+        ),
         "explain": CommandEntry("explain", "Show why two documents are similar, or not."),
-        "report": CommandEntry("report", "Write a page on the duplicates of an index."),
+        "report": CommandEntry(
+            "report",
+            "Write a page on the duplicates of an index.",
+            moved_by_files=_READS_INDEX.format("report"),
+        ),
         "review": CommandEntry(
-            "review", "Open a page to look at duplicates, judge them, and undo."
+            "review",
+            "Open a page to look at duplicates, judge them, and undo.",
+            moved_by_files=_READS_INDEX.format("review"),
         ),
         "dedup": CommandEntry(
             "dedup",

@@ -191,6 +191,16 @@ class Command(_LazyParsing, TyperCommand):
     """The settings that a file can set, by name."""
     other_meanings: Sequence[str] = ()
     """Those that mean something else than in other commands."""
+    moved_by_files: str | None = None
+    """What to run in its place with files."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options. Raise UsageError that names what to run for files instead."""
+        ctx.allow_extra_args = self.moved_by_files is not None
+        rest = super().parse_args(ctx, args)
+        if rest and self.moved_by_files and not ctx.resilient_parsing:
+            raise UsageError(self.moved_by_files)
+        return rest
 
     def read_settings(self, ctx: typer.Context, path: Path | None) -> None:
         """Make what a settings file sets the defaults. path: of the file, or None to look for it.
@@ -390,8 +400,10 @@ class Commands(_LazyParsing, TyperGroup):
             return super().resolve_command(ctx, args)
         entries = self.entries
         entry = entries.get(args[0])
-        if entry is not None and entry.moved_by_files and _names_files(args[1:]):
-            raise UsageError(entry.moved_by_files)
+        if entry is not None and entry.moved_by_files and _sets_output(args[1:]):
+            command = self.get_command(ctx, args[0])
+            if "output" not in command.settings:
+                raise UsageError(entry.moved_by_files)
         if (name := args[0]).startswith("-") or name in entries:
             return super().resolve_command(ctx, args)
         suggested = [command for command, entry in entries.items() if name in entry.other_names]
@@ -420,12 +432,10 @@ class Commands(_LazyParsing, TyperGroup):
             raise PermissionDenied(f"{error}\n{needed}") from error
 
 
-def _names_files(arguments: Sequence[str]) -> bool:
-    """Return whether arguments of a command without arguments begin with files, or set --output."""
-    has_output = any(
-        argument == "-o" or argument.partition("=")[0] == "--output" for argument in arguments
-    )
-    return has_output or (bool(arguments) and not arguments[0].startswith("-"))
+def _sets_output(arguments: Sequence[str]) -> bool:
+    """Return whether arguments of a command set --output."""
+    names = {argument.partition("=")[0] for argument in arguments}
+    return not names.isdisjoint(("-o", "--output"))
 
 
 def command_of(
@@ -468,6 +478,7 @@ def command_of(
     command = typer.main.get_command(app)
     assert isinstance(command, Command)
     command.function, command.parameters = function, parameters
+    command.moved_by_files = entry.moved_by_files
     command.settings, command.other_meanings = settings, entry.other_meanings
     return command
 

@@ -47,6 +47,8 @@ def waits_of(store: Store) -> Waits:
 def stored_meta(store: Store) -> IndexMeta:
     """Return an index's own description of its tokens. Raises IndexNotFound without one."""
     if (meta := store.meta()) is None:
+        if isinstance(store, LocalStore) and (file := store.missing_file):
+            raise IndexNotFound(f"there is no file {file}: index documents first")
         advice = f"{store.where} does not exist or holds no esdedup tokens: index documents first"
         if not isinstance(store, LocalStore):
             named = f"-i {store.index}"

@@ -167,9 +167,15 @@ USAGE = [
     (["pairs", "--username", "u"], "--username requires a cluster (--url)"),
     (["index", "articles.jsonl", "-t", "0.95"], "--threshold requires --on-duplicate"),
     (["index", "articles.jsonl", "--sketch", "simhash"], "--sketch requires --on-duplicate"),
+    (["group", "-t", "0.9", "articles.jsonl"], "group reads an index: run `esdedup index FILES`"),
+    (["report", "articles.jsonl", "-o", "page.html"], "report reads an index"),
+    (["review", "articles.jsonl"], "review reads an index"),
+    (["dedup", "--keep", "longest", "articles.jsonl"], "`esdedup clean FILES -o OUT`"),
+    # What the question is about is checked before it is asked.
+    (["undo", "absent.zst"], "log file absent.zst: No such file"),
 ]
 FAILURES = [
-    (["pairs", "--db", "absent.db"], "index documents first"),
+    (["pairs", "--db", "absent.db"], "there is no file absent.db: index documents first"),
     (["pairs", "--index", "absent"], "index 'absent'"),
     (["similar", "--id", "nobody"], "no document 'nobody'"),
     (["pairs", "--db", "articles.jsonl"], "run `esdedup index articles.jsonl`"),

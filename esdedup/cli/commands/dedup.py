@@ -91,8 +91,8 @@ def undo_command(
     restored whole, and marks are removed. A document that another client has changed since is
     skipped.
     """
-    output.require_answer(yes, "undo asks before it changes anything.")
     reader = admin.LogReader(log)
+    output.require_answer(yes, "undo asks before it changes anything.")
     header = reader.header
     if into is not None:
         target = replace(target, index=into)

@@ -102,6 +102,12 @@ class LocalStore:
     def address(self) -> str:
         return str(self._database.path.resolve())
 
+    @property
+    def missing_file(self) -> Path | None:
+        """The file of the store, if it does not exist."""
+        path = self._database.path
+        return None if path.exists() else path
+
     def meta(self) -> IndexMeta | None:
         if not self._database.exists:
             return None
