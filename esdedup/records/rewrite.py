@@ -2,15 +2,17 @@
 
 Records of text formats and the elements of a JSON array stay byte for byte, with the byte order
 mark, the header and empty lines. A file that loses nothing is copied. Otherwise what packs the
-records is written anew: .gz and .zst, with the level that is the library's default, and tables
-(Parquet, Arrow), of which the values and the schema stay.
+records is written anew: .gz, .zst, .bz2 and .xz, with the level that is the library's default, and
+tables (Parquet, Arrow), of which the values and the schema stay.
 """
 
+import bz2
 import codecs
 import gzip
 import io
 import itertools
 import json
+import lzma
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,6 +111,10 @@ def packed(out: IO[bytes], path: str) -> AbstractContextManager[Any]:
         return gzip.GzipFile("", "wb", fileobj=out, mtime=0)
     if packing == ".zst":
         return zstandard.ZstdCompressor().stream_writer(out, closefd=False)
+    if packing == ".bz2":
+        return bz2.BZ2File(out, "wb")
+    if packing == ".xz":
+        return lzma.LZMAFile(out, "wb")
     return nullcontext(out)
 
 

@@ -3,14 +3,16 @@
 A file that ends too soon is an error, and so is one that can't be unpacked.
 """
 
+import bz2
 import codecs
 import errno
 import gzip
 import io
+import lzma
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, BinaryIO
@@ -21,7 +23,8 @@ from esdedup.exceptions import InputError, UsageError
 from esdedup.records.locations import SpooledPipe, is_address, open_file
 
 STDIN = "-"
-COMPRESSED = (".gz", ".zst")
+COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+"""The endings of compressed files."""
 LONGEST = 64_000_000
 """Default of the characters of the longest line. It is in memory several times while it is read,
 and servers reject requests of more than 100 MB."""
@@ -33,6 +36,8 @@ _PACKED_BYTES = 2 << 10
 _INVALID = "esdedup.invalid"
 _OF_OUTPUT = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Errors of writing, of a caller that copies what it reads to standard output."""
+_FAULTS = (zlib.error, zstandard.ZstdError, lzma.LZMAError)
+"""What is wrong with the content of a compressed file, besides OSError."""
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
 
 
@@ -56,10 +61,8 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     try:
         if suffix in COMPRESSED and not file.peek(1):
             raise EOFError("it is empty")
-        if suffix == ".gz":
-            stream = gzip.GzipFile(fileobj=file)
-        elif suffix == ".zst":
-            stream = io.BufferedReader(_Unpacked(file))
+        if suffix in COMPRESSED:
+            stream = _UNPACKED_BY[suffix](file)
         elif not hasattr(file, "peek"):
             stream = io.BufferedReader(file)
         if encoding is None and (detected := _other_encoding(stream.peek(_HEAD))):
@@ -70,7 +73,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
         name = encoding or ("utf-8" if part else "utf-8-sig")
         text = io.TextIOWrapper(stream, name, errors, newline="\n")
         yield file, text
-    except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
+    except (*_FAULTS, OSError, EOFError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno in _OF_OUTPUT:
             raise
         raise InputError(f"{shown} can't be read to its end: {error}") from error
@@ -175,3 +178,12 @@ class _Unpacked(io.RawIOBase):
         buffer[:size] = self._ready[:size]
         self._ready = self._ready[size:]
         return size
+
+
+_UNPACKED_BY: dict[str, Callable[[BinaryIO], Any]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".zst": lambda file: io.BufferedReader(_Unpacked(file)),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
+"""What returns the content of a compressed file, by its ending."""

@@ -1,7 +1,10 @@
 """Files of every kind on the command line: what is read, and what is told of the rest."""
 
+import bz2
 import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 import zstandard
 
 import esdedup
+from esdedup.exceptions import InputError
 from esdedup.records.files import BadRecord, ReadSizes, Record, read_records
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
@@ -122,6 +126,26 @@ def test_a_line_of_more_than_64_million_characters_goes_to_the_dead_letter() -> 
     assert "longer than 64 million characters" in done.err
     (letter,) = letters()
     assert (letter["line"], letter["record"]) == (2, "x" * 1_000)
+
+
+@pytest.mark.parametrize(("ending", "compress"), [("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_bz2_and_xz_are_read_and_a_part_of_one_is_an_error(
+    ending: str, compress: Callable[[bytes], bytes]
+) -> None:
+    path = Path(f"a.jsonl.{ending}")
+    lines = [json.dumps({"id": str(number), "text": SAME}) for number in range(300)]
+    # Several streams, as parallel packers write them.
+    whole = b"".join(compress(f"{line}\n".encode()) for line in lines)
+    path.write_bytes(whole)
+    assert len([*read_records(str(path))]) == 300
+    for data, reason in (
+        (whole[:-9], "can't be read to its end"),
+        (b"", "it is empty"),
+        (b"{}\n", "can't be read to its end"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=reason):
+            [*read_records(str(path))]
 
 
 def test_a_quote_that_is_not_closed_takes_no_more_than_a_record() -> None:

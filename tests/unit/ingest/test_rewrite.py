@@ -1,8 +1,10 @@
 """Files written again without some records: the others stay byte for byte, in their order."""
 
+import bz2
 import gzip
 import itertools
 import json
+import lzma
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,23 +27,28 @@ from tests.helpers.fuzz import fuzz
 from tests.unit.ingest.test_files import content
 
 ENCODINGS = ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "gb18030", "cp932", "latin-1"]
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+DECOMPRESS = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 MARKS = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 def pack(data: bytes, ending: str) -> bytes:
-    """Return a file's content, a .zst of two frames."""
-    if ending == ".gz":
-        return gzip.compress(data)
+    """Return a file's content, a compressed one of two frames."""
     half = len(data) // 2
     parts = (data[:half], data[half:])
-    return b"".join(map(zstandard.compress, parts)) if ending == ".zst" else data
+    return b"".join(map(COMPRESS[ending], parts)) if ending in COMPRESS else data
 
 
 def unpacked(file: Path) -> bytes:
     raw = file.read_bytes()
     if file.suffix == ".zst":
         return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True).read()
-    return gzip.decompress(raw) if file.suffix == ".gz" else raw
+    return DECOMPRESS[file.suffix](raw) if file.suffix in DECOMPRESS else raw
 
 
 def all_kept(file: Path, format: Format | None = None, encoding: str | None = None) -> RetainedFile:
@@ -73,7 +80,7 @@ def piece(format: Format, words: list[str], end: str) -> str:
     format=st.sampled_from(["jsonl", "array", "csv", "tsv", "text"]),
     records=st.lists(st.tuples(st.lists(text, min_size=1, max_size=3), st.booleans()), max_size=8),
     encoding=st.sampled_from([None, *ENCODINGS]),
-    ending=st.sampled_from(["", ".gz", ".zst"]),
+    ending=st.sampled_from(["", *COMPRESS]),
     end=st.sampled_from(["\n", "\r\n"]),
     is_ended=st.booleans(),
     spaces=st.sampled_from(["", " ", "\n\n", "\t\r\n"]),
@@ -199,7 +206,10 @@ def test_several_files_become_one(
     assert not (tmp_path / "two").exists()
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.arrow"])
+@pytest.mark.parametrize(
+    "name",
+    [*(f"a.jsonl{ending}" for ending in ("", *COMPRESS)), "a.parquet", "a.arrow"],
+)
 def test_a_file_that_changed_or_a_full_disk_leaves_nothing(tmp_path: Path, name: str) -> None:
     def write(count: int) -> None:
         table = pa.table({"text": [f"{n * 7**20}" for n in range(count)]})
