@@ -49,10 +49,15 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     assert (unattached.status, unattached.out) == (1, f"{name}: not attached, 303 documents\n")
     assert esdedup_command(url, "backfill", "-i", name).status == 1
 
-    assert esdedup_command(url, "attach", "-i", name, "--text-field", "body").status == 0
+    attached = esdedup_command(url, "attach", "-i", name, "--text-field", "body", "--json")
+    (request,) = attached.json
+    assert (request["method"], request["path"]) == ("PUT", f"{name}/_mapping")
+    assert request["body"]["properties"]["esdedup"]["properties"] == mapping
+    assert f"esdedup backfill --index {name}" in attached.err
     mappings = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
     assert mappings["_meta"]["team"] == "news"
     assert esdedup_command(url, "attach", "-i", name).out == f"{name}: attached already\n"
+    assert esdedup_command(url, "attach", "-i", name, "--json").json == []
     checked = esdedup_command(url, "check", "-i", name)
     (line,) = checked.json
     assert checked.status == 1
@@ -241,7 +246,8 @@ def test_indices_that_take_no_updates_are_left_out(url: str, name: str) -> None:
     for kind, body in kinds.items():
         call(url, "PUT", f"/{name}-{kind}", {**body, "aliases": {alias: {}}})
         fill(url, f"{name}-{kind}", {kind: {"text": words(1), "secret": "s"}})
-    esdedup_command(url, "attach", "-i", alias)
+    news = esdedup_command(url, "attach", "-i", alias)
+    assert (news.out, "got the field 'esdedup'" in news.err) == ("", True)
     call(url, "PUT", f"/{name}-blocked/_settings", {"index.blocks.write": True})
     ran = esdedup_command(url, "backfill", "-i", alias)
     assert ran.status == 1

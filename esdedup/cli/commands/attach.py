@@ -1,9 +1,8 @@
 """esdedup attach, template, check: token fields in an index that other programs write to."""
 
 import json
-import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from typer import Exit, echo
@@ -33,12 +32,13 @@ def attach_command(
     external_versions: bool | None = _external_versions(),
     dry_run: bool = options.dry_run(),
     yes: bool = options.yes(),
+    as_json: bool = setting(False, "Print the requests of the change as JSON lines.", "--json"),
 ) -> None:
     """Add the token fields to an index that exists.
 
     Example: esdedup attach --index news --text-field body
 
-    An alias or a data stream means all its indices. The change is shown before it is made.
+    An alias or a data stream means all its indices. --dry-run shows the change without making it.
     Nothing else in the mapping changes, and no document. With --server, each index is closed for a
     moment, after asking: only then do servers take new analyzers.
     """
@@ -50,24 +50,17 @@ def attach_command(
         if not dry_run:
             plan.check()
         for change in plan.changes:
-            if change.opens:
-                echo(f"POST {change.index}/_open")
-            if change.mapping is None:
+            requests = _requests(change, cluster.is_opensearch)
+            if as_json or dry_run:
+                _show_requests(requests, as_json)
+            if change.mapping is None and not as_json:
                 echo(f"{change.index}: attached already")
-            else:
-                if change.analysis and cluster.is_opensearch:
-                    echo(f"POST {change.index}/_close")
-                    _show_request(f"{change.index}/_settings", {"analysis": change.analysis})
-                    echo(f"POST {change.index}/_open")
-                elif change.analysis:
-                    path = f"{change.index}/_settings?reopen=true"
-                    _show_request(path, {"analysis": change.analysis})
-                _show_request(f"{change.index}/_mapping", change.mapping)
             message(*map(str, change.obstacles))
         if plan.named.kind == "data stream":
-            _show_template(admin.plan_template(cluster, plan))
-        # The change is seen before it is made.
-        sys.stdout.flush()
+            template = admin.plan_template(cluster, plan)
+            if as_json or dry_run:
+                _show_requests([_Request.of(template)], as_json)
+            message(*map(str, template.obstacles))
         if dry_run:
             return
         if closed := [
@@ -86,19 +79,54 @@ def attach_command(
         message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_template(template: admin.TemplatePlan) -> None:
-    """Show a component template, and what is in the way of its fields in the next index."""
-    _show_request(f"_component_template/{template.name}", template.body)
-    message(*map(str, template.obstacles))
-
-
 def _warn_of_next(cluster: admin.Cluster, plan: admin.AttachPlan) -> None:
     if not admin.next_has_fields(cluster, plan):
         message(admin.advice_on_next(plan.named.name))
 
 
-def _show_request(path: str, body: Any) -> None:
-    echo(f"PUT {path}\n{json.dumps(body, indent=2, ensure_ascii=output.only_plain())}")
+@dataclass(frozen=True)
+class _Request:
+    """A request to the server.
+
+    method: PUT or POST.
+    path: of the address, and what follows.
+    body: as JSON, or None.
+    """
+
+    method: str
+    path: str
+    body: Any = None
+
+    @staticmethod
+    def of(template: admin.TemplatePlan) -> "_Request":
+        """Return the request that installs a component template."""
+        return _Request("PUT", f"_component_template/{template.name}", template.body)
+
+
+def _requests(change: admin.MappingChange, is_opensearch: bool) -> list[_Request]:
+    """Return the requests that add the fields to an index."""
+    index = change.index
+    requests = [_Request("POST", f"{index}/_open")] if change.opens else []
+    if change.mapping is None:
+        return requests
+    settings = {"analysis": change.analysis}
+    if change.analysis and is_opensearch:
+        requests.append(_Request("POST", f"{index}/_close"))
+        requests.append(_Request("PUT", f"{index}/_settings", settings))
+        requests.append(_Request("POST", f"{index}/_open"))
+    elif change.analysis:
+        requests.append(_Request("PUT", f"{index}/_settings?reopen=true", settings))
+    return [*requests, _Request("PUT", f"{index}/_mapping", change.mapping)]
+
+
+def _show_requests(requests: Sequence[_Request], as_json: bool) -> None:
+    for request in requests:
+        if as_json:
+            output.print_json(asdict(request))
+            continue
+        echo(f"{request.method} {request.path}")
+        if request.body is not None:
+            echo(json.dumps(request.body, indent=2, ensure_ascii=output.only_plain()))
 
 
 def template_command(
@@ -121,7 +149,8 @@ def template_command(
     with target.connected() as cluster:
         plan = admin.plan_next(cluster, target.index, scheme, text_field, field, external_versions)
         template = admin.plan_template(cluster, plan)
-        _show_template(template)
+        _show_requests([_Request.of(template)], as_json=False)
+        message(*map(str, template.obstacles))
         if install:
             admin.install_template(cluster, plan)
             message(f"component template {template.name!r} is installed at {target.address}")
