@@ -27,13 +27,17 @@ from tests.helpers.fuzz import fuzz
 from tests.unit.ingest.test_files import content
 
 ENCODINGS = ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "gb18030", "cp932", "latin-1"]
-COMPRESS = {
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".zst": zstandard.compress,
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }
-DECOMPRESS = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
+DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress,
+    ".bz2": bz2.decompress,
+    ".xz": lzma.decompress,
+}
 MARKS = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
