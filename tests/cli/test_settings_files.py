@@ -72,6 +72,7 @@ def test_esdedup_toml_counts_before_pyproject_toml() -> None:
 
 
 def test_a_variable_counts_before_the_file_and_an_option_before_both() -> None:
+    run("index", "articles.jsonl", "--db", "of-file.db")
     write("index = 'of-file'\ndb = 'of-file.db'\n")
     variables = {"ESDEDUP_INDEX": "of-variable"}
     assert "'of-file' in of-file.db" in run("stats", status=1).err
@@ -82,9 +83,9 @@ def test_a_variable_counts_before_the_file_and_an_option_before_both() -> None:
 
 def test_a_place_of_the_command_line_counts_before_that_of_the_file() -> None:
     write("url = 'http://127.0.0.1:9'\nretry_for = '0'\n")
-    assert "in my.db" in run("stats", "--db", "my.db", status=1).err
+    assert "file my.db" in run("stats", "--db", "my.db", status=1).err
     variables = {"ESDEDUP_DB": "my.db"}
-    assert "in my.db" in run("stats", status=1, environment=variables).err
+    assert "file my.db" in run("stats", status=1, environment=variables).err
     write("url = 'http://127.0.0.1:9'\ndb = 'my.db'\n")
     assert run("stats", status=2).err == (
         "Error: db in esdedup.toml, line 2 and url in esdedup.toml, line 1 name two places:"
