@@ -43,6 +43,7 @@ from esdedup.stores.connection import (
     check_file_name,
     connection_to,
 )
+from esdedup.stores.elastic.client_connection import Client, connection_through, is_client
 from esdedup.stores.fields import parts_of, text_in, text_of, value_at
 from esdedup.stores.judgements import PREFIX, StoredJudgements, checked_id
 from esdedup.stores.location import IndexLocation
@@ -702,7 +703,7 @@ class Index:
 
 
 def open(
-    target: str | Path | Connection = DEFAULT_FILE,
+    target: str | Path | Connection | Client = DEFAULT_FILE,
     index: str = DEFAULT_INDEX,
     *,
     scheme: Scheme | None = None,
@@ -713,7 +714,9 @@ def open(
     """Open an index in a local file, or in a cluster.
 
     target: the path of a file, or ":memory:" for one that is removed at the end; an http(s) URL of
-    Elasticsearch or OpenSearch; or a Connection.
+    Elasticsearch or OpenSearch; a Connection; or an `elasticsearch.Elasticsearch` or
+    `opensearchpy.OpenSearch` of the application, which stays open when the index is closed. Beside
+    a client, only timeout, retry_for, requests and waits can be set.
     index: its name.
     scheme, text_field: of a new index, by default `Scheme()` and "text". Several fields are joined
     to one text, in the given order. An index that exists has its own, and others are an error.
@@ -736,6 +739,8 @@ def open(
     check_names(credentials, names)
     if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
         target = connection_to(target or None, **credentials)
+    elif is_client(target):
+        target = connection_through(target, **credentials)
     elif credentials:
         raise UsageError(f"{sorted(credentials)[0]} requires the URL of a cluster")
     elif not isinstance(target, Connection):
@@ -747,7 +752,7 @@ def open(
         folder = TemporaryDirectory(prefix="esdedup-")
         target = Path(folder.name) / "memory.db"
     location = IndexLocation(
-        target if isinstance(target, Connection) else Path(target), index, policy
+        target if isinstance(target, Connection) else Path(str(target)), index, policy
     )
     opened = Index(location, scheme, text_field)
     opened._folder = folder

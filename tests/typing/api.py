@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import elasticsearch
+import opensearchpy
 import polars
 
 import esdedup
@@ -45,6 +47,8 @@ def opened() -> list[esdedup.Index]:
         esdedup.open("https://localhost:9200", api_key="id:key", ca_certs=Path("ca.pem")),
         esdedup.open(connection, "news", policy=BulkPolicy(actions=2)),
         esdedup.open(nodes, "news"),
+        esdedup.open(elasticsearch.Elasticsearch("http://localhost:9200"), "news"),
+        esdedup.open(opensearchpy.OpenSearch("http://localhost:9200"), "news", retry_for=0),
     ]
 
 

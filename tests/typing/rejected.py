@@ -3,6 +3,7 @@
 Each line has the error that it must have: `warn_unused_ignores` fails for one that is accepted.
 """
 
+import elasticsearch
 import polars
 from pyspark.sql import DataFrame
 
@@ -48,7 +49,8 @@ def values_of_other_types(index: esdedup.Index, texts: list[str], lazy: polars.L
     esdedup.pairs(lazy)  # type: ignore[arg-type]
 
 
-def connections() -> None:
+def connections(client: elasticsearch.AsyncElasticsearch) -> None:
+    esdedup.open(client)  # type: ignore[arg-type]
     esdedup.open("http://localhost:9200", user="ann")  # type: ignore[call-arg]
     esdedup.open("http://localhost:9200", retry_for="5m")  # type: ignore[arg-type]
     esdedup.Connection(9200)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ The transport does not check product or version, so that it serves OpenSearch to
 """
 
 import base64
+import copy
 import gzip
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,26 +12,34 @@ from typing import Any
 from urllib.parse import urlencode
 
 from elastic_transport import (
+    ApiResponseMeta,
     ConnectionTimeout,
+    HttpHeaders,
     SerializationError,
     SerializerCollection,
     TlsError,
+    Transport,
     TransportApiResponse,
     TransportError,
 )
+from elastic_transport import ConnectionError as TransportConnectionError
 from elastic_transport.client_utils import basic_auth_to_header, url_to_node_config
 from elasticsearch import Elasticsearch
+from elasticsearch.serializer import DEFAULT_SERIALIZERS
 from urllib3.exceptions import InvalidHeader, NewConnectionError
 from urllib3.util import Retry
 
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bodies import Body
+from esdedup.stores.elastic.client_connection import Client, ClientConnection
 from esdedup.stores.elastic.errors import NotReached
 from esdedup.stores.elastic.raw import with_raw
 
 _SHOWN_BYTES = 2_000
 """Bytes kept of an answer that is not JSON, for messages."""
+_ERRORS = range(300, 600)
+"""Statuses that are returned, not raised."""
 
 
 class Link:
@@ -38,15 +47,29 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        credentials = _credentials(connection)
-        self.has_credentials = bool(credentials)
+        self._transport: Transport | _OpenSearchTransport
+        client = connection.client if isinstance(connection, ClientConnection) else None
+        if client is None:
+            credentials = _credentials(connection)
+            self.has_credentials = bool(credentials)
+            self._transport = _client(connection).transport
+        else:
+            # It may have them in certificates, or in what signs its requests.
+            self.has_credentials = True
+            self._transport, credentials = _transport_of(client)
+        self._closes = client is None
         self._headers = {"accept": "application/json", **credentials}
         if connection.compress:
             self._headers["accept-encoding"] = "gzip"
-        self._transport = _client(connection).transport
         self._serializers = _Bodies(self._transport.serializers.serializers)
         self._transport.serializers = self._serializers
-        self.close = self._transport.close
+        # With `max_retries` only, which is 0 but for the first request.
+        self._transport.retry_on_timeout = True
+
+    def close(self) -> None:
+        """Close the connections, but not those of a client of the application."""
+        if self._closes:
+            self._transport.close()
 
     def send(
         self,
@@ -83,7 +106,6 @@ class Link:
                 request_timeout=self._connection.timeout,
                 # The transport would retry without a wait; `retry` backs off.
                 max_retries=other_nodes,
-                retry_on_timeout=other_nodes > 0,
             )
             return TransportApiResponse(meta, self._serializers.parsed(answer, meta.mimetype, raw))
         except TransportError as error:
@@ -114,6 +136,83 @@ class _Bodies(SerializerCollection):
             return with_raw(data) if raw else super().loads(data, mimetype)
         except (SerializationError, RecursionError, ValueError, IndexError):
             return data[:_SHOWN_BYTES].decode("utf-8", "replace")
+
+
+class _OpenSearchTransport:
+    """Sends requests through OpenSearch's client, as the transport of `elasticsearch` does.
+
+    Its own retries, and its parsing of answers, which would lose digits, are not used.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._transport = client.transport
+        self.retry_on_timeout = True
+        self.serializers = SerializerCollection(DEFAULT_SERIALIZERS)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def perform_request(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: Any = None,
+        headers: Mapping[str, str],
+        request_timeout: float,
+        max_retries: int,
+    ) -> TransportApiResponse:
+        """Return the answer, whatever its status. Raises the errors of `elastic_transport`."""
+        data = None if body is None else self.serializers.dumps(body, headers["content-type"])
+        for _ in range(max_retries):
+            with suppress(TransportError):
+                return self._send(method, target, data, headers, request_timeout)
+        return self._send(method, target, data, headers, request_timeout)
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        data: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float,
+    ) -> TransportApiResponse:
+        from opensearchpy import exceptions
+
+        node = self._transport.get_connection()
+        try:
+            status, answer_headers, text = node.perform_request(
+                method, target, body=data, timeout=timeout, ignore=_ERRORS, headers=headers
+            )
+        except exceptions.ConnectionError as error:
+            self._transport.mark_dead(node)
+            message = str(error.error)
+            # What `urllib3` raised.
+            cause: Any = error.info
+            if isinstance(error, exceptions.ConnectionTimeout):
+                raise ConnectionTimeout(message) from cause
+            if isinstance(error, exceptions.SSLError):
+                raise TlsError(message) from cause
+            raise TransportConnectionError(message) from cause
+        self._transport.connection_pool.mark_live(node)
+        answer = text.encode("utf-8", "surrogatepass")
+        meta = ApiResponseMeta(
+            status=status,
+            http_version="1.1",
+            headers=HttpHeaders(dict(answer_headers)),
+            duration=0.0,
+            node=url_to_node_config(node.host, True),
+        )
+        return TransportApiResponse(meta, answer)
+
+
+def _transport_of(client: Client) -> tuple[Transport | _OpenSearchTransport, dict[str, str]]:
+    """Return what sends requests through a client, and its headers with the credentials."""
+    if not isinstance(client, Elasticsearch):
+        return _OpenSearchTransport(client), {}
+    # It shares the connections of the client, which keeps its way to parse bodies.
+    return copy.copy(client.transport), dict(client._headers)
 
 
 def _client(connection: Connection) -> Elasticsearch:
