@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "reference" / "json.md").read_text("utf-8")
 ARTICLES = str(ROOT / "examples" / "articles.jsonl")
 SAME_AS = {"right": "left"}
 """Objects whose fields the page gives under another name."""
-EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped"})}
+EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped", "blank"})}
 """Sections that have the fields of another one, too, except for these."""
 
 LOCAL = {
@@ -34,7 +34,12 @@ LOCAL = {
         ["pairs", "--db", "passages.db", "--sketch", "passages"],
     ],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
-    "group": [["group"], ["group", "--within", "lang"]],
+    "group": [
+        ["group"],
+        ["group", "--within", "lang"],
+        ["index", "images.jsonl", "--db", "images.db", "--bits", "phash:64"],
+        ["group", "--db", "images.db"],
+    ],
     "dedup": [["dedup"], ["dedup", "--sketch", "simhash"]],
     "dedup --apply": [
         ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],
@@ -46,6 +51,7 @@ LOCAL = {
     "clean": [
         ["clean", ARTICLES, "-o", "clean"],
         ["clean", "scoped.jsonl", "-o", "scoped", "--within", "source"],
+        ["clean", "images.jsonl", "-o", "images", "--bits", "phash:64", "--distance", "4"],
     ],
     "decontaminate": [
         ["decontaminate", ARTICLES, "--against", "items.jsonl", "-o", "masked", "--mask"],
@@ -56,7 +62,7 @@ LOCAL = {
     "weights": [["weights", "-o", "weights.tsv"]],
     "stats": [["stats", "--hot", "2"]],
     "stop": [["stop", ".U0DeO"], ["stop", "--clear"]],
-    "report": [["report"], ["report", "--within", "lang"]],
+    "report": [["report"], ["report", "--within", "lang"], ["report", "--db", "images.db"]],
     "scheme --sample": [["scheme", "--sample", "20"]],
 }
 CLUSTER = {"attach": [["attach"]], "backfill": [["backfill"]], "check": [["check"]]}
@@ -113,6 +119,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
         Path("items.jsonl").write_text(json.dumps({"text": item}), "utf-8")
         scoped = [{"text": item, "source": "a"}, {"text": item}]
         Path("scoped.jsonl").write_text("\n".join(map(json.dumps, scoped)), "utf-8")
+        images = [{"id": f"{number}", "phash": "0" * 16} for number in range(2)]
+        Path("images.jsonl").write_text("\n".join(map(json.dumps, images)), "utf-8")
         answers = {}
         for section, commands in LOCAL.items():
             done = [run_command(*command) for command in commands]
@@ -151,6 +159,7 @@ def test_a_scheme_has_the_fields_that_the_reference_gives() -> None:
     Path("weights.tsv").write_text("the\t0\n")
     schemes = [
         "--signature 8 --bits phash:64",
+        "--bits phash:64:hex:all",
         "--passages --fold marks --punctuation",
         "--weights weights.tsv",
         "--server",
