@@ -41,6 +41,7 @@ def clean(
     *,
     against: Path | Index | Iterable[Path | Index] = (),
     against_field: TextFields | None = None,
+    only_between: bool = False,
     update: bool = False,
     text_field: TextFields = "text",
     id_field: str | None = None,
@@ -78,6 +79,7 @@ def clean(
     against: files, a local index (.db), an open index, or kept sketches (.sketches): what is near
     one of their documents is removed, too.
     against_field: the field or fields of the text in the files of `against`; None for `text_field`.
+    only_between: compare the files with `against` only: what is near others of the files stays.
     update: add what stays to the index or the sketches of `against`, which is created if missing.
     text_field: the field or fields of the text.
     id_field: the field of the id; None for `id`, or the path and the line.
@@ -122,7 +124,7 @@ def clean(
     )
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates)
     if unit is not None:
-        _check_alone(grouping, against, update)
+        _check_alone(grouping, against, update, only_between)
     request = _request(
         files, output, Reading(format, encoding, names_of(text_field), id_field), dead_letter
     )
@@ -136,7 +138,7 @@ def clean(
     )
     memory = None if max_memory is None else size(max_memory)
     job: UnitRequest | NearDuplicateRequest
-    job = NearDuplicateRequest(request, grouping, scheme, update, memory)
+    job = NearDuplicateRequest(request, grouping, scheme, update, memory, only_between)
     if unit is not None:
         job = UnitRequest(request, unit, min_words)
     with shown(progress) as on_step:
@@ -232,11 +234,14 @@ def _ignore(*_: object) -> None:
 
 
 def _check_alone(
-    grouping: Grouping, against: Path | Index | Iterable[Path | Index], update: bool
+    grouping: Grouping,
+    against: Path | Index | Iterable[Path | Index],
+    update: bool,
+    only_between: bool,
 ) -> None:
     """Raise UsageError for settings that can't be combined with `unit`."""
-    if _entries(against) or update:
-        raise UsageError("`against` and `update` can't be combined with `unit`")
+    if _entries(against) or update or only_between:
+        raise UsageError("`against`, `only_between` and `update` can't be combined with `unit`")
     if grouping != Grouping():
         raise UsageError("settings of near-duplicates can't be combined with `unit`")
 

@@ -54,6 +54,7 @@ def dedup(
     text: TextFields = "text",
     *,
     against: AnyRecords | None = None,
+    only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
     scheme: Scheme | None = None,
@@ -67,6 +68,7 @@ def dedup(
     text: TextFields = "text",
     *,
     against: AnyRecords | None = None,
+    only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
     scheme: Scheme | None = None,
@@ -80,6 +82,7 @@ def dedup(
     text: TextFields = "text",
     *,
     against: AnyRecords | None = None,
+    only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
     scheme: Scheme | None = None,
@@ -93,6 +96,7 @@ def dedup(
     text: TextFields = "text",
     *,
     against: AnyRecords | None = None,
+    only_between: bool = False,
     contained: float | None = None,
     mask: Masking = False,
     scheme: Scheme | None = None,
@@ -108,6 +112,7 @@ def dedup(
     text: the field or fields of the text. A record without a text duplicates no other.
     against: other records, of any kind with the same field of the text, or texts: what is near one
     of them is removed, too.
+    only_between: compare the records with `against` only: what is near other records stays.
     contained: remove only records that contain an item of `against`, such as one of a benchmark:
     this share of its words or more, in a stretch of their text; above 0, up to 1. Settings of
     near-duplicates can't be combined with it.
@@ -137,6 +142,11 @@ def dedup(
     grouping = from_settings(Grouping, settings, grouping)
     names = names_of(text)
     check_masking(mask)
+    check_type("only_between", only_between, "bool")
+    if only_between and against is None:
+        raise UsageError("`only_between` requires `against`")
+    if only_between and contained is not None:
+        raise UsageError("`only_between` can't be combined with `contained`")
     if contained is not None:
         if against is None:
             raise UsageError("`contained` requires `against`: the records of the items")
@@ -154,6 +164,7 @@ def dedup(
             return _without_items(sides, plan, contained, mask, on_step)
         plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, names, exact=grouping.exact)
         sides = _Sides.of(records, [] if against is None else against, plan)
+        sides = replace(sides, only_between=only_between)
         return _without_duplicates(sides, plan, grouping.by(plan), on_step)
 
 
@@ -254,11 +265,13 @@ class _Sides:
     table: the records.
     records: their texts.
     earlier: the texts of `against`.
+    only_between: records are compared with those of `against` only.
     """
 
     table: InMemory
     records: Records
     earlier: Records
+    only_between: bool = False
 
     @staticmethod
     def of(records: AnyRecords, against: AnyRecords, plan: Plan) -> _Sides:
@@ -299,7 +312,12 @@ def _without_duplicates(
         joined = Records([*earlier.texts, *records.texts], None, keys, scopes)
     columns = columns_of_records(joined, plan, sides.first, on_step)
     positions = sides.positions(columns)
-    columns = replace(columns, ids=positions, unordered=sides.named(columns.unordered))
+    columns = replace(
+        columns,
+        ids=positions,
+        unordered=sides.named(columns.unordered),
+        only_between=sides.only_between,
+    )
     with Run.temporary() as run:
         groups = groups_among(columns, plan, grouping, Resources(run.folder, on_step))
     return Deduplicated(sides.table.records, groups, positions, Compared(plan, columns))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,15 +40,20 @@ class NearDuplicates(DocumentSearch):
 
     grouping: which documents duplicate others.
     max_memory: in bytes; the result does not depend on it.
+    only_between: documents of the files are compared with earlier ones only.
     """
 
     grouping: Grouping
     max_memory: int | None = None
+    only_between: bool = False
 
     @property
     def parameters(self) -> Mapping[str, object]:
         """The parameters that a run resumes by."""
         parameters = {**self.grouping.to_json(), "scheme": self.plan.meta.scheme.id}
+        if self.only_between:
+            # Without it, a run is the same as one of a version that does not know the setting.
+            parameters["only between"] = True
         return {**parameters, "share": None, "mask": False, **self.inputs.parameters}
 
     def find(self, corpus: Corpus) -> RemovedDocuments:
@@ -58,6 +63,7 @@ class NearDuplicates(DocumentSearch):
         """
         memory = self._memory_of(corpus.rows.size)
         columns = columns_by_number(corpus.shares, self.plan, corpus.first, memory)
+        columns = replace(columns, only_between=self.only_between)
         assert isinstance(columns.ids, Numbers)
         order = columns.ids.values
         folder, reporter = corpus.shares.run.folder, self.reporter

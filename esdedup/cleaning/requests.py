@@ -126,6 +126,7 @@ class NearDuplicateRequest:
     scheme: of the tokens; None for one whose bands reach the recall at the threshold.
     update: add what stays to the index or the sketches that the files are compared with.
     max_memory: in bytes.
+    only_between: compare the files with `against` only, and not with each other.
     """
 
     files: FileRequest
@@ -133,6 +134,7 @@ class NearDuplicateRequest:
     scheme: Scheme | None = None
     update: bool = False
     max_memory: int | None = None
+    only_between: bool = False
 
     def run(self, reporter: Reporter) -> CleanReport | None:
         """Run the job, as `FileRequest.run`."""
@@ -163,7 +165,9 @@ class NearDuplicateRequest:
                 against.indices,
                 request.against_fields,
             )
-            search = NearDuplicates(inputs, plan, reporter, grouping, self.max_memory)
+            search = NearDuplicates(
+                inputs, plan, reporter, grouping, self.max_memory, self.only_between
+            )
             job = CleanJob(files, search, reporter)
             if against.sketches:
                 rule = {name: job.parameters[name] for name in ("scheme", "keep", "exact")}
@@ -181,6 +185,8 @@ class NearDuplicateRequest:
 
     def _check(self, against: Against) -> None:
         """Raise UsageError for what can't be compared with."""
+        if self.only_between and not against.names:
+            raise UsageError("`only_between` requires `against`")
         if self.update and len(against.indices) + len(against.sketches) != 1:
             raise UsageError("`update` requires one index, or one folder of sketches, in `against`")
         if self.update and against.indices and self.files.output == STDIN:

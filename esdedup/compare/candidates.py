@@ -116,6 +116,8 @@ def candidates_of(
 
     columns: of all documents. compared: the rows, shape (m,).
     """
+    if columns.only_between and not columns.earlier:
+        return CandidatePairs([])
     sketch = plan.sketch
     if sketch is None:
         candidates = _of_equal_texts(plan, columns, compared, resources)
@@ -129,14 +131,20 @@ def candidates_of(
     if not columns.earlier:
         return candidates
     first_later = int(np.searchsorted(compared, columns.earlier))
-    return candidates._replace(blocks=_with_later(candidates.blocks, first_later))
+    blocks = _with_later(candidates.blocks, first_later, columns.only_between)
+    return candidates._replace(blocks=blocks)
 
 
-def _with_later(blocks: Iterable[Block], first_later: int) -> Iterator[Block]:
-    """Yield the pairs whose right row is at least `first_later`."""
+def _with_later(blocks: Iterable[Block], first_later: int, only_between: bool) -> Iterator[Block]:
+    """Yield the pairs whose right row is at least `first_later`.
+
+    only_between: of these, the pairs whose left row is an earlier one.
+    """
     for rows_done, left, right in blocks:
-        is_later = right >= first_later
-        yield rows_done, left[is_later], right[is_later]
+        is_chosen = right >= first_later
+        if only_between:
+            is_chosen &= left < first_later
+        yield rows_done, left[is_chosen], right[is_chosen]
 
 
 def _in_one_scope(blocks: Iterable[Block], scopes: Scopes) -> Iterator[Block]:

@@ -33,6 +33,7 @@ class Columns:
     unordered: documents that the keep rule can't compare.
     unreadable: number of documents that were left out, as their digest or tokens can't be read.
     earlier: number of the first rows, which are not compared with each other.
+    only_between: the other rows are compared with the first ones only.
     scopes: of the documents; None if all are in one.
     """
 
@@ -45,6 +46,7 @@ class Columns:
     unreadable: int = 0
     earlier: int = 0
     scopes: Scopes | None = None
+    only_between: bool = False
 
     @staticmethod
     def of(part: Part, texts: Sequence[str], plan: Plan) -> Columns:

@@ -356,6 +356,8 @@ def groups_among(
         if rows_done < classes.filled:
             resources.on_step("Comparing", rows_done, classes.filled)
     formed = forming.groups()
+    if columns.only_between:
+        formed = _of_earlier(formed, columns.earlier)
     # Once, also if the last block has no candidate.
     resources.on_step("Comparing", classes.filled, classes.filled)
     return Groups(
@@ -462,6 +464,20 @@ class _Formed(NamedTuple):
 
     representative: I64
     value: F64
+
+
+def _of_earlier(formed: _Formed, earlier: int) -> _Formed:
+    """Return the groups whose representatives are among the first rows; others are dissolved.
+
+    Rows of equal text, and those that a template separated from an earlier row, are in a group
+    without any comparison between them.
+    """
+    representative, value = formed
+    is_dissolved = representative >= earlier
+    rows = np.arange(representative.size)
+    return _Formed(
+        np.where(is_dissolved, rows, representative), np.where(is_dissolved, np.nan, value)
+    )
 
 
 class _Forming:

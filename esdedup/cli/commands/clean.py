@@ -44,6 +44,9 @@ class CleanOptions:
         metavar="FILES",
     )
     against_field: list[str] | None = options.against_field()
+    only_between: bool = setting(
+        False, "Compare with --against only, and not within FILES.", rare=True
+    )
     update: bool = setting(
         False, "Add what stays to the index or sketches of --against.", rare=True
     )
@@ -82,7 +85,7 @@ def clean_command(
     """
     if not cleaning.against:
         place = [option.name for option in fields(Target)]
-        options.refuse([*place, "against_field"], "requires --against")
+        options.refuse([*place, "against_field", "only_between"], "requires --against")
     if outputs.task is not None:
         options.refuse(["update", "unit", "engine"], "can't be combined with --task", in_files=True)
     outputs.check()
@@ -93,9 +96,10 @@ def clean_command(
         request = outputs.request(files, paths, of_files, text_field or ["text"], letters)
         report: CleanReport | None
         if cleaning.unit is not None:
-            refused = ["against", "update", "removed", "engine", "max_memory", "workers", "keep"]
+            refused = ["against", "only_between", "update", "removed", "engine", "max_memory"]
             options.refuse(
-                [*refused, "id_field", "exact", "threshold"], "can't be combined with --unit"
+                [*refused, "workers", "keep", "id_field", "exact", "threshold"],
+                "can't be combined with --unit",
             )
             report = UnitRequest(request, cleaning.unit, cleaning.min_words).run(progress)
         elif cleaning.engine == "spark":
@@ -109,6 +113,7 @@ def clean_command(
                 scheme,
                 cleaning.update,
                 cleaning.max_memory,
+                cleaning.only_between,
             )
             report = duplicates.run(progress)
     if report is not None:
@@ -135,7 +140,7 @@ def _on_spark(
     """Remove the documents of files that duplicate others, on Spark."""
     from esdedup.spark import dedup_files as on_spark
 
-    refused = ["update", "removed", "workers", "max_memory", "against_field"]
+    refused = ["update", "removed", "workers", "max_memory", "against_field", "only_between"]
     options.refuse(refused, "can't be combined with --engine spark")
     if index := next((name for name in against if against_kind(name) != "files"), None):
         raise UsageError(f"--against {index}: --engine spark compares with files only")
