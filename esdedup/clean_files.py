@@ -60,6 +60,7 @@ def clean(
     keep: str | Sequence[str] = "auto",
     exact: bool = False,
     split_templates: bool = False,
+    conflict: str | None = None,
     unit: Unit | None = None,
     min_words: int = 1,
     removed: Path | None = None,
@@ -99,6 +100,7 @@ def clean(
     several rules, each decides the ties of the one before it.
     exact: remove only equal texts, after normalisation.
     split_templates: keep documents that fill one template differently.
+    conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
     unit: remove repeated paragraphs or lines inside documents, in place of documents.
     min_words: of a unit; shorter ones stay.
     removed: file for the list of what is removed; None for `_removed.jsonl.zst` in the output.
@@ -122,7 +124,7 @@ def clean(
         words=words,
         within=Within.parse(within),
     )
-    grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates)
+    grouping = Grouping(limits, method, KeepRule.parse(keep), exact, split_templates, conflict)
     if unit is not None:
         _check_alone(grouping, against, update, only_between)
     request = _request(

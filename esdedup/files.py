@@ -17,6 +17,7 @@ from esdedup.lazy import import_name
 if TYPE_CHECKING:
     from esdedup.cleaning.contained import Evidence
     from esdedup.cleaning.inputs import against_kind
+    from esdedup.cleaning.outputs import left_whole_file
     from esdedup.cleaning.requests import (
         ContainmentRequest,
         FileRequest,
@@ -44,13 +45,14 @@ __all__ = [
     "DeadLetterFile", "Evidence", "FileRequest", "Format", "ItemRequest", "NearDuplicateRequest",
     "PairRequest", "Reading", "Record", "RepeatedIds", "ShareSizes", "Stage", "Tabular", "Unit",
     "UnitRequest", "Waiting", "against_kind", "check_new", "check_result", "check_targets",
-    "dead_letter_path", "format_of", "is_address", "number_of_processes", "objects_of",
-    "total_bytes", "write_table", "written",
+    "dead_letter_path", "format_of", "is_address", "left_whole_file", "number_of_processes",
+    "objects_of", "total_bytes", "write_table", "written",
 ]  # fmt: skip
 
 _MODULES = {
     "cleaning.contained": "Evidence",
     "cleaning.inputs": "against_kind",
+    "cleaning.outputs": "left_whole_file",
     "cleaning.requests": (
         "ContainmentRequest FileRequest ItemRequest NearDuplicateRequest UnitRequest"
     ),

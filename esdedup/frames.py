@@ -133,6 +133,7 @@ def dedup(
     of the records.
     exact: group only equal texts, after normalisation.
     split_templates: separate documents that fill one template differently.
+    conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
     progress: a function that is called with the name of a step, the amount done, and the total (0
     if unknown), or True for lines on standard error.
 
@@ -163,6 +164,7 @@ def dedup(
             sides = _Sides.of(records, against, plan)
             return _without_items(sides, plan, contained, mask, on_step)
         plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, names, exact=grouping.exact)
+        plan = plan.labelled(grouping.conflict)
         sides = _Sides.of(records, [] if against is None else against, plan)
         sides = replace(sides, only_between=only_between)
         return _without_duplicates(sides, plan, grouping.by(plan), on_step)
@@ -231,12 +233,14 @@ def group(
     of the records.
     exact: group only equal texts, after normalisation.
     split_templates: separate documents that fill one template differently.
+    conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
     progress: as of `dedup`.
     """
     grouping = from_settings(Grouping, settings, grouping)
     plan = Plan.of_texts(
         scheme, grouping.limits, grouping.keep, names_of(text), exact=grouping.exact
     )
+    plan = plan.labelled(grouping.conflict)
     grouping = grouping.by(plan)
     with shown(progress) as on_step, _read(records, id, plan, on_step) as (columns, resources):
         return groups_among(columns, plan, grouping, resources)
@@ -306,10 +310,8 @@ def _without_duplicates(
     joined = records
     if sides.first:
         keys = Strings.joined([earlier.keys, records.keys])
-        scopes = None
-        if earlier.scopes is not None and records.scopes is not None:
-            scopes = np.concatenate([earlier.scopes, records.scopes])
-        joined = Records([*earlier.texts, *records.texts], None, keys, scopes)
+        beside = earlier.beside.before(records.beside)
+        joined = Records([*earlier.texts, *records.texts], None, keys, beside)
     columns = columns_of_records(joined, plan, sides.first, on_step)
     positions = sides.positions(columns)
     columns = replace(

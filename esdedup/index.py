@@ -411,6 +411,7 @@ class Index:
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
         split_templates: separate documents that fill one template differently.
+        conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
 
         Raises UsageError if a setting is out of range, or the scheme lacks the tokens.
         """
@@ -448,6 +449,7 @@ class Index:
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
         split_templates: separate documents that fill one template differently.
+        conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
 
         Raises what `groups` raises, and StoreError while the index is changing its scheme. The same
         call again completes an interrupted run.
@@ -513,6 +515,7 @@ class Index:
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
         split_templates: separate documents that fill one template differently.
+        conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
 
         Warns of values that the keep rule can't compare before it changes anything. Raises
         UsageError if the arguments contradict each other, and what `groups` and `Dedup.apply`
@@ -635,6 +638,7 @@ class Index:
         keep: the document that represents a group, such as "newest:published"; "first" is by id.
         exact: group only equal texts, after normalisation.
         split_templates: separate documents that fill one template differently.
+        conflict: a field; groups that differ in it are left whole: none of them is a duplicate.
         """
         groups = self.groups(work=work, on_step=on_step, grouping=grouping, **settings)
         return analysis.report_on(self.store, self.meta_of(groups.grouping.limits), groups)

@@ -9,11 +9,11 @@ from typing import Any
 
 from esdedup.arguments import check_list
 from esdedup.compare.plan import Plan
-from esdedup.compare.source import Records
+from esdedup.compare.source import Beside, Records
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Document
 from esdedup.records.documents import id_at
-from esdedup.search.scopes import scope_paths, scope_words
+from esdedup.search.scopes import scope_paths
 from esdedup.stores.fields import has_field, quoted, text_of, value_at
 from esdedup.tabular import ArrowStream, Frame, require_pyarrow
 from esdedup.text.arrays import I64
@@ -173,6 +173,7 @@ def read(
         names.extend(plan.keep.paths([]))
     names.extend(scope_paths(plan.within))
     table = _in_memory(records, argument)
+    names.extend(_label_fields(plan, table, argument))
     table, sources = _sources(table, names, argument)
     rows = [*enumerate(sources, start)]
     texts = [_text(source, text_fields, row, argument) for row, source in rows]
@@ -184,8 +185,20 @@ def read(
     if argument.id is not None:
         ids = [_id(source, argument.id, row) for row, source in rows]
     keys = plan.keep.keys(documents, text_fields)
-    scopes = scope_words(plan.within, sources) if plan.within else None
-    return table, Records(texts, ids, keys, scopes)
+    return table, Records(texts, ids, keys, Beside.of(plan, sources))
+
+
+def _label_fields(plan: Plan, table: InMemory, argument: Argument) -> list[str]:
+    """Return the fields of labels to read. Records that are only compared with may lack them."""
+    names = table.column_names
+    if argument.name == "records" or names is None:
+        return [*plan.label_fields]
+    existing = {*map(str, names)}
+    return [
+        field
+        for field in plan.label_fields
+        if field in existing or field.partition(".")[0] in existing
+    ]
 
 
 def _is_iterable_dataset(records: object) -> bool:

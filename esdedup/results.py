@@ -2,6 +2,9 @@
 
 ContainedItem: a record of `against` that a record of `esdedup.dedup` contains.
 Containments: all of them; a list and a table.
+Conflict: similar documents whose labels differ, and none of which is a duplicate.
+ConflictReport: their numbers, in a `CleanReport`.
+Conflicts: all of them, of `Groups`.
 Dedup: the duplicates that `Index.dedup` removes, or would remove.
 DedupReport: counts of the documents of that removal.
 Deduplicated: the records that `esdedup.dedup` keeps and removes.
@@ -31,6 +34,7 @@ from esdedup.lazy import import_name
 if TYPE_CHECKING:
     from esdedup.analysis.explain import Explanation
     from esdedup.analysis.report import Report
+    from esdedup.cleaning.report import ConflictReport
     from esdedup.compare.pairs import SimilarPairs
     from esdedup.deduplicated import (
         ContainedItem,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
         Duplicate,
         Duplicates,
     )
+    from esdedup.groups.conflicts import Conflict, Conflicts
     from esdedup.groups.groups import Group, Groups, Member
     from esdedup.groups.marks import GroupReport
     from esdedup.ingest.ingest import IngestReport
@@ -48,8 +53,8 @@ if TYPE_CHECKING:
     from esdedup.search.hot_buckets import HotBuckets
 
 __all__ = [
-    "ContainedItem", "Containments", "Dedup", "DedupReport", "Deduplicated", "Duplicate",
-    "Duplicates", "Explanation", "Failure", "Group",
+    "Conflict", "ConflictReport", "Conflicts", "ContainedItem", "Containments", "Dedup",
+    "DedupReport", "Deduplicated", "Duplicate", "Duplicates", "Explanation", "Failure", "Group",
     "GroupReport", "Groups", "HotBuckets", "IngestReport", "Match", "Member", "Pair", "Report",
     "Result", "SimilarPairs", "Statistics", "UndoReport",
 ]  # fmt: skip
@@ -57,8 +62,10 @@ __all__ = [
 _MODULES = {
     "analysis.explain": "Explanation",
     "analysis.report": "Report",
+    "cleaning.report": "ConflictReport",
     "compare.pairs": "SimilarPairs",
     "deduplicated": "ContainedItem Containments Deduplicated Duplicate Duplicates",
+    "groups.conflicts": "Conflict Conflicts",
     "groups.groups": "Group Groups Member",
     "groups.marks": "GroupReport",
     "ingest.ingest": "IngestReport",

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from esdedup.cleaning.job import Assignment, Reporter
 from esdedup.cleaning.outputs import RetainedRecords
-from esdedup.cleaning.removals import Corpus, Removals
+from esdedup.cleaning.removals import Corpus, DocumentsLeftWhole, Removals
 from esdedup.cleaning.report import CleanReport, report_from_json, report_to_json
 from esdedup.cleaning.sketching import corpus_of
 from esdedup.compare.plan import Plan
@@ -23,7 +23,7 @@ from esdedup.tabular import Tabular
 
 REPORT = "report.json"
 """The file of a run with which its decisions are made."""
-_DECISIONS = "decisions"
+_DECISIONS, _LEFT_WHOLE = "decisions", "conflicts"
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,12 @@ class RemovedDocuments:
 
     removals: the documents.
     report: the counts.
+    left_whole: the documents of groups that stay because of their labels, if labels are compared.
     """
 
     removals: Removals
     report: CleanReport
+    left_whole: DocumentsLeftWhole | None = None
 
     @property
     def records(self) -> int:
@@ -110,13 +112,18 @@ class DocumentSearch(ABC):
         corpus = corpus_of(shares, self.inputs.names, self.inputs.earlier)
         if run.has(REPORT):
             removals = self.load(corpus, run.load(_DECISIONS))
+            left_whole = None
+            if run.has(_LEFT_WHOLE):
+                left_whole = DocumentsLeftWhole.load(corpus, run.load(_LEFT_WHOLE))
         else:
             removed = self.find(corpus)
-            removals = removed.removals
+            removals, left_whole = removed.removals, removed.left_whole
             run.save(_DECISIONS, removals.to_arrays())
+            if left_whole is not None:
+                run.save(_LEFT_WHOLE, left_whole.to_arrays())
             run.save_value(REPORT, report_to_json(removed.report))
         # The same, whether it was found now or before.
-        removed = RemovedDocuments(removals, report_from_json(run.value_of(REPORT)))
+        removed = RemovedDocuments(removals, report_from_json(run.value_of(REPORT)), left_whole)
         # Before any file is written.
         if warning := removed.report.unordered.warning(self.plan.keep):
             self.reporter.say(warning)

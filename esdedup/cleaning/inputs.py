@@ -147,7 +147,7 @@ class FileInputs:
         """Return the records of a task, after a check of the names of fields."""
         reading = self.files.reading
         text_field = reading.text_fields[0]
-        chunks = [chunks_of(index, text_field, plan.within) for index in self.indices]
+        chunks = [chunks_of(index, text_field, plan.kept_beside) for index in self.indices]
         inputs = {*self.files.inputs[task.inputs]}
         for group in filter(None, (self.files.against, self.files.files)):
             paths = [path for path in group if path in inputs]

@@ -120,6 +120,10 @@ class FileDecisions(Protocol):
     def table(self) -> Tabular | None:
         """Return the table that lists what is removed, if there is one."""
 
+    @property
+    def left_whole(self) -> Tabular | None:
+        """The table that lists groups that stay because of their labels, if labels are compared."""
+
 
 class Algorithm(Protocol):
     """Decides what stays of files."""
@@ -190,6 +194,9 @@ class CleanJob:
         table = decisions.table()
         if table is not None and self.files.listed is not None:
             write_table(self.files.listed, table, self.files.most_private)
+        left_whole = decisions.left_whole
+        if left_whole is not None and self.files.left_whole is not None:
+            write_table(self.files.left_whole, left_whole, self.files.most_private)
         if self.files.report is not None:
             decisions.report.save(self.files.report, self.files.most_private)
         if self.add is not None:

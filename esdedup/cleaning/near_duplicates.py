@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from esdedup.cleaning.document_search import DocumentSearch, RemovedDocuments
-from esdedup.cleaning.removals import Corpus, Removals
-from esdedup.cleaning.report import report_of
+from esdedup.cleaning.removals import Corpus, DocumentsLeftWhole, Removals
+from esdedup.cleaning.report import ConflictReport, report_of
 from esdedup.compare.columns import columns_by_number
 from esdedup.compare.resources import DEFAULT_MEMORY, Resources
 from esdedup.exceptions import UsageError
@@ -70,7 +70,12 @@ class NearDuplicates(DocumentSearch):
         resources = Resources(folder, reporter.step, memory, on_candidates=reporter.compare)
         groups = groups_among(columns, self.plan, self.grouping, resources)
         removals = _duplicates(corpus, order, groups)
-        return RemovedDocuments(removals, report_of(removals, columns, order, groups))
+        report = report_of(removals, columns, order, groups)
+        if self.grouping.conflict is None:
+            return RemovedDocuments(removals, report)
+        left_whole = DocumentsLeftWhole.of(corpus, order, groups.conflicts)
+        conflicts = ConflictReport.of(self.grouping.conflict, left_whole)
+        return RemovedDocuments(removals, replace(report, conflicts=conflicts), left_whole)
 
     def load(self, corpus: Corpus, arrays: Arrays) -> Removals:
         """Return the documents that were found before. arrays: as they were saved."""

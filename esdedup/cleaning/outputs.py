@@ -97,6 +97,11 @@ class CleanFiles:
         return list_file(self.output, self.removed)
 
     @property
+    def left_whole(self) -> str | None:
+        """The file for the list of groups that are left whole; None without a place for it."""
+        return None if self.output in (None, STDIN) else left_whole_file(str(self.output))
+
+    @property
     def report(self) -> str | None:
         """The file for the report; None without an output."""
         return None if self.output in (None, STDIN) else report_file(str(self.output))
@@ -320,14 +325,19 @@ def list_file(output: str | None, removed: str | None) -> str | None:
     return f"{_beside(output)}.jsonl.zst"
 
 
+def left_whole_file(output: str) -> str:
+    """Return the file for the list of groups that are left whole."""
+    return f"{_beside(output, 'conflicts')}.jsonl.zst"
+
+
 def report_file(output: str) -> str:
     """Return the file for the report on an output."""
     return f"{_beside(output)}.report.json"
 
 
-def _beside(output: str) -> str:
-    """Return how the names of files on what is removed begin: in a folder, or beside a file."""
-    return output.rstrip("/") + (".removed" if is_one_file(output) else "/_removed")
+def _beside(output: str, subject: str = "removed") -> str:
+    """Return how the names of files on a subject begin: in a folder, or beside a file."""
+    return output.rstrip("/") + (f".{subject}" if is_one_file(output) else f"/_{subject}")
 
 
 def is_one_file(output: str) -> bool:

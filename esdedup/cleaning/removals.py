@@ -1,4 +1,4 @@
-"""The documents that a job on files removes, and the tables that list them."""
+"""The documents that a job on files removes, or leaves whole, and the tables that list them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from esdedup.cleaning.outputs import RetainedRecords
+from esdedup.compare.labels import label_at
+from esdedup.groups.conflicts import Conflicts, label_text
 from esdedup.runs.run import Arrays
 from esdedup.runs.shares import Shares
 from esdedup.sketch.measures import Measure
 from esdedup.stores.memory_mapped import mapped
 from esdedup.tabular import Tabular
-from esdedup.text.arrays import F64, I64, Mask, offsets_of
+from esdedup.text.arrays import F64, I64, Mask, offsets_of, run_starts
 from esdedup.text.strings import Strings
 
 _ROWS_AT_ONCE = 1 << 18
@@ -259,3 +261,74 @@ class ContainedTable(Tabular):
             numbers = block.value.tolist(), block.start.tolist(), block.end.tolist()
             for (place, original), *measured in zip(block.places(), *numbers, strict=True):
                 yield *place, *original, *measured
+
+
+@dataclass(frozen=True, repr=False)
+class DocumentsLeftWhole(Tabular):
+    """Documents of groups that are left whole, group after group. It is the table that lists them.
+
+    corpus: that the documents are of.
+    document: numbers of documents, shape (n,).
+    group: the number of the group of each, from 1, ascending, shape (n,).
+    labels: of each, as `labels_of` returns them.
+    """
+
+    corpus: Corpus
+    document: I64
+    group: I64
+    labels: Strings
+
+    columns: ClassVar[dict[str, str]] = {
+        "group": "int64", "file": "string", "line": "int64", "id": "string", "label": "string",
+    }  # fmt: skip
+
+    @staticmethod
+    def of(corpus: Corpus, order: I64, conflicts: Conflicts) -> DocumentsLeftWhole:
+        """Return the documents of groups. order: the document of each row."""
+        group = np.cumsum(run_starts(conflicts.representative), dtype=np.int64)
+        return DocumentsLeftWhole(corpus, order[conflicts.rows], group, conflicts.labels)
+
+    @staticmethod
+    def load(corpus: Corpus, arrays: Arrays) -> DocumentsLeftWhole:
+        """Return the documents that were found before. arrays: as they were saved."""
+        labels = Strings(arrays["labels"], arrays["label_offsets"])
+        return DocumentsLeftWhole(corpus, arrays["document"], arrays["group"], labels)
+
+    def to_arrays(self) -> Arrays:
+        """Return arrays to save."""
+        return {
+            "document": self.document,
+            "group": self.group,
+            "labels": self.labels.raw,
+            "label_offsets": self.labels.offsets,
+        }
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return int(self.group[-1]) if self.group.size else 0
+
+    def __len__(self) -> int:
+        return self.document.size
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            rows = range(start, min(start + _ROWS_AT_ONCE, len(self)))
+            places = self.corpus.places(self.document[rows.start : rows.stop])
+            for row, place in zip(rows, places, strict=True):
+                yield int(self.group[row]), *place, label_text(label_at(self.labels, row))
+
+    def samples(self, groups: int, documents: int) -> list[list[dict[str, object]]]:
+        """Return the first groups, and of each the first documents: where they are, and labels."""
+        listed = list[list[dict[str, object]]]()
+        for number in range(1, min(groups, self.groups) + 1):
+            first, end = np.searchsorted(self.group, [number, number + 1]).tolist()
+            rows = range(first, min(end, first + documents))
+            places = self.corpus.places(self.document[rows.start : rows.stop])
+            listed.append(
+                [
+                    {**place._asdict(), "label": label_at(self.labels, row)}
+                    for row, place in zip(rows, places, strict=True)
+                ]
+            )
+        return listed

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from esdedup.cleaning.outputs import report_file
-from esdedup.cleaning.removals import Removals
+from esdedup.cleaning.removals import DocumentsLeftWhole, Removals
 from esdedup.compare.columns import Columns
 from esdedup.compare.keep_rule import Unordered
 from esdedup.exceptions import UsageError
+from esdedup.groups.conflicts import warning_of_conflicts
 from esdedup.groups.groups import Groups
 from esdedup.models import Counts
 from esdedup.records.locations import content_of, look_up, written
@@ -27,6 +28,7 @@ from esdedup.text.arrays import I64, Mask
 
 _LARGEST = 10
 _SAMPLES = 10
+_DOCUMENTS_OF_SAMPLE = 10
 _EXCERPT = 1_000
 """Characters of a text in a sample."""
 
@@ -65,6 +67,33 @@ class UnitReport(Counts):
 
 
 @dataclass(frozen=True)
+class ConflictReport:
+    """The groups that are left whole, because their documents have different labels.
+
+    field: of the labels.
+    groups: their number.
+    documents: the number of their documents.
+    samples: of the first groups the first documents: where they are, and their labels.
+    """
+
+    field: str
+    groups: int
+    documents: int
+    samples: Sequence[Sequence[dict[str, object]]] = ()
+
+    @staticmethod
+    def of(field: str, left_whole: DocumentsLeftWhole) -> ConflictReport:
+        """Return the report on documents that are left whole."""
+        samples = left_whole.samples(_SAMPLES, _DOCUMENTS_OF_SAMPLE)
+        return ConflictReport(field, left_whole.groups, len(left_whole), samples)
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence about the groups, or None if there are none."""
+        return warning_of_conflicts(self.field, self.groups, self.documents)
+
+
+@dataclass(frozen=True)
 class CleanReport:
     """What was found among the later files.
 
@@ -88,6 +117,7 @@ class CleanReport:
     units: the counts of repeated units, in place of documents.
     unscoped: number of documents that lack a value of the scope, and duplicate none.
     blank: number of documents with a blank fingerprint, likewise.
+    conflicts: the groups that are left whole; None if labels are not compared.
     """
 
     documents: int
@@ -109,6 +139,7 @@ class CleanReport:
     units: UnitReport | None = None
     unscoped: int = 0
     blank: int = 0
+    conflicts: ConflictReport | None = None
 
     @staticmethod
     def of_units(units: UnitReport) -> CleanReport:
@@ -149,15 +180,17 @@ class CleanReport:
         """Return warnings of pairs that may be missing. limits: of the comparison."""
         unscoped = warning_of_missing(limits.within, self.unscoped)
         blank = warning_of_blank(self.blank)
-        return [*filter(None, [unscoped, blank]), *missing_pairs(self.recall, self.capped, limits)]
+        conflicts = None if self.conflicts is None else self.conflicts.warning
+        missing = missing_pairs(self.recall, self.capped, limits)
+        return [*filter(None, [unscoped, blank, conflicts]), *missing]
 
 
 def report_to_json(report: CleanReport) -> dict[str, Any]:
     """Return a JSON object of a report."""
     values = asdict(report)
-    # Jobs without a scope or fingerprints have none.
-    for name in ("unscoped", "blank"):
-        if not values[name]:
+    # Jobs without a scope, fingerprints or labels have none.
+    for name in ("unscoped", "blank", "conflicts"):
+        if not getattr(report, name):
             del values[name]
     return values
 
@@ -173,6 +206,8 @@ def report_from_json(report: Mapping[str, Any]) -> CleanReport:
         "largest": tuple(report["largest"]),
         "samples": tuple(report["samples"]),
     }
+    if (conflicts := report.get("conflicts")) is not None:
+        values["conflicts"] = ConflictReport(**conflicts)
     return CleanReport(**{**report, **values})
 
 

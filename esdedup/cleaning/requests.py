@@ -148,6 +148,7 @@ class NearDuplicateRequest:
             limits, keep = self.grouping.limits, self.grouping.keep
             text_fields = request.reading.text_fields
             plan = Plan.of_texts(self.scheme, limits, keep, text_fields, exact=self.grouping.exact)
+            plan = plan.labelled(self.grouping.conflict)
             # By their names, kept sketches and unfinished runs are those of this rule.
             grouping = self.grouping.by(plan)
             files = request.files(opened, against)
@@ -174,6 +175,8 @@ class NearDuplicateRequest:
                 rule["text field"] = [*request.reading.text_fields]
                 if limits.within:
                     rule["within"] = limits.within.to_json()
+                if grouping.conflict is not None:
+                    rule["conflict"] = grouping.conflict
                 place = against.sketches[0]
                 is_shared = request.task is not None
                 former = KeptSketches.at(place, rule, job.parameters, self.update, is_shared)

@@ -11,8 +11,6 @@ from esdedup.compare.source import FileSource, ReadChunk
 from esdedup.index import Index
 from esdedup.records.files import Chunk, Record
 from esdedup.runs.shares import Shares
-from esdedup.search.scopes import scope_paths
-from esdedup.sketch.within import Within
 from esdedup.stores.fields import text_at, value_at
 
 SKETCHED = "sketched.json"
@@ -32,20 +30,19 @@ class StoredRecords:
     counts: Sequence[int] = ()
 
 
-def chunks_of(index: Index, text_field: str, within: Within) -> Iterator[Chunk]:
+def chunks_of(index: Index, text_field: str, other_fields: Sequence[str]) -> Iterator[Chunk]:
     """Yield the documents of an index in chunks: their ids, and their texts in a field.
 
-    within: the scope, whose fields they have too.
+    other_fields: that they have too.
     """
     text_fields, total = index.meta.text_fields, 0
-    scope_fields = scope_paths(within)
-    for batch in index.store.scan([*dict.fromkeys([*text_fields, *scope_fields])], index.meta):
+    for batch in index.store.scan([*dict.fromkeys([*text_fields, *other_fields])], index.meta):
         records = [
             Record(
                 index.store.where,
                 line,
                 {
-                    **{name: value_at(document.source, name) for name in scope_fields},
+                    **{name: value_at(document.source, name) for name in other_fields},
                     text_field: text_at(document.source, text_fields),
                 },
                 document.id,

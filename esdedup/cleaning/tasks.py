@@ -253,12 +253,15 @@ def _decide(job: CleanJob, task: Task, run: Run, ranges: list[slice]) -> None:
     decisions = job.decide(run)
     table = decisions.table()
     assert table is not None
-    files = [run.folder / _name_of_list(job)]
+    files = [run.folder / _name_of(job.files.listed)]
     write_table(str(files[0]), table)
+    if decisions.left_whole is not None:
+        files.append(run.folder / _name_of(job.files.left_whole))
+        write_table(str(files[-1]), decisions.left_whole)
     # Files that are only compared with are not written.
     retained = itertools.chain([None] * len(job.files.against), decisions.retained_records())
-    for inputs in ranges:
-        files.append(run.folder / f"write-{len(files)}")
+    for number, inputs in enumerate(ranges, 1):
+        files.append(run.folder / f"write-{number}")
         of_inputs = itertools.islice(retained, inputs.stop - inputs.start)
         save_retained(files[-1], filter(None, of_inputs))
     task.put("group", files, run.value_of(REPORT))
@@ -266,13 +269,18 @@ def _decide(job: CleanJob, task: Task, run: Run, ranges: list[slice]) -> None:
 
 def _complete(job: CleanJob, task: Task) -> CleanReport | None:
     """Write the list and the report once all tasks have written, and return the report."""
-    report, name = None, _name_of_list(job)
+    report, name = None, _name_of(job.files.listed)
     try:
         with Run.temporary() as run:
             task.fetch(name, run.folder / name)
             job.files.copy_about()
             copy(str(run.folder / name), str(job.files.listed), job.files.most_private)
             report = report_from_json(task.state_of_groups())
+            if report.conflicts is not None:
+                name_of_list = _name_of(job.files.left_whole)
+                task.fetch(name_of_list, run.folder / name_of_list)
+                listed = str(job.files.left_whole)
+                copy(str(run.folder / name_of_list), listed, job.files.most_private)
             report.save(str(job.files.report), job.files.most_private)
     except EsdedupError:
         # At an address, two tasks may be the last one.
@@ -283,5 +291,5 @@ def _complete(job: CleanJob, task: Task) -> CleanReport | None:
     return report
 
 
-def _name_of_list(job: CleanJob) -> str:
-    return PurePath(str(job.files.listed)).name
+def _name_of(file: str | None) -> str:
+    return PurePath(str(file)).name

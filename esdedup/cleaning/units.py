@@ -143,6 +143,10 @@ class UnitDecisions:
     def table(self) -> None:
         """Return no table: units are not listed."""
 
+    @property
+    def left_whole(self) -> None:
+        """No table: units have no labels."""
+
     def retained_records(self) -> Iterator[RetainedRecords]:
         """Yield the records that stay of each file, with their new texts.
 

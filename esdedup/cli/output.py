@@ -117,6 +117,28 @@ def print_groups(groups: Groups, most: int, advice: str, title: str | None = Non
     message(shown(len(rows), len(groups), "group", advice))
 
 
+def print_left_whole(
+    groups: Sequence[Sequence[Sequence[object]]], total: int, names: Sequence[str], advice: str
+) -> None:
+    """Print the first groups of documents whose labels differ, and how many of them are shown.
+
+    groups: of each document its label first, then other values. total: number of all groups.
+    names: of the columns. advice: how to see all groups.
+    """
+    columns: list[tuple[str, Kind]] = [(name, "text") for name in names]
+    rows = [
+        ["\n".join(map(_on_one_line, values)) for values in zip(*group, strict=True)]
+        for group in groups
+    ]
+    if rows:
+        print_table(columns, rows, f"Left whole: {count(total, 'group')}")
+    message(shown(len(rows), total, "group left whole", advice, "groups left whole"))
+
+
+def _on_one_line(value: object) -> str:
+    return "-" if value is None else " ".join(str(value).split())
+
+
 def only_plain() -> bool:
     """Return True if standard output accepts ASCII only."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")

@@ -25,7 +25,9 @@ from esdedup.files import (
     Waiting,
     against_kind,
     is_address,
+    left_whole_file,
 )
+from esdedup.results import ConflictReport
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ class OutputOptions:
         facts = [("removed", removal.rule), ("written to", written)]
         if removal.listed is not None and report.units is None:
             facts.append(("list of removed", removal.listed))
+        if report.conflicts is not None and self.written not in (None, STDIN):
+            facts.append(("list of conflicts", left_whole_file(str(self.written))))
         show_report(report, as_json, {"output": self.written}, facts)
         if report.failed:
             where = letters.path if self.task is None else "the dead-letter files of the tasks"
@@ -188,9 +192,9 @@ def show_report(
         return
     values = asdict(report)
     del values["units"]
-    # Jobs without a scope or fingerprints have none.
-    for name in ("unscoped", "blank"):
-        if not values[name]:
+    # Jobs without a scope, fingerprints or labels have none.
+    for name in ("unscoped", "blank", "conflicts"):
+        if not getattr(report, name):
             del values[name]
     counts = {name: value for name, value in values.items() if isinstance(value, int)}
     if as_json:
@@ -208,6 +212,8 @@ def show_report(
     if rows:
         title = f"The largest of {count(report.groups, 'group')}"
         output.print_table([*columns, ("id", "key")], rows, title)
+    if report.conflicts is not None and report.conflicts.groups:
+        _print_conflicts(report.conflicts)
     if report.samples:
         (measure,) = {"distance", "similarity", "contained"} & {*report.samples[0]}
         samples = [
@@ -218,6 +224,19 @@ def show_report(
             for sample in report.samples
         ]
         output.print_table([(measure, "number"), ("removed, and its original", "line")], samples)
+
+
+def _print_conflicts(conflicts: ConflictReport) -> None:
+    """Print the first groups that are left whole."""
+    groups = [
+        [
+            (document["label"], f"{document['file']}:{document['line']}", document["id"])
+            for document in documents
+        ]
+        for documents in conflicts.samples
+    ]
+    names = [conflicts.field, "document", "id"]
+    output.print_left_whole(groups, conflicts.groups, names, "the list in the output has all")
 
 
 def _title(report: CleanReport) -> str:

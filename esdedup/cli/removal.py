@@ -106,7 +106,9 @@ def show_removal(
     }
     if as_json or plan.log is not None:
         of_groups = {name: asdict(getattr(groups, name)) for name in ("judged", "unordered")}
-        details = {**of_groups, "log": plan.log and str(plan.log)}
+        conflicts = groups.conflicts
+        of_labels = {} if conflicts.name is None else {"conflicts": conflicts.to_json()}
+        details = {**of_groups, **of_labels, "log": plan.log and str(plan.log)}
         show_changes(index, counts, report.failures, as_json, details, f"all in {plan.log}")
     if plan.log is not None:
         message(f"To restore them: esdedup undo {plan.log}")

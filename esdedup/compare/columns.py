@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.compare.keep_rule import Unordered, before_others
+from esdedup.compare.labels import require_labels
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import DEFAULT_MEMORY
 from esdedup.runs.shares import Part, Shares, StoredTexts, TextsOf
@@ -35,6 +36,7 @@ class Columns:
     earlier: number of the first rows, which are not compared with each other.
     only_between: the other rows are compared with the first ones only.
     scopes: of the documents; None if all are in one.
+    labels: of the documents, as `labels_of` returns them; None if the plan has no fields of these.
     """
 
     ids: Sequence[str]
@@ -47,6 +49,7 @@ class Columns:
     earlier: int = 0
     scopes: Scopes | None = None
     only_between: bool = False
+    labels: Strings | None = None
 
     @staticmethod
     def of(part: Part, texts: Sequence[str], plan: Plan) -> Columns:
@@ -118,7 +121,13 @@ def columns_of_part(
         unordered,
         earlier=earlier,
         scopes=None if part.scopes is None else Scopes.of_all(plan.within, part.scopes[order]),
+        labels=None if part.labels is None else _ordered(plan, [part.labels], order),
     )
+
+
+def _ordered(plan: Plan, labels: Sequence[Strings], order: I64) -> Strings:
+    """Return labels in an order. Raises UsageError if no document has one."""
+    return require_labels(plan.label_fields, Strings.joined(labels)).picked(order)
 
 
 def columns_by_id(
@@ -198,5 +207,8 @@ def _in_order(
     if plan.within:
         words = np.concatenate([share.scopes() for share in stored])
         scopes = Scopes.of_all(plan.within, words[order])
+    labels = None
+    if plan.label_fields:
+        labels = _ordered(plan, [share.labels() for share in stored], order)
     texts_of = StoredTexts(shares, order, ends, offsets)
-    return Columns(ids, digests, filled, values, texts_of, scopes=scopes)
+    return Columns(ids, digests, filled, values, texts_of, scopes=scopes, labels=labels)

@@ -38,6 +38,7 @@ class Plan:
     limits: which documents are similar, with the distance that follows from the sketch.
     keep: the order of precedence; never "auto".
     sketching: the scheme of this sketch alone, to read and sketch texts; None to read tokens.
+    label_fields: whose values documents keep, and results show.
     """
 
     meta: IndexMeta
@@ -45,6 +46,7 @@ class Plan:
     limits: Limits
     keep: KeepRule
     sketching: Scheme | None
+    label_fields: tuple[str, ...] = ()
 
     @staticmethod
     def of_index(
@@ -89,6 +91,10 @@ class Plan:
         """Return the plan with another threshold."""
         return replace(self, limits=self.limits.at(threshold))
 
+    def labelled(self, *label_fields: str | None) -> Plan:
+        """Return the plan with fields whose values documents keep. label_fields: None for none."""
+        return replace(self, label_fields=tuple(field for field in label_fields if field))
+
     def of_columns(self, text_fields: Sequence[str], keep_field: str | None) -> Plan:
         """Return the plan for documents whose fields have other names.
 
@@ -101,7 +107,7 @@ class Plan:
     def paths(self) -> list[str]:
         """The dotted names of the fields to read: digest and tokens first, if they are read."""
         text_fields = self.meta.text_fields
-        other_paths = [*self.keep.paths(text_fields), *scope_paths(self.within)]
+        other_paths = [*self.keep.paths(text_fields), *self.kept_beside]
         if self.sketching is not None:
             return [*dict.fromkeys([*text_fields, *other_paths])]
         field = self.meta.field
@@ -111,7 +117,12 @@ class Plan:
     @property
     def columns(self) -> list[str]:
         """The names of the fields to read of records, besides their texts and ids."""
-        return [*dict.fromkeys([*self.keep.paths([]), *scope_paths(self.within)])]
+        return [*dict.fromkeys([*self.keep.paths([]), *self.kept_beside])]
+
+    @property
+    def kept_beside(self) -> list[str]:
+        """The names of the fields of scopes and labels."""
+        return [*dict.fromkeys([*scope_paths(self.within), *self.label_fields])]
 
     @property
     def within(self) -> Within:

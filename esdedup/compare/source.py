@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from esdedup.compare.columns import Columns, columns_by_id, columns_by_number, columns_of_part
+from esdedup.compare.labels import labels_of
 from esdedup.compare.plan import Plan
 from esdedup.compare.resources import no_step
 from esdedup.ingest.parallel import in_order
@@ -63,18 +64,50 @@ def _ignore(_: object) -> None:
     """Ignore progress."""
 
 
+class Beside(NamedTuple):
+    """What documents keep beside their texts and keys.
+
+    scopes: as of a part.
+    labels: likewise.
+    """
+
+    scopes: U64 | None = None
+    labels: Strings | None = None
+
+    @staticmethod
+    def of(plan: Plan, sources: Sequence[Mapping[str, object]]) -> Beside:
+        """Return what a plan keeps of the fields of documents."""
+        return Beside(
+            scope_words(plan.within, sources) if plan.within else None,
+            labels_of(plan.label_fields, sources) if plan.label_fields else None,
+        )
+
+    @staticmethod
+    def of_documents(plan: Plan, documents: Iterable[Document]) -> Beside:
+        """Return what a plan keeps of documents."""
+        return Beside.of(plan, [document.source for document in documents])
+
+    def before(self, later: Beside) -> Beside:
+        """Return the same of these documents and of later ones."""
+        scopes, labels = self.scopes, self.labels
+        if scopes is not None and later.scopes is not None:
+            scopes = np.concatenate([scopes, later.scopes])
+        if labels is not None and later.labels is not None:
+            labels = Strings.joined([labels, later.labels])
+        return Beside(scopes, labels)
+
+
 def part_of_texts(
     ids: Strings,
     texts: Sequence[str],
     plan: Plan,
     keys: Strings = Strings.of_bytes(()),  # noqa: B008
-    scopes: U64 | None = None,
+    beside: Beside = Beside(),  # noqa: B008
     on_sketched: Callable[[int], object] | None = None,
 ) -> Part:
     """Return documents with the tokens of their texts.
 
-    keys: of the keep rule, unless by words. scopes: as of a part. on_sketched: called with the
-    number of texts so far.
+    keys: of the keep rule, unless by words. on_sketched: called with the number of texts so far.
     """
     by_words = plan.keep.by == "words"
     sketches = sketch(texts, plan.scheme, with_vocabulary=by_words, on_sketched=on_sketched)
@@ -91,15 +124,9 @@ def part_of_texts(
         Strings.of(texts),
         keys,
         sketches.words,
-        scopes,
+        beside.scopes,
+        beside.labels,
     )
-
-
-def _scopes(plan: Plan, documents: Iterable[Document]) -> U64 | None:
-    """Return the scopes of documents, if the plan has a scope."""
-    if not plan.within:
-        return None
-    return scope_words(plan.within, (document.source for document in documents))
 
 
 class ReadChunk(NamedTuple):
@@ -133,7 +160,7 @@ def read_chunk(
         [item.text for item in items],
         plan,
         plan.keep.keys(documents, fields),
-        _scopes(plan, documents),
+        Beside.of_documents(plan, documents),
     )
     rejected = {(record.file, record.line) for record in bad}
     lines = [
@@ -168,8 +195,7 @@ class FileSource:
 
     def parts(self) -> Iterator[Part]:
         """Yield the documents, at least one part."""
-        no_scopes = _scopes(self.plan, [])
-        yield part_of_texts(Strings.of([]), [], self.plan, scopes=no_scopes)
+        yield part_of_texts(Strings.of([]), [], self.plan, beside=Beside.of(self.plan, []))
         read = partial(read_chunk, self.plan, self.id_field, is_numbered=self.is_numbered)
         with closing(in_order(self.workers, read, self.chunks)) as chunks:
             for chunk in chunks:
@@ -185,13 +211,13 @@ class Records(NamedTuple):
     texts: of n records.
     ids: their ids, or None for their positions.
     keys: of the keep rule; none to order by ids alone.
-    scopes: as of a part.
+    beside: what else is kept of them.
     """
 
     texts: Sequence[str]
     ids: Sequence[str] | None
     keys: Strings = Strings.of_bytes(())
-    scopes: U64 | None = None
+    beside: Beside = Beside()
 
 
 @dataclass(frozen=True)
@@ -219,7 +245,7 @@ class RecordSource:
         for records in self.batches:
             ids = Strings.of(records.ids or [])
             yield part_of_texts(
-                ids, records.texts, self.plan, records.keys, records.scopes, on_sketched
+                ids, records.texts, self.plan, records.keys, records.beside, on_sketched
             )
             sketched += len(records.texts)
 
@@ -283,8 +309,9 @@ class StoreSource:
         fields = self.plan.meta.text_fields
         # The text of a document with tokens can have been removed since.
         texts = [text_at(document.source, fields) or "" for document in batch]
-        keys, scopes = self.plan.keep.keys(batch, fields), _scopes(self.plan, batch)
-        return part_of_texts(_ids(batch), texts, self.plan, keys, scopes)
+        keys = self.plan.keep.keys(batch, fields)
+        beside = Beside.of_documents(self.plan, batch)
+        return part_of_texts(_ids(batch), texts, self.plan, keys, beside)
 
     def _with_stored_tokens(self, documents: Sequence[Document]) -> Part:
         """Return documents with their stored tokens, without those that can't be read."""
@@ -306,13 +333,15 @@ class StoreSource:
         self.unreadable.update(dict.fromkeys(documents[row].id for row in unreadable))
         batch = [documents[row] for row in np.flatnonzero(readable).tolist()]
         digests = digest_words([value_in(document.source, digest_path) for document in batch])
+        beside = Beside.of_documents(plan, batch)
         return Part(
             _ids(batch),
             digests,
             filled[readable],
             values[readable],
             keys=self._keys(batch),
-            scopes=_scopes(plan, batch),
+            scopes=beside.scopes,
+            labels=beside.labels,
         )
 
     def _keys(self, batch: Sequence[Document]) -> Strings:
@@ -428,7 +457,7 @@ def records_in(store: Store, plan: Plan, ids: Sequence[str]) -> Records:
     sources = {document.id: document.source for document in store.get(ids, fields)}
     documents = [Document(id, sources.get(id, {})) for id in ids]
     texts = [text_at(document.source, plan.meta.text_fields) or "" for document in documents]
-    return Records(texts, ids, scopes=_scopes(plan, documents))
+    return Records(texts, ids, beside=Beside.of_documents(plan, documents))
 
 
 def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:

@@ -30,6 +30,7 @@ from esdedup.compare.source import (
 from esdedup.compare.union_find import follow, singletons
 from esdedup.compare.verify import verifier_of
 from esdedup.exceptions import UsageError
+from esdedup.groups.conflicts import Conflicts, conflicts_among
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained
 from esdedup.groups.templates import split_templates
 from esdedup.runs.run import OnStep, Run
@@ -57,6 +58,7 @@ class GroupingSettings(PairSettings, total=False):
     keep: KeepRule | str | Sequence[str]
     exact: bool
     split_templates: bool
+    conflict: str | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Grouping:
     "most-words". Of several rules, each decides the ties of the one before it.
     exact: group only equal normalised texts; the limits do not matter then.
     split_templates: separate documents of one template that differ in its places (`templates`).
+    conflict: a field; groups whose documents have different values of it are left whole: none of
+    them is a duplicate (`conflicts`).
 
     Raises UsageError for an unknown method, and if templates are to be split without similarities.
     """
@@ -103,6 +107,9 @@ class Grouping:
         setting(False, "Group only equal texts, after normalisation."),
     )
     split_templates: bool = setting(False, "Separate documents that fill one template differently.")
+    conflict: str | None = setting(
+        None, "Leave groups whole that differ in this field.", metavar="FIELD", rare=True
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -126,7 +133,10 @@ class Grouping:
         within = self.limits.within
         del limits["within"]
         scope = {"within": within.to_json()} if within else {}
-        return {**limits, **settings, "keep": str(self.keep), **scope}
+        conflict = settings.pop("conflict")
+        # Runs and logs without a field are those of versions that do not know it.
+        of_conflict = {"conflict": conflict} if conflict is not None else {}
+        return {**limits, **settings, "keep": str(self.keep), **scope, **of_conflict}
 
 
 @dataclass(frozen=True)
@@ -185,7 +195,8 @@ class Groups(Tabular):
     unordered: documents that the keep rule can't compare. unreadable: number of documents with
     tokens that are not among these, because their digest or tokens can't be read. unscoped: number
     of documents that lack a value of the scope, and are in no group. blank: number of documents
-    with a blank fingerprint, likewise.
+    with a blank fingerprint, likewise. conflicts: the groups that are left whole, whose documents
+    are representatives of themselves.
     """
 
     grouping: Grouping
@@ -204,6 +215,7 @@ class Groups(Tabular):
     unreadable: int = 0
     unscoped: int = 0
     blank: int = 0
+    conflicts: Conflicts = Conflicts()  # noqa: RUF009
 
     columns: ClassVar[dict[str, str]] = {
         "group": "string", "id": "string", "similarity": "double", "distance": "int64",
@@ -224,13 +236,16 @@ class Groups(Tabular):
         unscoped = warning_of_missing(limits.within, self.unscoped)
         missing = missing_pairs(self.recall, self.capped, limits)
         blank = warning_of_blank(self.blank)
-        return [*filter(None, [judged, unscoped, blank]), *missing]
+        return [*filter(None, [judged, unscoped, blank, self.conflicts.warning]), *missing]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of the figures, without the groups."""
         sizes, numbers = np.unique(self.sizes, return_counts=True)
         within = self.grouping.limits.within
         scope = {"within": within.to_json(), "unscoped": self.unscoped} if within else {}
+        conflicts: dict[str, object] = {}
+        if self.grouping.conflict is not None:
+            conflicts = {"conflicts": self.conflicts.to_json()}
         return {
             "documents": len(self.ids),
             "groups": len(self),
@@ -244,6 +259,7 @@ class Groups(Tabular):
             "unordered": asdict(self.unordered),
             **scope,
             **({"blank": self.blank} if self.blank else {}),
+            **conflicts,
         }
 
     def table_rows(self) -> Iterator[tuple[Any, ...]]:
@@ -325,6 +341,7 @@ def find_groups(
     (`constraints`); documents that were chosen as representatives precede all others.
     """
     plan = Plan.of_index(meta, grouping.limits, grouping.keep, exact=grouping.exact)
+    plan = plan.labelled(grouping.conflict)
     grouping = grouping.by(plan)
     judgements = read_judgements(store, meta)
     job = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
@@ -357,7 +374,16 @@ def groups_among(
             resources.on_step("Comparing", rows_done, classes.filled)
     formed = forming.groups()
     if columns.only_between:
-        formed = _of_earlier(formed, columns.earlier)
+        # Rows of equal text, and those that a template separated from an earlier row, are in a
+        # group without any comparison between them.
+        formed = _dissolved(formed, formed.representative >= columns.earlier)
+    conflicts = Conflicts()
+    if grouping.conflict is not None:
+        assert columns.labels is not None
+        conflicts = conflicts_among(
+            grouping.conflict, columns.ids, formed.representative, columns.labels
+        )
+        formed = _dissolved(formed, np.isin(np.arange(len(columns.ids)), conflicts.rows))
     # Once, also if the last block has no candidate.
     resources.on_step("Comparing", classes.filled, classes.filled)
     return Groups(
@@ -376,15 +402,18 @@ def groups_among(
         unreadable=columns.unreadable,
         unscoped=columns.unscoped,
         blank=columns.blank(plan),
+        conflicts=conflicts,
     )
 
 
 def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
     """Form the groups of some documents again, as `Index.regroup`. All of them are compared.
 
-    Raises UsageError if templates were split.
+    Raises UsageError if templates were split, and if groups of different labels were left whole.
     """
     grouping = groups.grouping
+    if grouping.conflict is not None:
+        raise UsageError("labels are compared in whole groups: find all groups again")
     if grouping.split_templates:
         raise UsageError("templates are split among all documents: find all groups again")
     judgements = read_judgements(store, meta)
@@ -466,14 +495,9 @@ class _Formed(NamedTuple):
     value: F64
 
 
-def _of_earlier(formed: _Formed, earlier: int) -> _Formed:
-    """Return the groups whose representatives are among the first rows; others are dissolved.
-
-    Rows of equal text, and those that a template separated from an earlier row, are in a group
-    without any comparison between them.
-    """
+def _dissolved(formed: _Formed, is_dissolved: Mask) -> _Formed:
+    """Return the groups with some documents as representatives of themselves, shape (n,)."""
     representative, value = formed
-    is_dissolved = representative >= earlier
     rows = np.arange(representative.size)
     return _Formed(
         np.where(is_dissolved, rows, representative), np.where(is_dissolved, np.nan, value)

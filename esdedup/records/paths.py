@@ -107,7 +107,7 @@ def is_data(path: str, format: Format | None) -> bool:
     name = PurePath(path).name
     if format == "file":
         # Any name may be that of a text; one is that of a list of ours.
-        return not name.startswith((".", "_removed."))
+        return not name.startswith((".", "_removed.", "_conflicts."))
     about = name in ABOUT or name.partition(".")[0].upper() == "README"
     cache = name.startswith("cache-") and name.endswith(".arrow")
     ending = (".crc", ".dead-letter.jsonl")

@@ -45,7 +45,7 @@ _JOB, _LOCK = "job.json", "lock"
 _VERSION_KEY, _VERSION = "version of files", 2
 """The version of the files of a run. Runs of other versions are not resumed."""
 _WRITTEN_NAMES = re.compile(
-    r"\.?((job|shares|sketched|report|state)\.json|values|records|decisions"
+    r"\.?((job|shares|sketched|report|state)\.json|values|records|decisions|conflicts"
     r"|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
 """Names of the files that a run writes, also those of earlier versions."""

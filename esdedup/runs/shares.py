@@ -32,6 +32,8 @@ _SHARE, _TEXTS = "share-", "texts-"
 """Beginnings of the names of files. The number of the share follows."""
 _SCOPES = "scopes"
 """The array of the scopes of documents, in the shares of runs whose plan has a scope."""
+_LABELS = "labels", "label_offsets"
+"""The arrays of the labels of documents, in the shares of runs whose plan has fields of these."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Part:
     keys: of the keep rule, in bytes; none to order by ids alone.
     words: numbers of words of the texts, shape (n,), if they were sketched.
     scopes: as `scope_words` returns them, shape (n, words), if the plan has a scope.
+    labels: as `labels_of` returns them, if the plan has fields of these.
     """
 
     ids: Strings
@@ -56,6 +59,7 @@ class Part:
     keys: Strings = Strings.of_bytes(())  # noqa: RUF009
     words: I64 | None = None
     scopes: U64 | None = None
+    labels: Strings | None = None
 
     def picked(self, rows: I64) -> Part:
         """Return some documents."""
@@ -68,6 +72,7 @@ class Part:
             self.keys.picked(rows) if len(self.keys) else self.keys,
             None if self.words is None else self.words[rows],
             None if self.scopes is None else self.scopes[rows],
+            None if self.labels is None else self.labels.picked(rows),
         )
 
 
@@ -113,6 +118,10 @@ class StoredShare:
         words: U64 = self.arrays(_SCOPES)[_SCOPES].T
         return words
 
+    def labels(self) -> Strings:
+        """Return the labels of the documents, of a run whose plan has fields of these."""
+        return self.strings(*_LABELS)
+
     def part(self) -> Part:
         """Return the documents, of a share whose texts are on this machine."""
         arrays = self.arrays()
@@ -127,6 +136,7 @@ class StoredShare:
             Strings(arrays["keys"], arrays["key_offsets"]),
             arrays["words"],
             arrays[_SCOPES].T if _SCOPES in arrays else None,
+            Strings(*(arrays[name] for name in _LABELS)) if _LABELS[0] in arrays else None,
         )
 
     def read_texts(self, ranges: Iterable[tuple[int, int]]) -> bytes:
@@ -239,6 +249,10 @@ class Shares:
         scopes = [part.scopes for part in without_texts if part.scopes is not None]
         if scopes:
             arrays[_SCOPES] = np.concatenate(scopes).T
+        labels = [part.labels for part in without_texts if part.labels is not None]
+        if labels:
+            joined = Strings.joined(labels)
+            arrays.update(zip(_LABELS, (joined.raw, joined.offsets), strict=True))
         self.run.save(share_name(number), arrays)
 
     def ids_of(self, numbers: I64) -> list[str]:

@@ -126,7 +126,7 @@ def dedup_files(
     keep: the document that represents a group, such as "newest:published"; a field is
         one of the records.
     exact: group only equal texts, after normalisation.
-    split_templates: not supported on Spark.
+    split_templates, conflict: not supported on Spark.
 
     Raises UsageError for wrong arguments and for files that exist, InputError for files that can't
     be read or that change meanwhile, and the errors of Spark.
@@ -134,6 +134,8 @@ def dedup_files(
     grouping, texts = from_settings(Grouping, settings, grouping), names_of(text_field)
     plan = Plan.of_texts(scheme, grouping.limits, grouping.keep, texts, exact=grouping.exact)
     grouping = grouping.by(plan)
+    if grouping.conflict is not None:
+        raise UsageError("Spark does not support `conflict`")
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
     if grouping.limits.within:

@@ -64,7 +64,7 @@ def groups(
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; a field is a column.
     exact: group only equal texts, after normalisation.
-    split_templates: not supported on Spark.
+    split_templates, conflict: not supported on Spark.
 
     The table has a row for each document: id, digest, group, original (string), similarity
     (double). The group is the id of its representative, null for a document that is alone. A
@@ -112,7 +112,7 @@ def dedup(
     method: "leader", or "components" to join all documents of a chain of similar ones.
     keep: the document that represents a group, such as "newest:published"; a field is a column.
     exact: group only equal texts, after normalisation.
-    split_templates: not supported on Spark.
+    split_templates, conflict: not supported on Spark.
 
     The table has the rows that stay, in any order, with the columns of `df`.
     """
@@ -135,6 +135,8 @@ def _planned(
     df: DataFrame, names: Sequence[str], scheme: Scheme | IndexMeta | None, grouping: Grouping
 ) -> tuple[Plan, Grouping]:
     """Return how the documents of a DataFrame are compared, and how they are grouped."""
+    if grouping.conflict is not None:
+        raise UsageError("Spark does not support `conflict`")
     if grouping.split_templates:
         raise UsageError("Spark does not support split templates")
     scheme = scheme or index_of(df, names)

@@ -98,7 +98,7 @@ def clean_command(
         if cleaning.unit is not None:
             refused = ["against", "only_between", "update", "removed", "engine", "max_memory"]
             options.refuse(
-                [*refused, "workers", "keep", "id_field", "exact", "threshold"],
+                [*refused, "workers", "keep", "id_field", "exact", "threshold", "conflict"],
                 "can't be combined with --unit",
             )
             report = UnitRequest(request, cleaning.unit, cleaning.min_words).run(progress)

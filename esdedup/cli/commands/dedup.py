@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from typer import Exit
@@ -57,6 +58,13 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
     if not as_json:
         title = capital(index.store.where)
         output.print_groups(groups, k, "-k N shows more, --json all", title)
+        left_whole = [
+            [*zip(conflict.labels, conflict.ids, strict=True)]
+            for conflict in islice(groups.conflicts, k)
+        ]
+        names = [str(groups.conflicts.name), "id"]
+        total = len(groups.conflicts)
+        output.print_left_whole(left_whole, total, names, "-k N shows more, --json all")
     elif not apply:
         measure = groups.measure
         for group in groups:
@@ -65,6 +73,10 @@ def _show(index: Index, groups: Groups, k: int, as_json: bool, apply: bool) -> N
                 for member in group.members
             ]
             output.print_json({"keep": group.representative, "duplicates": duplicates})
+        for conflict in groups.conflicts:
+            labels = zip(conflict.ids, conflict.labels, strict=True)
+            left_documents = [{"id": id, "label": label} for id, label in labels]
+            output.print_json({"conflict": groups.conflicts.name, "documents": left_documents})
     summary = f"{count(groups.duplicates, 'duplicate')} in {count(len(groups), 'group')} of"
     documents = count(len(groups.ids), "document")
     message(f"{summary if groups.duplicates else 'No duplicates among'} {documents}")
