@@ -102,9 +102,7 @@ class KeptSketches:
             earlier = _added_in(folder)
             if not earlier and not create:
                 raise UsageError(f"`against` {name}: there is no such folder: `update` creates it")
-            former = earlier[0].made if earlier else {}
-            # What was kept beside the sketches, such as a scope, must be kept of all documents.
-            if earlier and (differing := difference(former, {**dict.fromkeys(former), **made})):
+            if earlier and (differing := difference(earlier[0].made, made)):
                 raise UsageError(
                     f"`against` {name}: it has sketches of {differing}: use the options of the"
                     " earlier runs, or name another folder"

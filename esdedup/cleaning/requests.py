@@ -173,10 +173,9 @@ class NearDuplicateRequest:
             if against.sketches:
                 rule = {name: job.parameters[name] for name in ("scheme", "keep", "exact")}
                 rule["text field"] = [*request.reading.text_fields]
-                if limits.within:
-                    rule["within"] = limits.within.to_json()
-                if grouping.conflict is not None:
-                    rule["conflict"] = grouping.conflict
+                # None is a value too: what is kept of some documents must be kept of all.
+                rule["within"] = limits.within.to_json() or None
+                rule["conflict"] = grouping.conflict
                 place = against.sketches[0]
                 is_shared = request.task is not None
                 former = KeptSketches.at(place, rule, job.parameters, self.update, is_shared)
