@@ -30,12 +30,14 @@ from esdedup.records.files import BadRecord, Chunk, Record, chunks_of_records
 from esdedup.records.query_files import RecordQuery, queries_in_files, text_in_file
 from esdedup.runs.run import OnStep, Run
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
-from esdedup.search.similar import request_body, similar
+from esdedup.search.scopes import query_scope, scope_paths, warning_of_query
+from esdedup.search.similar import NEEDS_FIELDS, request_body, similar
 from esdedup.search.warnings import BLANK_QUERY, missing_matches, too_short
 from esdedup.sketch.comparisons import JaccardSimilarity
 from esdedup.sketch.limits import Limits, PairSettings, QuerySettings
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import shingle_sets
+from esdedup.sketch.within import Within
 from esdedup.stores import BulkPolicy, changes, stored_meta, waits_of
 from esdedup.stores.connection import (
     Connection,
@@ -250,7 +252,7 @@ class Index:
     @accepts(Limits, "query")
     def similar(
         self,
-        text: str | None = None,
+        text: str | Mapping[str, object] | None = None,
         *,
         id: str | None = None,
         filters: Sequence[Mapping[str, object]] = (),
@@ -259,7 +261,8 @@ class Index:
     ) -> Result:
         """Return the documents most similar to a text, or to a document of the index.
 
-        text, id: either is needed. A document doesn't match itself.
+        text, id: either is needed. The text may be in the fields of a document. A document of the
+        index doesn't match itself.
         filters: queries in the cluster's own language that a match must meet too.
         limits: how to compare, in place of the settings below.
         sketch: name of the sketch to compare by; None for the scheme's first.
@@ -270,9 +273,10 @@ class Index:
         recall: fraction of similar documents to find; 0.999 by default, or that of the scheme.
         cover: minimum share in passages, 0 to 1, for a sketch of these.
         words: minimum number of words of a passage.
+        within: fields that matches agree in with the document, or windows of time.
         """
         limits = from_settings(Limits, settings, limits, "query")
-        query = self.query(text, id, filters, limits.sketch)
+        query = self.query(text, id, filters, limits.sketch, limits.within)
         return self.similar_many([query], limits)[0]
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
@@ -292,30 +296,46 @@ class Index:
 
     def query(
         self,
-        text: str | None = None,
+        text: str | Mapping[str, object] | None = None,
         id: str | None = None,
         filters: Sequence[Mapping[str, object]] = (),
         sketch: str | None = None,
+        within: Within | str | Sequence[str] = (),
     ) -> Query:
         """Return a query by text, or by the id of a document, which its own matches leave out.
 
-        sketch: name of the sketch to compare by, whose fields hold the document's text. Raises
-        UsageError unless exactly one of text and id is given.
+        text: also the fields of a document. sketch: name of the sketch to compare by, whose fields
+        hold the document's text. within: fields that matches agree in with the document, or windows
+        of time. Raises UsageError unless exactly one of text and id is given, and for a text
+        without the fields of `within`.
         """
-        check_type("text", text, "str | None")
+        if not isinstance(text, Mapping):
+            check_type("text", text, "str | None")
         check_list("filters", filters)
+        within = within if isinstance(within, Within) else Within.parse(within)
         if (text is None) == (id is None):
             raise UsageError("use either a text or the id of a document")
         names = self.meta.of(sketch).text_fields
-        if id is None:
-            return Query(text_in(text or "", names), filters=filters)
+        if isinstance(text, str):
+            if within:
+                raise UsageError(f"within {within}: {NEEDS_FIELDS}")
+            return Query(text_in(text, names), filters=filters)
+        source = (text or {}) if id is None else self.get(id).source
+        scope = None
         try:
-            source = self.get(id).source
-            return Query(
-                text_of(source, names), checked_id(id), filters, parts=parts_of(source, names)
-            )
+            text_of_document, parts = text_of(source, names), parts_of(source, names)
         except RecordError as error:
+            if id is None:
+                raise
             raise StoreError(f"document {id!r}: {error}") from error
+        if within:
+            if id is not None:
+                # A server reads times by the format of their field.
+                (stored,) = self.store.hold([id], scope_paths(within))
+                source = stored.source
+            scope = query_scope(within, source)
+        exclude = None if id is None else checked_id(id)
+        return Query(text_of_document, exclude, filters, parts=parts, scope=scope)
 
     def queries_in_files(
         self,
@@ -329,7 +349,8 @@ class Index:
         limits: those of the search, whose sketch has the fields of the text.
         filters: as of `similar`. encoding: of the files, by default UTF-8.
         """
-        return queries_in_files(files, self.meta_of(limits).text_fields, filters, encoding)
+        text_fields = self.meta_of(limits).text_fields
+        return queries_in_files(files, text_fields, filters, encoding, limits.within)
 
     @staticmethod
     def text_in_file(file: str, encoding: str | None = None) -> str:
@@ -340,14 +361,20 @@ class Index:
         """Return warnings that matches of a query may be missing, as sentences."""
         scheme = self.scheme
         warnings = [*missing_matches(result, limits, scheme)]
+        if query.scope is not None and query.scope.is_missing:
+            return [warning_of_query(limits.within)]
         if not result.matches and not scheme.chosen(limits).reads_values:
             warnings += filter(None, [too_short(query.text, scheme)])
         if not result.matches and scheme.chosen(limits).reads_values and query.text == "":
             warnings.append(BLANK_QUERY)
         return warnings
 
-    def warnings_of_many(self, result: Result, limits: Limits) -> list[str]:
+    def warnings_of_many(
+        self, result: Result, limits: Limits, query: Query | None = None
+    ) -> list[str]:
         """Return the warnings of one of many results, without numbers that differ between them."""
+        if query is not None and query.scope is not None and query.scope.is_missing:
+            return [warning_of_query(limits.within)]
         return [*missing_matches(result, limits, self.scheme, of_many=True)]
 
     def request_body(

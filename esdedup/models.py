@@ -92,13 +92,30 @@ def check_sample(count: int) -> None:
 
 
 @dataclass(frozen=True)
+class QueryScope:
+    """The scope that a document must be in to match a query (`within`).
+
+    includes: returns whether the document with these fields is in the scope.
+    texts: the values that fields must have, as texts, by their names.
+    times: the first and the last time of fields, in microseconds since 1970, by their names.
+    is_missing: the query itself is in no scope, so that nothing matches it.
+    """
+
+    includes: Callable[[Mapping[str, object]], bool]
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    times: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    is_missing: bool = False
+
+
+@dataclass(frozen=True)
 class Query:
     """A text to find similar documents of.
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
     a document must match too. originals: leave out documents that are marked as duplicates.
     marked: return digests and marks too. parts: number of strings that are joined in the text; an
-    index that computes tokens has none of what is across two. Raises UsageError for other types.
+    index that computes tokens has none of what is across two. scope: that matches are in; None for
+    all documents. Raises UsageError for other types.
     """
 
     text: str
@@ -107,6 +124,7 @@ class Query:
     originals: bool = False
     marked: bool = False
     parts: int = 1
+    scope: QueryScope | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -118,8 +136,8 @@ class CandidateQuery:
 
     key: the field of the tokens, or "wordless" to look for the digest of a text without words.
     groups: lists of tokens, one for each band or segment, of which a document holds any.
-    exclude, filters, originals, marked: as in `Query`. field: the object field that holds tokens;
-    marks_in: that which holds the marks.
+    exclude, filters, originals, marked, scope: as in `Query`. field: the object field that holds
+    tokens; marks_in: that which holds the marks.
     least: number of groups to share, at least 1. stopped: number of groups that lack tokens, whose
     buckets are too large. leads: a group counts only with its first token. kept: return the tokens.
     text: whose tokens the index computes, in `field`; groups are empty then, one for each token.
@@ -144,6 +162,7 @@ class CandidateQuery:
     text: str | None = None
     shingles: int = 0
     verify: "Callable[[Ragged], tuple[F64, Mask, int]] | None" = None
+    scope: QueryScope | None = None
 
 
 @dataclass(frozen=True)

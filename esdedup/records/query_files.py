@@ -8,6 +8,8 @@ from esdedup.exceptions import RecordError, UsageError
 from esdedup.models import Fields, Query
 from esdedup.records.files import BadRecord, Record, check_unicode, read_records
 from esdedup.records.text_files import opened
+from esdedup.search.scopes import query_scope, scope_paths
+from esdedup.sketch.within import Within
 from esdedup.stores.fields import parts_of, text_of, value_at
 
 _QUERIES_AT_ONCE = 2_000
@@ -45,21 +47,25 @@ def queries_in_files(
     text_fields: Sequence[str],
     filters: Sequence[Fields] = (),
     encoding: str | None = None,
+    within: Within = Within(),  # noqa: B008
 ) -> Iterator[list[RecordQuery]]:
     """Yield the queries of the records of files, many at once.
 
-    filters: queries that a match must meet too.
+    filters: queries that a match must meet too. within: the scope of a record and its matches.
     """
-    columns = [*text_fields, "id"]
+    columns = [*text_fields, "id", *scope_paths(within)]
     records = itertools.chain.from_iterable(
         read_records(file, encoding=encoding, columns=columns) for file in files
     )
     while batch := list(itertools.islice(records, _QUERIES_AT_ONCE)):
-        yield [_query_of(record, text_fields, filters) for record in batch]
+        yield [_query_of(record, text_fields, filters, within) for record in batch]
 
 
 def _query_of(
-    record: Record | BadRecord, text_fields: Sequence[str], filters: Sequence[Fields]
+    record: Record | BadRecord,
+    text_fields: Sequence[str],
+    filters: Sequence[Fields],
+    within: Within,
 ) -> RecordQuery:
     name = f"{record.file}:{record.line}"
     if isinstance(record, BadRecord):
@@ -70,7 +76,9 @@ def _query_of(
     try:
         text = text_of(record.source, text_fields)
         text_parts = parts_of(record.source, text_fields)
-        query = Query(text, name if named else None, filters, parts=text_parts)
+        scope = query_scope(within, record.source) if within else None
+        exclude = name if named else None
+        query = Query(text, exclude, filters, parts=text_parts, scope=scope)
     except RecordError as error:
         return RecordQuery(record, name, None, str(error))
     return RecordQuery(record, name, query)

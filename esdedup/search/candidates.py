@@ -103,6 +103,7 @@ def _queries(
             exclude=query.exclude,
             field=meta.field,
             filters=query.filters,
+            scope=query.scope,
             originals=query.originals,
             marked=query.marked,
             leads=sketch is not None and sketch.leads,

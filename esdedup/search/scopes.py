@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import TimeField
+from esdedup.models import QueryScope, TimeField
 from esdedup.sketch.within import Within
 from esdedup.stores.fields import value_at
 from esdedup.text.arrays import I64, U64, Mask, run_starts
@@ -64,6 +65,38 @@ def scope_of(within: Within, source: Mapping[str, object]) -> tuple[int, ...] | 
     digest = hashlib.sha256(json.dumps(values).encode()).digest()
     words = (int.from_bytes(digest[start : start + 8], "little") for start in (0, 8))
     return (*words, *instants)
+
+
+def query_scope(within: Within, source: Mapping[str, object]) -> QueryScope:
+    """Return the scope of the documents that may match a query, by the fields of its document."""
+    scope = scope_of(within, source)
+    if scope is None:
+        return QueryScope(_includes_none, is_missing=True)
+    texts = {field: texts_of_value(value_at(source, field)) for field in within.fields}
+    times = dict[str, tuple[int, int]]()
+    for window, instant in zip(within.windows, scope[WORDS_OF_FIELDS:], strict=True):
+        first, last = times.get(window.field, (_EARLIEST, _LATEST))
+        length = window.microseconds
+        times[window.field] = max(first, instant - length), min(last, instant + length)
+    return QueryScope(partial(_includes, within, scope), texts, times)
+
+
+def _includes(within: Within, scope: tuple[int, ...], source: Mapping[str, object]) -> bool:
+    other_scope = scope_of(within, source)
+    return other_scope is not None and is_one_scope(within, scope, other_scope)
+
+
+def _includes_none(_: Mapping[str, object]) -> bool:
+    return False
+
+
+def is_one_scope(within: Within, left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    """Return whether two documents are in one scope. left, right: as of `scope_of`."""
+    instants = zip(left[WORDS_OF_FIELDS:], right[WORDS_OF_FIELDS:], within.windows, strict=True)
+    return left[:WORDS_OF_FIELDS] == right[:WORDS_OF_FIELDS] and all(
+        abs(left_instant - right_instant) <= window.microseconds
+        for left_instant, right_instant, window in instants
+    )
 
 
 def texts_of_value(value: object) -> list[str]:
@@ -188,6 +221,11 @@ def needed_values(within: Within, joined_by: str = "and") -> str:
     fields = [f"a value of {field!r}" for field in within.fields]
     times = [f"a time in {window.field!r}" for window in within.windows]
     return f" {joined_by} ".join([*fields, *times])
+
+
+def warning_of_query(within: Within) -> str:
+    """Return a sentence about a query without a scope, which nothing matches."""
+    return f"The document lacks {needed_values(within, 'or')}: nothing matches it (`within`)"
 
 
 def warning_of_missing(within: Within, missing: int) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from esdedup.exceptions import UsageError
 from esdedup.models import CandidateQuery, Candidates, Cover, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
@@ -36,6 +37,8 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import F64, Mask, Ragged, Values, offsets_of
 from esdedup.text.normalise import normalise
 
+NEEDS_FIELDS = "a text has no fields: use the `id` of a document, or records with fields"
+"""Why a text can't be searched for in a scope."""
 Verifier = Callable[[Ragged], tuple[F64, Mask, int]]
 """The `verify` of a `CandidateQuery`."""
 
@@ -47,8 +50,11 @@ def similar(
 
     A text without any shingle matches equal texts only. Without a threshold in the limits, the
     nearest documents that share a token are returned, so that there may be fewer than `limits.k`;
-    a query gets no further level once it reaches `limits.wanted_recall`.
+    a query gets no further level once it reaches `limits.wanted_recall`. Raises UsageError for
+    limits with a scope, and a query without one.
     """
+    if limits.within and any(query.scope is None for query in queries):
+        raise UsageError(f"within {limits.within}: {NEEDS_FIELDS}")
 
     def search(start: int) -> list[Result]:
         return _Search(store, meta, queries[start : start + QUERIES_AT_ONCE], limits).results()
@@ -151,9 +157,11 @@ class _Search:
             answer = self.answers[row]
             query = with_least(query, level, self.limits, answer.farthest)
             answer.stopped = answer.stopped or query.stopped
-            if not query.groups or answer.is_complete:
+            scope = query.scope
+            is_missing = scope is not None and scope.is_missing
+            if is_missing or not query.groups or answer.is_complete:
                 continue
-            if self._stores_verify:
+            if self._stores_verify and scope is None:
                 query = replace(query, verify=self._verifier(row))
             needed[row] = query
         return needed
@@ -267,6 +275,10 @@ class _Search:
 
     def _result(self, row: int) -> Result:
         """Return the result of a query."""
+        scope = self.queries[row].scope
+        if scope is not None and scope.is_missing:
+            complete = 1.0 if self.chosen.measure.has_recall else None
+            return Result([], 0, False, complete, total=0)
         if not self.sketches.filled[row]:
             return self._equal_texts(row)
         query, result = self.queries[row], self.answers[row].result(self.chosen)
@@ -404,7 +416,10 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     """Return the body of a `_search` for the candidates of a query, which the client must verify.
 
     A text without any shingle finds nothing, nor does one whose tokens are all in the stop list.
+    Raises UsageError for limits with a scope.
     """
+    if limits.within:
+        raise UsageError("`within` can't be part of a request body: use filters")
     level = meta.scheme.chosen(limits)
     if limits.threshold is None:
         # Single values meet at any similarity.

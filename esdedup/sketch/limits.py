@@ -33,6 +33,7 @@ class QuerySettings(LimitSettings, total=False):
 
     k: int
     candidates: int
+    within: Within | str | Sequence[str]
 
 
 class PairSettings(LimitSettings, total=False):
@@ -59,7 +60,7 @@ class Limits:
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
     least: number of bands to share; None for the most that reach the recall.
     swaps: of queries; None for the fewest that reach the recall.
-    within: fields that similar documents agree in, and windows of time. Not for queries.
+    within: fields that similar documents agree in, and windows of time.
 
     Raises UsageError if a value is out of range.
     """
@@ -102,20 +103,17 @@ class Limits:
     )
     least: int | None = None
     swaps: int | None = None
-    within: Within = for_use(
-        "pairs",
-        repeatable(
-            parsed_by(
-                Within.parse,
-                setting(
-                    Within(),
-                    "Only with equal values of FIELD, or times that near; repeatable.",
-                    metavar="FIELD[:TIME]",
-                    show_default="all documents",
-                    rare=True,
-                ),
-            )
-        ),
+    within: Within = repeatable(
+        parsed_by(
+            Within.parse,
+            setting(
+                Within(),
+                "Only with equal values of FIELD, or times that near; repeatable.",
+                metavar="FIELD[:TIME]",
+                show_default="all documents",
+                rare=True,
+            ),
+        )
     )
 
     def __post_init__(self) -> None:

@@ -131,7 +131,8 @@ class Store(Protocol):
         """Return for each query at most `limit` documents that share most groups.
 
         They have no tokens, but their segments, digests and marks if these were requested.
-        Documents that share fewer groups than the query's `least` are left out.
+        Documents that share fewer groups than the query's `least` are left out, and those out of
+        its scope.
         """
 
     def scan(

@@ -70,7 +70,7 @@ class SearchOptions:
         text = self.text or self.bits
         if self.file is not None:
             text = index.text_in_file(self.file, self.encoding)
-        return index.query(text, self.id, self.filters(), limits.sketch)
+        return index.query(text, self.id, self.filters(), limits.sketch, limits.within)
 
     def filters(self) -> list[dict[str, Any]]:
         """Return the queries of --filter. Raises UsageError if one is not a JSON object."""
@@ -212,9 +212,9 @@ def _answer_all(
             else:
                 queries.append((record.name, record.query))
         results = index.similar_many([query for _, query in queries], limits)
-        for (name, _), result in zip(queries, results, strict=True):
+        for (name, query), result in zip(queries, results, strict=True):
             print_json(_as_json(result, name, with_source))
-            texts_by_warning.update(index.warnings_of_many(result, limits))
+            texts_by_warning.update(index.warnings_of_many(result, limits, query))
             answered += 1
     for warning, texts in texts_by_warning.items():
         message(f"{texts:,} of {count(answered, 'text')}: {warning}")

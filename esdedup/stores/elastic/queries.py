@@ -12,7 +12,15 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from esdedup.models import MOST_SLICES, CandidateQuery, Candidates, Document, Share, StoredDocument
+from esdedup.models import (
+    MOST_SLICES,
+    CandidateQuery,
+    Candidates,
+    Document,
+    QueryScope,
+    Share,
+    StoredDocument,
+)
 from esdedup.stores.elastic.bodies import Body, Hit, Query, SourceFilter
 from esdedup.stores.elastic.raw import RAW
 from esdedup.stores.mapping import TOKEN_PATHS, SketchedFields
@@ -62,10 +70,15 @@ class Slice(NamedTuple):
         ]
 
 
-def candidates_body(query: CandidateQuery, limit: int, most_terms: int = MOST_TERMS) -> Body:
+def candidates_body(
+    query: CandidateQuery,
+    limit: int,
+    most_terms: int = MOST_TERMS,
+    scope_filters: Sequence[Query] = (),
+) -> Body:
     """Return the search for the `limit` documents that share most token groups with a query.
 
-    most_terms: the maximum length of a list of terms.
+    most_terms: the maximum length of a list of terms. scope_filters: of the scope of the query.
     """
     field = f"{query.field}.{query.key}"
     condition: dict[str, object]
@@ -79,8 +92,8 @@ def candidates_body(query: CandidateQuery, limit: int, most_terms: int = MOST_TE
             # Beside a filter, `should` clauses would be optional without it.
             "minimum_should_match": query.least,
         }
-    if query.filters:
-        condition["filter"] = list(query.filters)
+    if filters := [*query.filters, *scope_filters]:
+        condition["filter"] = filters
     excluded: list[Query] = []
     # Servers refuse empty ids.
     if query.exclude:
@@ -193,13 +206,21 @@ def versioned_body(body: Body) -> Body:
     return {**body, "seq_no_primary_term": True, "version": True}
 
 
-def candidates_of(answer: Body) -> Candidates:
-    """Return the candidates in the answer to a search of `candidates_body`."""
+def candidates_of(answer: Body, scope: QueryScope | None = None) -> Candidates:
+    """Return the candidates in the answer to a search of `candidates_body`.
+
+    scope: of the query.
+    """
     # OpenSearch leaves out the empty list when it filters the answer.
     hits, total = answer["hits"].get("hits", ()), answer["hits"]["total"]
     truncated = total["relation"] != "eq" or total["value"] > len(hits)
+    missed = min((round(hit["_score"]) for hit in hits), default=1) if truncated else 0
+    if scope is not None:
+        hits = [hit for hit in hits if scope.includes(_source_of(hit))]
     matched = [round(hit["_score"]) for hit in hits]
-    return Candidates(documents_of(hits), matched, min(matched, default=1) if truncated else 0)
+    # Times as the server sees them are for the scope alone.
+    documents = [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+    return Candidates(documents, matched, missed)
 
 
 def documents_of(hits: Iterable[Hit]) -> list[Document]:

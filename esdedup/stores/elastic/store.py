@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
@@ -62,13 +62,13 @@ from esdedup.stores.elastic.queries import (
     versioned_body,
     with_times,
 )
+from esdedup.stores.elastic.scope_filters import scope_filters, times_among
 from esdedup.stores.encoded_documents import EncodedDocuments
 from esdedup.stores.mapping import (
     IndexMapping,
     IndexMeta,
     analysis_of,
     common_meta,
-    fields_of,
     meta_of,
     without_tokens,
 )
@@ -227,12 +227,7 @@ class ClusterStore:
     def _times(self, paths: Sequence[str]) -> list[str]:
         """Return those of some fields that are to be read as times, and that are mapped as such."""
         times = [path for path in paths if isinstance(path, TimeField)]
-        mappings = (self._mappings() or {}).values() if times else ()
-        mapped = [
-            {**mapping.get("runtime", {}), **dict(fields_of(mapping))} for mapping in mappings
-        ]
-        types = {path: {fields.get(path, {}).get("type") for fields in mapped} for path in times}
-        return [path for path in times if types[path] and types[path] <= {"date", "date_nanos"}]
+        return times_among(times, (self._mappings() or {}).values()) if times else []
 
     def hold_again(
         self, documents: Sequence[StoredDocument], paths: list[str] | None = None
@@ -342,15 +337,30 @@ class ClusterStore:
         # Nearly all groups are of one token.
         longest = max((len(group) for query in queries for group in query.groups), default=1)
         terms = self._most_terms if longest > 1 else MOST_TERMS
-        bodies = (candidates_body(query, size, terms) for query in queries)
+        scopes = [query.scope for query in queries]
+        bodies: Iterable[Body] = (candidates_body(query, size, terms) for query in queries)
+        if any(scopes):
+            bodies = self._bodies_in_scope(queries, size, terms)
         unread = unread_paths(queries)
         try:
             answers = self.cluster.searches(self._path, bodies, self.where, unread)
-            return list(map(candidates_of, answers))
+            return list(map(candidates_of, answers, scopes))
         except PageTooLarge as error:
             # What more candidates there are is reported as truncation.
             self._most_hits = error.most
             return self.candidates(queries, limit)
+
+    def _bodies_in_scope(
+        self, queries: Sequence[CandidateQuery], size: int, terms: int
+    ) -> Iterator[Body]:
+        """Yield the searches for the candidates of queries of which some have scopes."""
+        mappings = (self._mappings() or {}).values()
+        names = {name for query in queries if query.scope is not None for name in query.scope.times}
+        times = times_among(sorted(names), mappings)
+        for query in queries:
+            filters = [] if query.scope is None else scope_filters(query.scope, mappings)
+            body = candidates_body(query, size, terms, filters)
+            yield body if query.scope is None else with_times(body, times)
 
     @functools.cached_property
     def _most_terms(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,6 +59,10 @@ class _Shared:
     queries: I64
     numbers: I64
     groups: I64
+
+    def part(self, span: slice) -> _Shared:
+        """Return those of a span of positions."""
+        return _Shared(self.queries[span], self.numbers[span], self.groups[span])
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ class RankedCandidates:
         if len(queries) == 1:
             shared = self._counted(lookup.list_name, tokens[0], queries[0].least)
             shared = self._ranked(shared, queries, lookup.marks_in)
-            yield _Ranking.best_of(shared.numbers, shared.groups, limit)
+            yield self._best_of(queries[0], shared, limit)
             return
         rows = {token: row for row, token in enumerate(dict.fromkeys(itertools.chain(*tokens)))}
         holder_rows, holders = self._listing.holders(lookup.list_name, [*rows])
@@ -189,8 +193,31 @@ class RankedCandidates:
             )
             shared = self._ranked(shared, block_queries, lookup.marks_in)
             bounds = np.searchsorted(shared.queries, np.arange(len(block_queries) + 1)).tolist()
-            for first, end in itertools.pairwise(bounds):
-                yield _Ranking.best_of(shared.numbers[first:end], shared.groups[first:end], limit)
+            spans = map(slice, bounds, bounds[1:])
+            for query, span in zip(block_queries, spans, strict=True):
+                yield self._best_of(query, shared.part(span), limit)
+
+    def _best_of(self, query: CandidateQuery, shared: _Shared, limit: int) -> _Ranking:
+        """Return the first of the ranked documents of a query that are in its scope."""
+        if query.scope is None:
+            return _Ranking.best_of(shared.numbers, shared.groups, limit)
+        in_scope, read = [_NONE], 0
+        most_read = min(shared.numbers.size, limit * self._sizes.read_in_scope)
+        while read < most_read and sum(map(len, in_scope)) <= limit:
+            end = min(read + max(limit, self._sizes.unverified), most_read)
+            rows = np.arange(read, end)
+            numbers = shared.numbers[rows].tolist()
+            read_rows = self._documents.by_number(sorted(numbers), "id, source")
+            documents = self._documents.format.documents([*read_rows.values()], marked=False)
+            sources = dict(zip(read_rows, documents, strict=True))
+            is_included = [query.scope.includes(sources[number].source) for number in numbers]
+            in_scope.append(rows[np.array(is_included, np.bool_)])
+            read = end
+        rows = np.concatenate(in_scope)
+        ranking = _Ranking.best_of(shared.numbers[rows], shared.groups[rows], limit)
+        if ranking.missed or read == shared.numbers.size:
+            return ranking
+        return replace(ranking, missed=int(shared.groups[read]))
 
     def _counted(self, list_name: str, tokens: Sequence[str], least: int) -> _Shared:
         """Return the documents that hold tokens of one query, ascending.
