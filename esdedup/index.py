@@ -174,6 +174,7 @@ class Index:
         *,
         id_field: str = "id",
         on_duplicate: PolicyAction | DuplicatePolicy = "keep",
+        within: str | Sequence[str] = (),
     ) -> IngestReport:
         """Write documents with their tokens, replacing those of the same id.
 
@@ -181,7 +182,8 @@ class Index:
         document without an id gets a random one, and so does a text.
 
         documents: mappings of fields, or texts. on_duplicate: a DuplicatePolicy, or its action;
-        "fail" raises RecordError.
+        "fail" raises RecordError. within: fields that duplicates agree in, or windows of time, such
+        as "date:3d".
 
         Raises RecordError, naming the document by number, if one has no text or no valid id, or if
         the store rejects it. Earlier documents may have been written. Raises UsageError for a
@@ -189,6 +191,8 @@ class Index:
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)
+        if within:
+            on_duplicate = on_duplicate.limited_to(within)
         check_type("id_field", id_field, "str")
         check_list("documents", documents)
         self.create()

@@ -12,18 +12,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import MARKS, Document, Match, Query, natural, value_in
+from esdedup.models import MARKS, Document, Match, Query, QueryScope, natural, value_in
 from esdedup.search.buckets import bucket_column
 from esdedup.search.candidates import equal_text_queries
+from esdedup.search.scopes import WORDS_OF_FIELDS, is_one_scope, query_scope, scope_of
 from esdedup.search.similar import similar, with_texts
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
+from esdedup.sketch.within import Within
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
@@ -68,10 +71,16 @@ class Originals:
         self._read_judgements(self.meta)
 
     def find(
-        self, ids: Sequence[str], texts: Sequence[str], *, again: bool = False
+        self,
+        ids: Sequence[str],
+        texts: Sequence[str],
+        scope_fields: Sequence[Mapping[str, object]] = (),
+        *,
+        again: bool = False,
     ) -> list[Verdict]:
         """Return a verdict for each document of a batch.
 
+        scope_fields: of each document, those that the policy's scope needs; none without one.
         again: the stored verdicts on these documents are wrong.
         """
         if not ids:
@@ -82,7 +91,8 @@ class Originals:
         if meta.scheme.id != self.meta.scheme.id:
             self._read_judgements(meta)
         self.meta = meta
-        return [*_Arrivals(self, ids, texts, ids if again else ()).verdicts()]
+        arriving = _Arriving(ids, texts, scope_fields)
+        return [*_Arrivals(self, arriving, ids if again else ()).verdicts()]
 
     def apart(self, id: str, digest: str) -> set[str]:
         """Return the ids of documents that a document of this text was judged different from."""
@@ -93,6 +103,11 @@ class Originals:
         apart = self.apart(id, digest)
         groups = {self._group_of.get(other_id) for other_id in apart}
         return apart.isdisjoint((verdict.group, verdict.original)) and verdict.group not in groups
+
+    def is_moved(self, before: Mapping[str, object], after: Mapping[str, object]) -> bool:
+        """Return whether a document with other fields is in another scope."""
+        within = self.policy.within
+        return bool(within) and scope_of(within, before) != scope_of(within, after)
 
     def note(self, id: str, verdict: Verdict) -> None:
         """Note the group of a document that is written, if it was judged."""
@@ -116,6 +131,46 @@ class Originals:
             self._group_of[document.id] = value_in(document.source, path)
 
 
+_Scope = tuple[int, ...]
+"""As of `scope_of`; empty if all documents are in one scope."""
+
+
+class _Content(NamedTuple):
+    """A text in a scope, which decides on the originals of a document.
+
+    digest: of the text.
+    scope: None for a document without one.
+    """
+
+    digest: str
+    scope: _Scope | None
+
+    @property
+    def values(self) -> tuple[str, _Scope | None]:
+        """The digest, and the scope without times."""
+        return self.digest, self.scope and self.scope[:WORDS_OF_FIELDS]
+
+
+@dataclass(frozen=True)
+class _Arriving:
+    """Documents that arrive together.
+
+    ids: of the documents.
+    texts: of the documents.
+    scope_fields: as of `Originals.find`.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    scope_fields: Sequence[Mapping[str, object]]
+
+    def scopes(self, within: Within) -> list[_Scope | None]:
+        """Return the scope of each document."""
+        if not within:
+            return [()] * len(self.ids)
+        return [scope_of(within, fields) for fields in self.scope_fields]
+
+
 _NaturalId = tuple[tuple[str | tuple[int, str], ...], str]
 
 
@@ -137,38 +192,54 @@ class _StoredNear:
 
 
 class _Arrivals:
-    """Documents that arrive together. Texts are named by their digests.
+    """Decides on documents that arrive together. Texts are named by their digests.
 
-    former: former digest and verdict of each id.
-    last: the last text of each id.
-    equal: stored documents of each text.
+    texts: the normalised text of each digest.
+    contents: of each document.
+    scopes: of the queries for the originals of each content; None if all documents are in one.
+    former: former content and verdict of each id.
+    last: the last content of each id.
+    equal: stored documents of each text and scope.
     peers: the texts of the batch.
     measure: by which texts are compared.
-    near: stored documents that are similar to a text.
-    written: verdicts on the documents written so far, by text.
+    near: stored documents that are similar to a text, in a scope.
+    written: verdicts on the documents written so far, by text and values of the scope.
     outdated: ids whose stored verdicts are not those of now.
     gone: ids of originals that stored documents are marked with, and that do not exist any more.
     """
 
-    def __init__(
-        self, run: Originals, ids: Sequence[str], texts: Sequence[str], doubted: Iterable[str]
-    ) -> None:
-        self.run, self.policy, self.meta, self.ids = run, run.policy, run.meta, ids
-        normalised, self.digests = normalised_digests(texts, self.meta.scheme.normalisation)
-        self.contents = dict(zip(self.digests, normalised, strict=True))
-        self.last = dict(zip(ids, self.digests, strict=True))
+    def __init__(self, run: Originals, arriving: _Arriving, doubted: Iterable[str]) -> None:
+        self.run, self.policy, self.meta, self.ids = run, run.policy, run.meta, arriving.ids
+        normalised, digests = normalised_digests(arriving.texts, self.meta.scheme.normalisation)
+        self.texts = dict(zip(digests, normalised, strict=True))
+        scopes = arriving.scopes(self.policy.within)
+        self.contents = [*map(_Content, digests, scopes)]
+        self.scopes = self._query_scopes(arriving.scope_fields)
+        self.last = dict(zip(self.ids, self.contents, strict=True))
         self.former = self._former_verdicts() if self.policy.groups and not doubted else {}
         self.gone: set[str] = set()
         self.equal = self._of_equal_texts()
-        self.peers = _Peers(self.contents, self.meta.scheme, self.policy.limits)
+        self.peers = _Peers(self.texts, self.meta.scheme, self.policy.limits)
         self.measure = self.peers.measure
-        self.near: dict[str, _StoredNear] = {}
+        self.near: dict[_Content, _StoredNear] = {}
         self.outdated = {*doubted}
-        self.written: dict[str, dict[str, Verdict]] = defaultdict(dict)
+        self.written: dict[object, dict[str, Verdict]] = defaultdict(dict)
+
+    def _query_scopes(
+        self, scope_fields: Sequence[Mapping[str, object]]
+    ) -> dict[_Content, QueryScope]:
+        """Return the scope of the stored documents that each content may have as originals."""
+        within = self.policy.within
+        if not within:
+            return {}
+        fields_of_contents = dict(zip(self.contents, scope_fields, strict=True))
+        return {
+            content: query_scope(within, fields) for content, fields in fields_of_contents.items()
+        }
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdict on each document, adding each to the earlier ones."""
-        for row, (id, digest) in enumerate(zip(self.ids, self.digests, strict=True)):
+        for row, (id, content) in enumerate(zip(self.ids, self.contents, strict=True)):
             if row % QUERIES_AT_ONCE == 0:
                 block = range(row, min(row + QUERIES_AT_ONCE, len(self.ids)))
                 self.near = self._stored_near([*filter(self._needs_search, block)])
@@ -176,52 +247,67 @@ class _Arrivals:
             if self.policy.takes(verdict):
                 self.run.note(id, verdict)
                 self.outdated.add(id)
-                self.written[digest][id] = verdict
+                self.written[content.values][id] = verdict
                 if not self.policy.groups or verdict.original is None:
-                    self.peers.add(digest)
+                    self.peers.add(content)
             if self.policy.groups:
-                self.former[id] = digest, verdict
+                self.former[id] = content, verdict
             yield verdict
 
     def _needs_search(self, row: int) -> bool:
         """Return whether neither an earlier run nor an equal text decides on a document."""
         return not (self._former(row) or self._equal(row))
 
-    def _former_verdicts(self) -> dict[str, tuple[str, Verdict]]:
-        """Return the former digest and verdict of each document that has a group, by id."""
-        meta = self.meta
+    def _former_verdicts(self) -> dict[str, tuple[_Content, Verdict]]:
+        """Return the former content and verdict of each document that has a group, by id."""
+        meta, within = self.meta, self.policy.within
         paths = [*meta.digest_paths, *(f"{meta.marks_field}.{name}" for name in MARKS)]
+        paths += [*within.fields, *(window.field for window in within.windows)]
         former = {}
         for document in self.run.store.get(list(self.last), paths):
             ours = meta.ours_in(document.source)
             if ours.get("group") is not None:
-                former[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
+                scope = scope_of(within, document.source) if within else ()
+                content = _Content(ours.get("digest") or "", scope)
+                former[document.id] = content, Verdict.stored(document.id, ours)
         return former
 
     def _former(self, row: int) -> Verdict | None:
-        """Return the former verdict on a document, if it came before with the same text."""
-        id, digest = self.ids[row], self.digests[row]
-        former_digest, verdict = self.former.get(id, ("", None))
-        if verdict is None or former_digest != digest:
+        """Return the former verdict on a document that came before with its text and scope."""
+        id, content = self.ids[row], self.contents[row]
+        former_content, verdict = self.former.get(id, (None, None))
+        if verdict is None or former_content != content:
             return None
-        return verdict if self.run.may_have(id, digest, verdict) else None
+        return verdict if self.run.may_have(id, content.digest, verdict) else None
 
-    def _of_equal_texts(self) -> dict[str, list[Original]]:
-        """Find stored documents of equal texts, by the digests of the texts."""
-        originals: dict[str, list[Original]] = {}
-        texts = [*filter(None, self.contents.values())]
+    def _of_equal_texts(self) -> dict[_Content, list[Original]]:
+        """Find stored documents of equal texts in the scopes of the documents."""
+        originals: dict[_Content, list[Original]] = {}
+        contents = [
+            content
+            for content in dict.fromkeys(self.contents)
+            if self.texts[content.digest] and content.scope is not None
+        ]
+        texts = [self.texts[content.digest] for content in contents]
         chosen = self.meta.scheme.chosen(self.policy.limits)
         sketches = sketch(texts, self.meta.scheme.only(chosen))
-        queries = [Query(text, marked=True) for text in texts]
+        queries = [
+            Query(text, marked=True, scope=self.scopes.get(content))
+            for content, text in zip(contents, texts, strict=True)
+        ]
         queries_of_texts = equal_text_queries(self.meta, chosen, sketches, queries)
         for first in range(0, len(queries_of_texts), QUERIES_AT_ONCE):
-            page = queries_of_texts[first : first + QUERIES_AT_ONCE]
-            for candidates in self.run.store.candidates(page, self.policy.candidates):
+            page = slice(first, first + QUERIES_AT_ONCE)
+            candidates_of_page = self.run.store.candidates(
+                queries_of_texts[page], self.policy.candidates
+            )
+            for content, candidates in zip(contents[page], candidates_of_page, strict=True):
                 for document, text in with_texts(self.meta, candidates):
                     original = self._stored(document)
                     # Another client may have changed the text, or another text has this digest.
-                    if self.contents.get(original.digest) == text:
-                        originals.setdefault(original.digest, []).append(original)
+                    is_equal = self.texts[content.digest] == text
+                    if is_equal and original.digest == content.digest:
+                        originals.setdefault(content, []).append(original)
         self._look_for_originals(itertools.chain.from_iterable(originals.values()))
         return originals
 
@@ -245,11 +331,13 @@ class _Arrivals:
 
     def _equal(self, row: int) -> list[Original]:
         """Return the documents of an equal text that a document may follow."""
-        id, digest = self.ids[row], self.digests[row]
-        may_follow = partial(self._may_follow, id, digest)
-        candidates = filter(may_follow, self._now(self.equal.get(digest, ())))
+        content, may_follow = self.contents[row], partial(self._may_follow, row)
+        if self.policy.groups and self.policy.within.windows:
+            # The representative of an equal text may be out of the window.
+            may_follow = partial(self._may_lead, row)
+        candidates = filter(may_follow, self._now(self.equal.get(content, ())))
         originals = itertools.filterfalse(self._is_bereft, candidates)
-        return [*originals, *self._first(digest, may_follow)]
+        return [*originals, *self._first(content, may_follow)]
 
     def _leading(
         self, row: int, similar: Iterable[Original] = (), truncated: bool = False
@@ -259,20 +347,20 @@ class _Arrivals:
         If all that it resembles are duplicates of a document that is gone, it takes the place of
         that one in their group: they are hidden, and the group needs a document that is not.
         """
-        id, may_follow = self.ids[row], partial(self._may_follow, self.ids[row], self.digests[row])
-        originals = [*self._now(self.equal.get(self.digests[row], ())), *similar]
+        id, may_follow = self.ids[row], partial(self._may_follow, row)
+        originals = [*self._now(self.equal.get(self.contents[row], ())), *similar]
         for original in filter(may_follow, filter(self._is_bereft, originals)):
             return Verdict(original.verdict.group, truncated=truncated)
         return Verdict(id, truncated=truncated)
 
     def _judged(self, row: int) -> Verdict:
         """Return the verdict on a document that no earlier run decided on."""
-        id, digest = self.ids[row], self.digests[row]
-        if digest == NO_TEXT:
+        id, content = self.ids[row], self.contents[row]
+        if content.digest == NO_TEXT or content.scope is None:
             return Verdict(id)
         if equals := self._equal(row):
             return self._following_equal(equals)
-        if digest not in self.peers:
+        if content.digest not in self.peers:
             return self._leading(row)
         return self._following_similar(row)
 
@@ -287,16 +375,17 @@ class _Arrivals:
 
     def _following_similar(self, row: int) -> Verdict:
         """Return the verdict on a document by those of similar texts, if there are any."""
-        digest = self.digests[row]
-        if digest not in self.near:
+        content = self.contents[row]
+        if content not in self.near:
             # Its equal document was replaced within the block.
             self.near |= self._stored_near([row])
-        stored_near, peers = self.near[digest], self.peers.near(digest)
-        may_lead = partial(self._may_lead, self.ids[row], digest)
+        stored_near, peers = self.near[content], self.peers.near(content)
+        may_lead = partial(self._may_lead, row)
         stored = [*filter(may_lead, self._now(stored_near.originals))]
         originals = [*itertools.filterfalse(self._is_bereft, stored)]
         for peer_digest, value in peers.values.items():
-            originals += self._first(peer_digest, may_lead, value)
+            peer = _Content(peer_digest, content.scope)
+            originals += self._first(peer, may_lead, value)
         is_truncated = stored_near.is_truncated or peers.is_truncated
         if not originals:
             return self._leading(row, stored, is_truncated)
@@ -310,25 +399,37 @@ class _Arrivals:
         assert original.value is not None
         return -self.measure.nearness(original.value), natural(original.id)
 
-    def _may_follow(self, id: str, digest: str, original: Original) -> bool:
+    def _may_follow(self, row: int, original: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
+        id, content = self.ids[row], self.contents[row]
         if id in (original.id, original.verdict.group, original.verdict.original):
             return False
-        if self.last.get(original.id, original.digest) != original.digest:
-            return False  # The batch replaces that text.
-        apart = self.run.apart(id, digest)
-        return original.id not in apart and self.run.may_have(id, digest, original.verdict)
+        if (last := self.last.get(original.id)) is not None:
+            if last.digest != original.digest:
+                return False  # The batch replaces that text.
+            if not self._is_one_scope(content.scope, last.scope):
+                return False
+        apart = self.run.apart(id, content.digest)
+        may_have = self.run.may_have(id, content.digest, original.verdict)
+        return original.id not in apart and may_have
 
-    def _may_lead(self, id: str, digest: str, original: Original) -> bool:
+    def _is_one_scope(self, scope: _Scope | None, other_scope: _Scope | None) -> bool:
+        if scope is None or other_scope is None:
+            return False
+        within = self.policy.within
+        return not within or is_one_scope(within, scope, other_scope)
+
+    def _may_lead(self, row: int, original: Original) -> bool:
         """Return False if a document can't be the duplicate of a similar one."""
         is_member = self.policy.groups and original.verdict.original is not None
-        return not is_member and self._may_follow(id, digest, original)
+        return not is_member and self._may_follow(row, original)
 
     def _now(self, originals: Iterable[Original]) -> list[Original]:
         """Return stored documents as they are after the documents that were written so far."""
         current = []
         for original in originals:
-            written = self.written[original.digest]
+            last = self.last.get(original.id, _Content(original.digest, ()))
+            written = self.written[last._replace(digest=original.digest).values]
             if original.id in written:
                 current.append(replace(original, verdict=written[original.id]))
             elif original.id not in self.outdated:
@@ -337,28 +438,33 @@ class _Arrivals:
 
     def _first(
         self,
-        digest: str,
+        content: _Content,
         may_follow: Callable[[Original], bool],
         value: float | None = None,
     ) -> list[Original]:
-        """Return the first written document of a text that may be followed, or nothing."""
-        verdicts = self.written[digest].items()
+        """Return the first written document of a content that may be followed, or nothing."""
+        verdicts, digest = self.written[content.values].items(), content.digest
         originals = (Original(id, digest, verdict, value) for id, verdict in verdicts)
         return [*itertools.islice(filter(may_follow, originals), 1)]
 
-    def _stored_near(self, rows: Sequence[int]) -> dict[str, _StoredNear]:
-        """Return the stored documents that are similar to the texts of rows, by digest."""
-        distinct_digests = dict.fromkeys(self.digests[row] for row in rows)
-        digests = [digest for digest in distinct_digests if digest in self.peers]
+    def _stored_near(self, rows: Sequence[int]) -> dict[_Content, _StoredNear]:
+        """Return the stored documents that are similar to the texts of rows, in their scopes."""
+        distinct_contents = dict.fromkeys(self.contents[row] for row in rows)
+        contents = [content for content in distinct_contents if content.digest in self.peers]
         queries = [
-            Query(self.contents[digest], originals=self.policy.groups, marked=True)
-            for digest in digests
+            Query(
+                self.texts[content.digest],
+                originals=self.policy.groups,
+                marked=True,
+                scope=self.scopes.get(content),
+            )
+            for content in contents
         ]
         results = similar(self.run.store, self.meta, queries, self.policy.limits)
         near = {}
-        for digest, result in zip(digests, results, strict=True):
+        for content, result in zip(contents, results, strict=True):
             originals = [self._stored(match, match.value) for match in result.matches]
-            near[digest] = _StoredNear(originals, result.truncated or result.blind)
+            near[content] = _StoredNear(originals, result.truncated or result.blind)
         # One request for all of them.
         originals_of_texts = (stored_near.originals for stored_near in near.values())
         self._look_for_originals(itertools.chain.from_iterable(originals_of_texts))
@@ -381,7 +487,8 @@ class _Peers:
     """Compares texts of one batch, by their digests, with those that were added.
 
     A text is compared with at most `candidates` others, which share the most bands, unless stored
-    values are compared: these are compared with all. Texts without any shingle are left out.
+    values are compared: these are compared with all. Texts without any shingle are left out. Only
+    texts of documents whose scopes have the same values are compared.
 
     measure: by which texts are compared.
     """
@@ -398,8 +505,8 @@ class _Peers:
         self._digests = [*texts]
         rows = enumerate(zip(texts, sketches.filled.tolist(), strict=True))
         self._rows = {digest: row for row, (digest, is_filled) in rows if is_filled}
-        self._added: dict[int, None] = {}
-        self._members: dict[int, list[int]] = defaultdict(list)
+        self._added: dict[_Scope | None, dict[int, None]] = defaultdict(dict)
+        self._members: dict[tuple[_Scope | None, int], list[int]] = defaultdict(list)
         self._buckets: list[list[int]] = [[] for _ in texts]
         if not self.measure.by_values:
             self._fill_buckets(sketches.values[chosen.name])
@@ -416,40 +523,42 @@ class _Peers:
     def __contains__(self, digest: str) -> bool:
         return digest in self._rows
 
-    def add(self, digest: str) -> None:
+    def add(self, content: _Content) -> None:
         """Compare later texts with this one."""
+        digest, values = content.values
         row = self._rows.get(digest)
-        if row is not None and row not in self._added:
-            self._added[row] = None
+        if row is not None and row not in self._added[values]:
+            self._added[values][row] = None
             for bucket in self._buckets[row]:
-                self._members[bucket].append(row)
+                self._members[values, bucket].append(row)
 
-    def near(self, digest: str) -> _NearPeers:
+    def near(self, content: _Content) -> _NearPeers:
         """Return the added texts that are similar to a text."""
+        digest, values = content.values
         row = self._rows[digest]
         if self.measure.by_values:
-            candidates = [added for added in self._added if added != row]
+            candidates = [added for added in self._added[values] if added != row]
         else:
-            candidates = self._sharing_bands(row)
+            candidates = self._sharing_bands(row, values)
         compared = np.array(candidates[: self._most_compared], np.int64)
         if not compared.size:
             return _NearPeers({})
         (nearness,) = self._comparison.nearness_to(self._operands[row], self._operands[compared])
         is_near = nearness >= self._least
         near_rows, near = compared[is_near].tolist(), nearness[is_near].tolist()
-        values = {
+        value_of_near = {
             self._digests[near_row]: self.measure.value_of(value)
             for near_row, value in zip(near_rows, near, strict=True)
         }
-        return _NearPeers(values, compared.size < len(candidates))
+        return _NearPeers(value_of_near, compared.size < len(candidates))
 
-    def _sharing_bands(self, row: int) -> list[int]:
+    def _sharing_bands(self, row: int, values: _Scope | None) -> list[int]:
         """Return the added texts that share bands with a text, the most bands first.
 
         They are all of them only if there are no more than can be compared.
         """
         most = self._most_compared + 1
-        members = [self._members[bucket][:most] for bucket in self._buckets[row]]
+        members = [self._members[values, bucket][:most] for bucket in self._buckets[row]]
         shared_bands = Counter(itertools.chain.from_iterable(members))
         shared_bands.pop(row, None)
         return [sharing_row for sharing_row, _ in shared_bands.most_common(most)]

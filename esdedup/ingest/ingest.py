@@ -17,7 +17,7 @@ from esdedup.ingest.arrivals import Originals
 from esdedup.ingest.parallel import beside, in_order
 from esdedup.ingest.places import Places
 from esdedup.ingest.policies import DuplicatePolicy, Verdict
-from esdedup.models import Change, Counts, Document, Failure, StoredDocument, tokens_in
+from esdedup.models import Change, Counts, Document, Failure, Fields, StoredDocument, tokens_in
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
@@ -30,11 +30,12 @@ from esdedup.records.documents import (
     without,
 )
 from esdedup.records.files import BadRecord, Chunk
+from esdedup.search.scopes import scope_of, scope_paths
 from esdedup.sketch.packed import is_wordless
 from esdedup.stores.base import ALL_PATHS, Store
 from esdedup.stores.changes import Decision, change_documents, missing
 from esdedup.stores.encoded_documents import EncodedDocuments
-from esdedup.stores.fields import text_at
+from esdedup.stores.fields import only, text_at
 from esdedup.stores.json_text import text_with_fields, with_digits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import same_json
@@ -62,6 +63,7 @@ class IngestReport(Counts):
         stop list.
     duplicate_ids: records whose id an earlier record had.
     without_words: documents whose texts have no words, so that only equal ones match.
+    unscoped: documents that lack a value of the policy's scope, and are duplicates of none.
     """
 
     read: int = 0
@@ -78,6 +80,7 @@ class IngestReport(Counts):
     truncated: int = 0
     duplicate_ids: int = 0
     without_words: int = 0
+    unscoped: int = 0
 
     @property
     def not_indexed(self) -> int:
@@ -129,7 +132,8 @@ def ingest(
     policy, places = settings.on_duplicate, settings.places
     originals = Originals(store, current_meta, policy) if policy.action != "keep" else None
     has_pipeline = policy.writes and store.has_pipeline()
-    prepare = partial(_prepare, settings.id_field, originals is not None)
+    scope_names = None if originals is None else [*scope_paths(policy.within)]
+    prepare = partial(_prepare, settings.id_field, scope_names)
     report, chunks_begun = IngestReport(), deque[Chunk]()
     ids = RepeatedIds() if settings.ids is None else settings.ids
 
@@ -188,6 +192,7 @@ class _Batch:
     has_own_id: of each document, whether its id is not computed from the record's line.
     from_json: of each document, whether it was JSON, whose numbers have digits of their own.
     texts: of the documents, if they are needed.
+    scope_fields: of the documents, those that the policy's scope needs.
     bad: the records that are not documents.
     documents: with their tokens.
     """
@@ -197,22 +202,28 @@ class _Batch:
     has_own_id: list[bool]
     from_json: list[bool]
     texts: list[str]
+    scope_fields: list[Fields]
     bad: list[BadRecord]
     documents: EncodedDocuments
 
 
 def _prepare(
-    id_field: str | None, with_texts: bool, chunk_with_meta: tuple[Chunk, IndexMeta]
+    id_field: str | None, scope_names: list[str] | None, chunk_with_meta: tuple[Chunk, IndexMeta]
 ) -> _Batch:
-    """Read and sketch a chunk, maybe in a worker process."""
+    """Read and sketch a chunk, maybe in a worker process.
+
+    scope_names: of the fields of the policy's scope; None if no policy needs the texts.
+    """
     chunk, meta = chunk_with_meta
     documents, bad = documents_of(chunk.records(), meta, id_field)
+    compared = documents if scope_names is not None else []
     return _Batch(
         meta,
         id_field,
         [document.has_own_id for document in documents],
         [document.record.json is not None for document in documents],
-        [document.text for document in documents] if with_texts else [],
+        [document.text for document in compared],
+        [only(document.record.source, scope_names or ()) for document in compared],
         bad,
         encoded(documents, meta),
     )
@@ -263,10 +274,17 @@ class _Writer:
         """Write the documents of the batch; the records are not counted as read."""
         rows = [row for row in range(len(self.batch.documents)) if row not in self.rejected]
         self._refuse(self.rejected)
-        failed = IngestReport(failed=len(self.rejected))
+        failed = IngestReport(failed=len(self.rejected), unscoped=self._unscoped(rows))
         if self.originals is None:
             return failed + self._put(rows, {})[0]
         return failed + self._write_unless_similar(rows, self.originals)[0]
+
+    def _unscoped(self, rows: Sequence[int]) -> int:
+        """Return the number of documents that lack a value of the policy's scope."""
+        within = self.policy.within
+        if not within:
+            return 0
+        return sum(scope_of(within, self.batch.scope_fields[row]) is None for row in rows)
 
     def _write_unless_similar(
         self, rows: Sequence[int], originals: Originals
@@ -300,7 +318,8 @@ class _Writer:
         """Judge rows once, and write those that the policy lets in."""
         ids = {row: self.batch.documents.ids[row] for row in rows}
         texts = [self.batch.texts[row] for row in rows]
-        judgements = originals.find([*ids.values()], texts, again=self.renews_marks)
+        fields = [self.batch.scope_fields[row] for row in rows]
+        judgements = originals.find([*ids.values()], texts, fields, again=self.renews_marks)
         verdicts = dict(zip(rows, judgements, strict=True))
         written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
         left_out = [row for row, verdict in verdicts.items() if not self.policy.takes(verdict)]
@@ -471,7 +490,7 @@ class _Writer:
             return Change(current, source, whole=True, new=True, raw=document.raw)
         fields = {meta.marks_field, *(sketched.field for sketched in meta.sketched_with_next)}
         before = {field: tokens_in(stored, field) for field in fields}
-        renews_marks = self._needs_marks(current)
+        renews_marks = self._needs_marks(current, source)
         after = {
             field: _merged(before[field], document.tokens_in(field), renews_marks)
             for field in fields
@@ -490,8 +509,10 @@ class _Writer:
             raw = text_with_fields(raw, after, f"document {current.id!r}")
         return Change(current, {**source, **after}, whole=True, new=True, raw=raw)
 
-    def _needs_marks(self, current: StoredDocument) -> bool:
+    def _needs_marks(self, current: StoredDocument, source: Mapping[str, object]) -> bool:
         """Return whether a stored document of the same text gets new marks.
+
+        source: the fields that it gets.
 
         It keeps its own, but if these are wrong.
         """
@@ -500,6 +521,8 @@ class _Writer:
             return True
         if self.originals is None:
             return False
+        if self.originals.is_moved(current.source, source):
+            return True
         verdict = Verdict.stored(current.id, marks)
         return not self.originals.may_have(current.id, marks.get("digest", ""), verdict)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from esdedup.arguments import check_fields
+from esdedup.exceptions import UsageError
 from esdedup.models import MARKS, Fields
+from esdedup.search.scopes import warning_of_missing
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.within import Within
 
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 
@@ -28,6 +31,7 @@ class DuplicatePolicy:
     sketch: name of the sketch to compare by; the scheme's first by default.
     distance: maximum Hamming distance in bits, by default that which the scheme's segments
         guarantee by equality alone.
+    within: fields that duplicates agree in, and windows of time.
     Raises UsageError for values out of range.
     """
 
@@ -36,10 +40,13 @@ class DuplicatePolicy:
     candidates: int = 100
     sketch: str | None = None
     distance: int | None = None
+    within: Within = Within()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         check_fields(self)
         _ = self.limits
+        if self.within and self.action == "keep":
+            raise UsageError("`within` requires `on_duplicate` mark, skip, fail or group")
 
     @property
     def limits(self) -> Limits:
@@ -53,6 +60,17 @@ class DuplicatePolicy:
         sketch = scheme.chosen(limits)
         expected = sketch.recall(limits, sketch.tokens, 1)
         return None if expected is None else lacking_recall(expected, limits)
+
+    def limited_to(self, within: str | Sequence[str]) -> DuplicatePolicy:
+        """Return the policy for duplicates that agree in fields, or in windows such as "date:3d".
+
+        Raises UsageError for a window that can't be read, and if all duplicates are kept.
+        """
+        return replace(self, within=Within.parse(within))
+
+    def warning_of_missing(self, unscoped: int) -> str | None:
+        """Return a warning about documents without a value of the scope, else None."""
+        return warning_of_missing(self.within, unscoped)
 
     @property
     def writes(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -126,6 +126,12 @@ def scope_words(within: Within, sources: Iterable[Mapping[str, object]]) -> U64:
     return np.fromiter(unsigned, np.uint64, len(scopes) * width).reshape(-1, width)
 
 
+def has_scopes(words: U64) -> Mask:
+    """Mark the documents that have a scope, by their `scope_words`."""
+    has_scope: Mask = (words[:, :WORDS_OF_FIELDS] != _NONE).any(axis=1)
+    return has_scope
+
+
 def _text_of(value: object) -> str | None:
     """Return a value as text, or None for a missing one."""
     if isinstance(value, str):
@@ -163,7 +169,7 @@ class Scopes:
     def of(within: Within, words: U64) -> Scopes:
         """Return the scopes of documents by their `scope_words`."""
         fields = words[:, :WORDS_OF_FIELDS]
-        is_missing = (fields == _NONE).all(axis=1)
+        is_missing = ~has_scopes(words)
         missing = int(np.count_nonzero(is_missing))
         order = np.lexsort(fields.T)
         ordered = fields[order]
@@ -171,7 +177,7 @@ class Scopes:
         numbers = np.empty(len(words), np.int64)
         numbers[order] = np.cumsum(is_first) - 1
         numbers[is_missing] = len(words) + np.arange(missing)
-        instants = np.ascontiguousarray(words[:, WORDS_OF_FIELDS:].T).view(np.int64)
+        instants = instants_of_words(words)
         lengths = tuple(window.microseconds for window in within.windows)
         return Scopes(numbers, instants, lengths, missing)
 
@@ -209,11 +215,27 @@ class Scopes:
         number by chance (1 in 2^64), so that `agree` decides.
         """
         numbers = avalanche(self.numbers.astype(np.uint64) + np.uint64(1))
-        if not self.lengths:
-            return numbers[:, None]
-        slots = self.instants[0] // self.lengths[0]
-        both = np.stack([slots, slots + 1], axis=1).view(np.uint64)
-        return avalanche(both * _PRIME ^ numbers[:, None])
+        return _in_slots(numbers, self.instants, self.lengths)
+
+
+def _in_slots(numbers: U64, instants: I64, lengths: Sequence[int]) -> U64:
+    """Return the numbers of scopes, with windows those of the slots of each document."""
+    if not lengths:
+        return numbers[:, None]
+    slots = instants[0] // lengths[0]
+    both = np.stack([slots, slots + 1], axis=1).view(np.uint64)
+    return avalanche(both * _PRIME ^ numbers[:, None])
+
+
+def joining_of_words(within: Within, words: U64) -> U64:
+    """Return numbers as of `Scopes.joining`, which are the same for documents of other batches."""
+    lengths = [window.microseconds for window in within.windows]
+    return _in_slots(avalanche(words[:, 0]), instants_of_words(words), lengths)
+
+
+def instants_of_words(words: U64) -> I64:
+    """Return the times of documents by their `scope_words`, shape (windows, n)."""
+    return np.ascontiguousarray(words[:, WORDS_OF_FIELDS:].T).view(np.int64)
 
 
 def needed_values(within: Within, joined_by: str = "and") -> str:

@@ -3,11 +3,8 @@
 The results are those of brute force, in all that finds pairs and groups.
 """
 
-import itertools
 import json
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,126 +12,24 @@ import pytest
 
 import esdedup
 from esdedup import SimHash, UsageError
-from esdedup.results import Groups, SimilarPairs
 from esdedup.sketch.within import Within
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
+from tests.helpers.scoped_documents import (
+    SCOPES,
+    THRESHOLD,
+    Documents,
+    components,
+    corpus,
+    in_scope,
+    leaders,
+    of_groups,
+    of_pairs,
+    one_type_a_field,
+    similarities,
+)
 
-THRESHOLD = 0.6
-DAYS = 3
-SCOPES = [("source",), (f"date:{DAYS}d",), ("source", f"date:{DAYS}d"), ("date:3d", "seen:1d")]
 TEXT = "the council of the town agreed that the old bridge will be repaired before the winter"
-Documents = Sequence[Mapping[str, Any]]
-
-
-def corpus(number: int, seed: int = 1) -> list[dict[str, Any]]:
-    """Documents near some texts, with sources of several types, times, and values that lack."""
-    chance = random.Random(seed)
-    words = [f"w{word}" for word in range(200)]
-    texts = [chance.choices(words, k=20) for _ in range(number // 20)]
-    start = datetime(2026, 1, 1)
-    documents = []
-    for id in range(number):
-        text = [*chance.choice(texts)]
-        for _ in range(chance.choice([0, 0, 1, 2])):
-            text[chance.randrange(20)] = chance.choice(words)
-        date = start + timedelta(hours=chance.randrange(24 * 15))
-        document = {
-            "id": str(id),
-            "text": "!!!" if chance.random() < 0.05 else " ".join(text),
-            "source": chance.choice(["a", "b", 1, "1", ["b", "a"], ["a", "b"], None]),
-            "date": date.isoformat() if chance.random() < 0.95 else "soon",
-            "seen": (date + timedelta(hours=chance.randrange(72))).isoformat(),
-        }
-        documents.append(document)
-    return documents
-
-
-def value_of(source: object) -> object:
-    return sorted(source) if isinstance(source, list) else str(source)
-
-
-def in_scope(left: Mapping[str, Any], right: Mapping[str, Any], within: Sequence[str]) -> bool:
-    for scope in within:
-        field, _, length = scope.partition(":")
-        values = left[field], right[field]
-        if None in values or "soon" in values:
-            return False
-        if not length:
-            if value_of(values[0]) != value_of(values[1]):
-                return False
-            continue
-        times = [datetime.fromisoformat(value) for value in values]
-        if abs(times[0] - times[1]) > timedelta(days=int(length[:-1])):
-            return False
-    return True
-
-
-def similarities(documents: Documents) -> dict[tuple[int, int], float]:
-    """The Jaccard similarity of pairs that are similar, whatever their scopes."""
-    texts = [document["text"] for document in documents]
-    words = [text.split() for text in texts]
-    shingles = [{tuple(row[at : at + 3]) for at in range(len(row) - 2)} for row in words]
-    similar = {}
-    for left, right in itertools.combinations(range(len(documents)), 2):
-        union = len(shingles[left] | shingles[right])
-        value = len(shingles[left] & shingles[right]) / union if union else 0.0
-        if texts[left] == texts[right]:
-            value = 1.0
-        if value >= THRESHOLD:
-            similar[left, right] = value
-    return similar
-
-
-def components(documents: Documents, within: Sequence[str]) -> dict[int, int]:
-    """The representative of each duplicate, if chains form groups."""
-    first = {row: row for row in range(len(documents))}
-
-    def root(row: int) -> int:
-        return row if first[row] == row else root(first[row])
-
-    for left, right in similarities(documents):
-        if in_scope(documents[left], documents[right], within):
-            earlier, later = sorted((root(left), root(right)))
-            first[later] = earlier
-    return {row: root(row) for row in first if root(row) != row}
-
-
-def leaders(documents: Documents, within: Sequence[str]) -> dict[int, int]:
-    """The representative of each duplicate, which is similar to it and in its scope."""
-    similar = similarities(documents)
-    leader: dict[int, int] = {}
-    first_of_class: dict[str, int] = {}
-    for row, document in enumerate(documents):
-        if not in_scope(document, document, within):
-            leader[row] = row
-            continue
-        # Documents of one text, with the same values and times, are one thing.
-        values = [value_of(document[scope.partition(":")[0]]) for scope in within]
-        first = first_of_class.setdefault(repr([document["text"], *values]), row)
-        if first != row:
-            leader[row] = leader[first]
-            continue
-        near = [
-            (-similar[other, row], other)
-            for other in range(row)
-            if leader[other] == other
-            and (other, row) in similar
-            and in_scope(documents[other], document, within)
-        ]
-        leader[row] = min(near)[1] if near else row
-    return {row: first for row, first in leader.items() if row != first}
-
-
-def of_groups(groups: Groups) -> dict[int, int]:
-    return {
-        int(member.id): int(group.representative) for group in groups for member in group.members
-    }
-
-
-def of_pairs(pairs: SimilarPairs) -> set[tuple[int, int]]:
-    ids = ((int(pair.left), int(pair.right)) for pair in pairs)
-    return {(min(pair), max(pair)) for pair in ids}
 
 
 @pytest.fixture(scope="module")
@@ -228,13 +123,7 @@ def test_dedup_keeps_copies_of_other_scopes() -> None:
 @pytest.mark.on_every_server
 @pytest.mark.parametrize("within", SCOPES, ids=" ".join)
 def test_an_index_has_the_groups_of_its_records(place: Place, within: tuple[str, ...]) -> None:
-    # Of one type a field: a cluster maps it by the first value.
-    documents = [
-        {**document, "source": str(document["source"]), "date": document["date"]}
-        for document in corpus(300)
-        if document["date"] != "soon"
-    ]
-    documents = [{**document, "id": str(row)} for row, document in enumerate(documents)]
+    documents = one_type_a_field(corpus(300))
     with esdedup.open(place.target, place.index) as index:
         index.add(documents)
         groups = index.groups(threshold=THRESHOLD, within=within)

@@ -10,24 +10,21 @@ import pytest
 import esdedup
 from esdedup import Query, UsageError
 from esdedup.sketch.within import Within
-from tests.groups.test_within import SCOPES, THRESHOLD, corpus, in_scope, similarities
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
-
-LONG_SOURCE = "s" * 300
-"""Servers leave values of more than 256 characters out of the field that dynamic mapping adds."""
+from tests.helpers.scoped_documents import (
+    SCOPES,
+    THRESHOLD,
+    corpus,
+    in_scope,
+    one_type_a_field,
+    similarities,
+)
 
 
 @pytest.fixture(scope="module")
 def documents() -> list[dict[str, Any]]:
-    """Documents whose sources are texts, because a cluster maps a field by the first value."""
-    sources = {"b": LONG_SOURCE, None: None}
-    documents = [
-        {**document, "source": sources.get(str(document["source"]), str(document["source"]))}
-        for document in corpus(200)
-        if document["date"] != "soon"
-    ]
-    return [{**document, "id": str(row)} for row, document in enumerate(documents)]
+    return one_type_a_field(corpus(200))
 
 
 def matches_of(documents: list[dict[str, Any]], within: Sequence[str]) -> dict[int, set[int]]:

@@ -35,6 +35,13 @@ def index_command(
     distance: int | None = setting(
         None, "Maximum Hamming distance in bits, of fingerprints.", "-d"
     ),
+    within: list[str] | None = setting(
+        None,
+        "Duplicates have equal values of FIELD, or times that near; repeatable.",
+        metavar="FIELD[:TIME]",
+        show_default="all documents",
+        rare=True,
+    ),
     server: bool = options.server(rare=True),
     fast_load: bool = setting(
         False, "Load a new index without refreshes and replicas; both come back at the end."
@@ -50,11 +57,12 @@ def index_command(
     """
     if on_duplicate == "keep":
         acting = "requires --on-duplicate mark, skip, fail or group"
-        refuse(["sketch", "threshold", *["distance"] * (plan.bits is None)], acting)
+        refuse(["sketch", "threshold", "within", *["distance"] * (plan.bits is None)], acting)
     if fast_load and on_duplicate != "keep":
         raise UsageError("--fast-load can't be combined with --on-duplicate: searches see nothing")
     files = plan.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
+    policy = policy.limited_to(within or ())
     scheme, text_field = plan.scheme_and_fields(distance, server)
     last, ids = IngestReport(), RepeatedIds()
     with (
@@ -104,6 +112,8 @@ def index_command(
         used = opened.scheme
     title = output.capital(opened.store.where)
     counts = asdict(report)
+    if not policy.within:
+        del counts["unscoped"]
     if not as_json:
         # Few indices have a pipeline that does this.
         counts = {name: n for name, n in counts.items() if n or name not in _BY_PIPELINES}
@@ -117,7 +127,7 @@ def index_command(
         message(f"{have} a blank fingerprint, as plain images have: similar to none")
     if policy.action != "keep":
         check_limits(used, policy.limits)
-        message(policy.warning(used))
+        message(policy.warning(used), policy.warning_of_missing(report.unscoped))
     if report.truncated:
         message(
             f"{count(report.truncated, 'document')} with more candidates than the"
