@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -234,7 +234,7 @@ class DuplicatesTable(Tabular):
     def __len__(self) -> int:
         return len(self.removals)
 
-    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
         measure = self.removals.measure
         for block in self.removals.blocks():
             for (place, original), value in zip(block.places(), block.value.tolist(), strict=True):
@@ -256,7 +256,7 @@ class ContainedTable(Tabular):
     def __len__(self) -> int:
         return len(self.removals)
 
-    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
         for block in self.removals.blocks():
             numbers = block.value.tolist(), block.start.tolist(), block.end.tolist()
             for (place, original), *measured in zip(block.places(), *numbers, strict=True):
@@ -311,7 +311,7 @@ class DocumentsLeftWhole(Tabular):
     def __len__(self) -> int:
         return self.document.size
 
-    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+    def table_rows(self) -> Iterator[tuple[object, ...]]:
         for start in range(0, len(self), _ROWS_AT_ONCE):
             rows = range(start, min(start + _ROWS_AT_ONCE, len(self)))
             places = self.corpus.places(self.document[rows.start : rows.stop])

@@ -11,9 +11,9 @@ import esdedup
 from esdedup import UsageError
 from esdedup.files import left_whole_file
 from esdedup.results import Groups
-from tests.groups.test_within import components, corpus, leaders
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
+from tests.helpers.scoped_documents import components, corpus, leaders
 
 THRESHOLD = 0.6
 LABELS = [None, "", "a", ["a"], "a", []]

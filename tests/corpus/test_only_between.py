@@ -9,8 +9,8 @@ import pytest
 
 import esdedup
 from esdedup import UsageError
-from tests.groups.test_within import corpus, similarities
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.scoped_documents import corpus, similarities
 
 THRESHOLD = 0.6
 NEW = [{**document, "date": "2026-01-01"} for document in corpus(160, seed=3)]
