@@ -21,7 +21,13 @@ EXTENDED = {"decontaminate": ("clean", {"samples[].similarity", "unscoped", "bla
 """Sections that have the fields of another one, too, except for these."""
 
 LOCAL = {
-    "index": [["index", ARTICLES]],
+    "index": [
+        ["index", ARTICLES],
+        [
+            *["index", "scoped.jsonl", "--db", "scoped.db"],
+            *["--on-duplicate", "mark", "--within", "source"],
+        ],
+    ],
     "similar": [
         ["similar", "--id", "en-08", "--source"],
         ["similar", "--id", "en-06", "--sketch", "simhash"],
